@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from sbredis._version import __version__
+from sbredis._visible import visible
 from sbredis.cli._commands import LazyGroup, common_options
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 from sbredis.cli._streams import replace_closed_streams
@@ -102,5 +103,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _refuse(text: str, code: ExitCode) -> int:
-    print(f"sbredis: {text}", file=sys.stderr)  # noqa: T201 -- it is a program
+    print(f"sbredis: {visible(text, lines=True)}", file=sys.stderr)  # noqa: T201 -- it is a program
     return code

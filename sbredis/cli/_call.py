@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from sbredis._nearest import nearest_name
+from sbredis._visible import visible
 from sbredis.cli._book_file import load_book
 from sbredis.cli._interrupting import ending_at_once, interruption
 from sbredis.cli._output import Output
@@ -146,12 +147,13 @@ class Call:
         """
         if not sys.stdin.isatty():
             raise click.UsageError(f"{question} Give --yes, because there is no terminal to ask on.")
+        asked = visible(question, lines=True)
         with ending_at_once() as came:
             try:
                 if typed is None:
-                    agreed = click.confirm(question, err=True)
+                    agreed = click.confirm(asked, err=True)
                 else:
-                    prompt = f"{question} Type {typed!r} to go on"
+                    prompt = f"{asked} Type {typed!r} to go on"
                     agreed = click.prompt(prompt, default="", show_default=False, err=True) == typed
             except click.Abort:  # click raises it for a signal, and for the end of the input
                 if not came:

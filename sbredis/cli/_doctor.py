@@ -86,7 +86,7 @@ def _show(call: Call, found: Sequence[Finding], report: ConnectionReport | None)
             call.out.line(f"{server.facts}: {server.round_trip * 1000:.2f} ms")
     for finding in found:
         call.out.line("")
-        call.out.line(f"{call.out.styled(finding.severity.name.lower(), _STYLES[finding.severity])}  {finding.subject}")
+        call.out.headed(finding.severity.name.lower(), _STYLES[finding.severity], finding.subject)
         call.out.paragraph(f"{finding.problem[0].upper()}{finding.problem[1:]}.")
         advice, _, line = finding.advice.partition("\n")
         call.out.paragraph(f"→ {advice}")

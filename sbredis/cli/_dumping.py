@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Generator, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from sbredis._counting import counted
+from sbredis._visible import json_line
 from sbredis.cli._browsing import browse, source_of
 from sbredis.cli._call import Call
 from sbredis.cli._entity_paths import entity_of
@@ -70,7 +70,7 @@ async def _dump(
     async for message in browse(receiver):
         if is_chosen(message):
             fields = {name: value for name, value in fields_of(message).items() if value is not None}
-            if not await write(json.dumps(fields, ensure_ascii=False).encode() + b"\n", stop):
+            if not await write(json_line(fields).encode() + b"\n", stop):
                 return
             progress.add()
         if stop:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import yaml
 
+from sbredis._visible import visible
 from sbredis.cli._declared import NESTED
 from sbredis.cli._kinds import QUEUE, RULE, TOPIC, Kind, Names
 from sbredis.cli._planning import Existing
@@ -27,7 +28,8 @@ def export_text(existing: Iterable[Existing], *, defaults: bool = False, as_json
     found = declarations(existing, defaults=defaults)
     if as_json:
         return json_text(found) + "\n"
-    return _HEADING + yaml.dump(found, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    text = yaml.dump(found, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return _HEADING + visible(text, lines=True)  # what is not printable is in quotation marks, where escapes are read
 
 
 def json_text(value: Any, indent: str = "") -> str:

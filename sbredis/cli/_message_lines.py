@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from sbredis._visible import json_line, visible
 from sbredis.cli._durations import duration_of
 from sbredis.cli._json_values import from_json, to_json
 from sbredis.exceptions import ServiceBusError
@@ -109,13 +110,13 @@ def shown_body(message: ServiceBusMessage) -> str:
     from sbredis.model import AmqpMessageBodyType, content_of
 
     if message.body_type is not AmqpMessageBodyType.DATA:
-        return json.dumps(to_json(message.body), ensure_ascii=False)
+        return json_line(to_json(message.body))
     body = bytes(content_of(message).body)
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return f"base64:{_base64(body)}"
-    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+    return visible(text)
 
 
 def time_of(text: str) -> datetime:
@@ -222,10 +223,6 @@ def _body_fields(body: bytes) -> dict[str, str]:
 
 def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def _kind_of(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from typing import Any, TextIO, cast
 
 import click
 
+from sbredis._visible import json_line, visible
 from sbredis.cli._fitting import GAP, Column, broken, fitted
 from sbredis.cli._interrupting import ending_at_once
 
@@ -26,8 +26,9 @@ _LEAST = 20  # columns into which a value is broken; a terminal that is narrower
 class Output:
     """Prints results to stdout, and remarks to stderr.
 
-    With ``as_json`` each result is one JSON value, and remarks are left out of stdout as always. Colours appear only on
-    a terminal, and not if ``NO_COLOR`` is set.
+    Characters that would disturb a terminal appear as escapes, because messages and names may come from anybody. With
+    ``as_json`` each result is one JSON value, and remarks are left out of stdout as always. Colours appear only on a
+    terminal, and not if ``NO_COLOR`` is set.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -52,7 +53,7 @@ class Output:
         """Print a table, and return the names of the columns that do not fit."""
         from rich.cells import cell_len, set_cell_size
 
-        cells = {each.name: [_heading(each), *(shown(row.get(each.name)) for row in rows)] for each in columns}
+        cells = {each.name: [_heading(each), *(visible(shown(row.get(each.name))) for row in rows)] for each in columns}
         whole = {name: max(map(cell_len, texts)) for name, texts in cells.items()}
         widths = fitted(columns, whole, _room()) if sys.stdout.isatty() else whole
         right = {name for name in widths if _are_numbers([row.get(name) for row in rows])}
@@ -67,7 +68,8 @@ class Output:
         lines = [
             (" " * GAP).join(cell(name, cells[name][at]) for name in widths).rstrip() for at in range(len(rows) + 1)
         ]
-        self.line("\n".join([click.style(lines[0], bold=True) if _has_colours() else lines[0], *lines[1:]]))
+        head = click.style(lines[0], bold=True) if _has_colours() else lines[0]
+        self.text("\n".join([head, *lines[1:], ""]))
         return [_titled(each) for each in columns if each.name not in widths]
 
     def record(self, fields: Mapping[str, Any], *, whole: bool = False) -> None:
@@ -83,19 +85,25 @@ class Output:
         room = max(_room() - width - GAP, _LEAST) if sys.stdout.isatty() and not whole else None
         below = "\n" + " " * (width + GAP)
         for name, value in fields.items():
-            text = shown(value) if room is None else below.join(broken(shown(value), room))
-            self.line(f"{name.replace('_', ' '):<{width}}{' ' * GAP}{text}".rstrip())
+            text = visible(shown(value), lines=True)
+            lines = text.split("\n") if room is None else broken(text, room)
+            self.line(f"{name.replace('_', ' '):<{width}}{' ' * GAP}{below.join(lines)}".rstrip())
 
     def json(self, value: object) -> None:
         """Print a JSON value on one line."""
-        self.line(json.dumps(plain(value), ensure_ascii=False))
+        self.text(f"{json_line(plain(value))}\n")
 
     def line(self, text: str) -> None:
         """Print a line and flush it."""
-        self.text(f"{text}\n")
+        self.text(f"{visible(text, lines=True)}\n")
+
+    def headed(self, word: str, colour: str, text: str) -> None:
+        """Print a line that begins with a word. The word is coloured if the output is a terminal with colours."""
+        styled = click.style(word, fg=colour, bold=True) if _has_colours() else word
+        self.text(f"{styled}  {visible(text)}\n")
 
     def text(self, text: str) -> None:
-        """Print a text as it is and flush it."""
+        """Print a text as it is and flush it. Only for texts that have no raw value of a user."""
         _write(sys.stdout, text)
 
     def done(self, text: str, **facts: object) -> None:
@@ -111,13 +119,9 @@ class Output:
         for line in textwrap.wrap(text, width - indent, break_long_words=False, break_on_hyphens=False):
             self.line(" " * indent + line)
 
-    def styled(self, text: str, colour: str) -> str:
-        """Return the text in a colour, if the output is a terminal that shows colours."""
-        return click.style(text, fg=colour, bold=True) if _has_colours() else text
-
     def remark(self, text: str) -> None:
         """Print a remark to stderr."""
-        _write(sys.stderr, f"{text}\n")
+        _write(sys.stderr, f"{visible(text, lines=True)}\n")
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from sbredis._visible import json_line
 from sbredis.cli._browsing import browse, found_by_number, show_messages, source_of
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
@@ -220,7 +220,7 @@ def _one_kind(messages: Sequence[ServiceBusReceivedMessage], info: EntityInfo) -
 
 
 def _text(value: object) -> object:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return json_line(value) if isinstance(value, dict | list) else value
 
 
 def _listed(numbers: Sequence[int]) -> str:

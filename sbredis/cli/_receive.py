@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from sbredis._counting import counted
+from sbredis._visible import json_line
 from sbredis.cli._browsing import source_of
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
@@ -257,7 +257,7 @@ def _line(message: ServiceBusReceivedMessage, *, as_json: bool) -> bytes:
     from sbredis.model import AmqpMessageBodyType, content_of
 
     if as_json:
-        return json.dumps(fields_of(message), ensure_ascii=False).encode() + b"\n"
+        return json_line(fields_of(message)).encode() + b"\n"
     if sys.stdout.isatty() or message.body_type is not AmqpMessageBodyType.DATA:
         return shown_body(message).encode() + b"\n"
     return bytes(content_of(message).body) + b"\n"

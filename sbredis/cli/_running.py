@@ -15,6 +15,7 @@ from typing import Any, cast
 import click
 
 from sbredis._root_error import Outcome, ServiceBusError
+from sbredis._visible import visible
 from sbredis.cli._call import Call
 from sbredis.cli._caret import under_mistake
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
@@ -115,7 +116,8 @@ def _report(error: Exception) -> int:
     elif isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     notes = " ".join(getattr(error, "__notes__", ()))
-    print(f"sbredis: {text}{' ' + notes if notes else ''}", file=sys.stderr)  # noqa: T201 -- it is a program
+    said = visible(f"{text}{' ' + notes if notes else ''}", lines=True)
+    print(f"sbredis: {said}", file=sys.stderr)  # noqa: T201 -- it is a program
     if isinstance(error, RuleSyntaxError):
         print(under_mistake(error.text, error.line, error.column), file=sys.stderr)  # noqa: T201 -- it is a program
     return _code_of(error)

@@ -11,6 +11,8 @@ import tty
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
+from sbredis._visible import visible
+
 __all__ = ["Terminal", "keys_of", "screen"]
 
 _SPECIAL = {
@@ -45,8 +47,8 @@ class Terminal:
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show lines in place of the previous ones."""
-        text = "\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines[:-1])
-        write(self._output, f"{text}{lines[-1] if lines else ''}\x1b[K\x1b[J")
+        text = "\x1b[K\r\n".join(map(visible, lines))
+        write(self._output, f"\x1b[H{text}\x1b[K\x1b[J")
 
 
 @contextmanager

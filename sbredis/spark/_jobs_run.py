@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sbredis._counting import counted
 from sbredis._quoting import quoted
+from sbredis._visible import without_guard
 from sbredis.aio.bulk import Browser, destination_of, stored_rows
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import name_key
@@ -269,7 +270,10 @@ def _report(path: str | None) -> list[dict[str, str]]:
         return []
     try:
         with Path(path).open(encoding="utf-8", newline="") as lines:
-            return list(csv.DictReader(lines))
+            return [
+                {name: without_guard(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+                for row in csv.DictReader(lines)
+            ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise _unreadable(path, error) from None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbredis._counting import counted
+from sbredis._visible import formula_free, visible
 from sbredis.exceptions import SparkSetupError
 
 if TYPE_CHECKING:
@@ -27,18 +28,18 @@ def say(line: str) -> None:
     """Print a line."""
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)  # noqa: T201 -- it is a program
-    print(line, flush=True)  # noqa: T201
+    print(visible(line, lines=True), flush=True)  # noqa: T201
 
 
 def complain(line: str) -> None:
     """Print what is wrong."""
-    print(f"sbredis: {line}", file=sys.stderr, flush=True)  # noqa: T201 -- it is a program
+    print(f"sbredis: {visible(line, lines=True)}", file=sys.stderr, flush=True)  # noqa: T201 -- it is a program
 
 
 def progress(line: str) -> None:
     """Show how far a job is, on a terminal only."""
     if sys.stderr.isatty():
-        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)  # noqa: T201 -- it is a program
+        print(f"\r\033[K{visible(line)}", end="", file=sys.stderr, flush=True)  # noqa: T201 -- it is a program
 
 
 @contextmanager
@@ -65,18 +66,21 @@ def showing(line: Callable[[], str | None], pause: float = _PAUSE) -> Generator[
 def show(report: DataFrame, file: str | None, only_in_file: Collection[str] = ()) -> int:
     """Print a report as a table, or write it into a file as CSV; ``-`` is the standard output.
 
-    The columns ``only_in_file`` are left out of the table.
+    In CSV, a text that a spreadsheet would take for a formula begins with an apostrophe. The columns
+    ``only_in_file`` are left out of the table.
     """
     if file is None:
         report = report.drop(*only_in_file)
-    rows = [tuple(map(_text, row)) for row in report.collect()]
+    found = report.collect()
+    rows = [tuple(map(_text, row)) for row in found]
+    cells = [report.columns, *(tuple(map(_cell, row)) for row in found)]
     if file is None:
         _table(report.columns, rows)
     elif file == "-":
-        csv.writer(sys.stdout).writerows([report.columns, *rows])
+        csv.writer(sys.stdout).writerows(cells)
     else:
         with Path(file).open("w", encoding="utf-8", newline="") as lines:
-            csv.writer(lines).writerows([report.columns, *rows])
+            csv.writer(lines).writerows(cells)
         say(f"wrote {counted(len(rows), 'row')} to {file}")
     return 0
 
@@ -105,11 +109,16 @@ def _text(value: object) -> str:
     return str(value)
 
 
+def _cell(value: object) -> str:
+    """Return a cell of CSV. Texts, unlike numbers, are guarded: a spreadsheet would run some of them as formulas."""
+    return formula_free(value) if isinstance(value, str) else _text(value)
+
+
 _WIDEST = 60
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    shown = [columns, *([text.replace("\n", " ")[:_WIDEST] for text in row] for row in rows)]
+    shown = [columns, *([visible(text.replace("\n", " "))[:_WIDEST] for text in row] for row in rows)]
     widths = [max(len(row[place]) for row in shown) for place in range(len(columns))]
     for row in shown:
         say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from sbredis._visible import without_guard
 from sbredis.exceptions import SparkSetupError
-from sbredis.spark._telling import require_writable, showing
+from sbredis.spark._telling import require_writable, show, showing
 from tests.waiting import wait_until
 
 
@@ -47,3 +50,31 @@ def test_a_report_is_not_begun_by_the_look_whether_it_can_be_written(tmp_path: P
         require_writable(place)
     assert earlier.read_text("utf-8") == "kept"
     assert not new.exists()
+
+
+class _Report:
+    """Rows as Spark gives them to a driver."""
+
+    columns: ClassVar = ["reason", "change"]
+
+    def drop(self, *_: str) -> _Report:
+        return self
+
+    def collect(self) -> list[tuple[object, ...]]:
+        return [("=HYPERLINK(1)", -5), ("\x1b[2J\u202e\nfaked  1", 0.5), ("'quoted'", None)]
+
+
+def test_a_report_has_no_formulas_and_its_texts_can_be_read_back(tmp_path: Path) -> None:
+    assert show(cast("Any", _Report()), str(tmp_path / "report.csv")) == 0
+    with (tmp_path / "report.csv").open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.reader(lines))
+    assert rows[1][:2] == ["'=HYPERLINK(1)", "-5"]  # a number is no formula
+    assert [without_guard(row[0]) for row in rows[1:]] == [str(row[0]) for row in _Report().collect()]
+
+
+def test_a_table_shows_hostile_texts_with_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show(cast("Any", _Report()), None) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
+    assert lines[2].startswith(r"\x1b[2J\u202e faked  1")

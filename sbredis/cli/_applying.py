@@ -11,7 +11,7 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._call import Call
-from sbredis.cli._declared import Key, MistakesError, read_declarations
+from sbredis.cli._declared import LONGEST, Key, MistakesError, read_declarations
 from sbredis.cli._entities import messages_in, wrong_arguments
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._exporting import export_text
@@ -114,9 +114,12 @@ async def export_file(call: Call, file: str | None, *, defaults: bool) -> None:
 
 
 def _text(file: str) -> str:
-    """Return the content of the file, or of stdin."""
+    """Return the content of the file, or of stdin. What is longer than a file may be is not read to its end."""
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+        if file == "-":
+            return sys.stdin.read(LONGEST + 1)
+        with Path(file).open(encoding="utf-8") as stream:
+            return stream.read(LONGEST + 1)
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{file} is not text in UTF-8: {error.reason} at byte {error.start}.") from error
 

@@ -20,12 +20,18 @@ from sbredis.cli._values import read_action, read_filter, read_value
 from sbredis.exceptions import RuleSyntaxError
 from sbredis.model import RuleProperties, rule_created
 
-__all__ = ["Declared", "Key", "Mistake", "MistakesError", "read_declarations"]
+__all__ = ["LONGEST", "Declared", "Key", "Mistake", "MistakesError", "read_declarations"]
 
 Key = tuple[str, Names]
 """The kind of an entity, and its names in small letters."""
 
 NESTED = {TOPIC: SUBSCRIPTION, SUBSCRIPTION: RULE}
+LONGEST = 16_000_000
+"""The longest file that is read, in characters. A namespace with 10,000 entities and all their defaults takes 8 MB."""
+_DEEPEST = 64
+"""The deepest nesting. The properties of a rule's filter are nested ten deep."""
+_REPEATED = 100_000
+"""The number of nodes that aliases may add to those in the file."""
 _PREFIX, _STANDARD = "x-", "tag:yaml.org,2002:"
 _EMULATOR = "UserConfig"
 
@@ -78,11 +84,15 @@ def read_declarations(text: str, file: str, namespace: str | None = None) -> lis
     ``file`` is its name in errors. ``namespace`` chooses from the namespaces of a configuration of Azure's emulator.
     """
     reader = _Reader()
+    if len(text) > LONGEST:
+        raise MistakesError(file, [Mistake(1, f"the file is too long: it may have {LONGEST:,} characters")])
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
             reader.wrong(1, "the file is empty")
+        elif (excess := _excess(root)) is not None:
+            reader.wrong(1, excess)
         else:
             reader.read(root, loader, namespace)
     except yaml.MarkedYAMLError as error:
@@ -91,10 +101,52 @@ def read_declarations(text: str, file: str, namespace: str | None = None) -> lis
     except yaml.YAMLError as error:
         reader.wrong(1, f"this is not YAML: {' '.join(str(error).split())}")
     except RecursionError:
-        reader.wrong(1, "the file contains itself by an alias, or is nested too deeply")
+        reader.wrong(1, _TOO_DEEP)
     if reader.mistakes:
         raise MistakesError(file, reader.mistakes)
     return reader.found
+
+
+_TOO_DEEP = f"the file is nested too deeply: {_DEEPEST} levels are read"
+
+
+def _excess(root: yaml.Node) -> str | None:
+    """Return why a file is not read although it is YAML: its aliases repeat too much, or it is nested too deeply.
+
+    Some hundred bytes can have aliases of aliases that stand for billions of nodes.
+    """
+    known: dict[yaml.Node, tuple[int, int] | None] = {}
+    """The number of nodes in each node without aliases, and its height; ``None`` while it is being looked at."""
+
+    def look(node: yaml.Node, depth: int) -> tuple[int, int]:
+        if node in known:
+            found = known[node]
+            if found is None:
+                raise ValueError("the file contains itself by an alias")
+        elif depth > _DEEPEST:
+            raise ValueError(_TOO_DEEP)
+        else:
+            known[node] = None
+            inner = [look(each, depth + 1) for each in _inner(node)]
+            found = known[node] = (
+                1 + sum(size for size, _ in inner),
+                1 + max((height for _, height in inner), default=0),
+            )
+        if depth + found[1] > _DEEPEST + 1:
+            raise ValueError(_TOO_DEEP)
+        return found
+
+    try:
+        size, _ = look(root, 1)
+    except ValueError as error:
+        return str(error)
+    return None if size <= len(known) + _REPEATED else f"the aliases of the file stand for {size:,} values, too many"
+
+
+def _inner(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [each for pair in node.value for each in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 class _Entry(NamedTuple):
@@ -112,7 +164,7 @@ class _Reader:
         self.found: list[Declared] = []
         self.mistakes: list[Mistake] = []
         self._lines: dict[Key, int] = {}
-        self._flattened: list[yaml.Node] = []
+        self._flattened: set[yaml.Node] = set()
         self._loader: yaml.SafeLoader
 
     def wrong(self, place: int | yaml.Node, text: str) -> None:
@@ -273,7 +325,7 @@ class _Reader:
             self.wrong(node, f"{what} must be a mapping of names")
             return []
         if node not in self._flattened:
-            self._flattened.append(node)
+            self._flattened.add(node)
             self._require_different([key for key, _ in node.value if key.tag != f"{_STANDARD}merge"])
             self._loader.flatten_mapping(node)  # what is merged comes first, so that the mapping's own values win
         entries: dict[str, _Entry] = {}

@@ -114,6 +114,34 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
         ["bus.yaml:1: tag:yaml.org,2002:binary is not a type"],
     ),
     "a circle of aliases": ("queues: {q: {authorization_rules: &a [*a]}}", ["bus.yaml:1: the file contains itself"]),
+    "a circle of merges": ("queues: {q: &a {<<: *a}}", ["bus.yaml:1: the file contains itself"]),
+    "too deep": (f"queues: {{q: {'[' * 70}{']' * 70}}}", ["bus.yaml:1: the file is nested too deeply"]),
+    "much too deep": ("[" * 100_000, ["bus.yaml:1: the file is nested too deeply"]),
+    "too deep by aliases": (
+        "\n".join(
+            [
+                "x-0: &a0 [" + "[" * 20 + "]" * 20 + "]",
+                *(f"x-{at}: &a{at} {'[' * 20}*a{at - 1}{']' * 20}" for at in range(1, 5)),
+            ]
+        ),
+        ["bus.yaml:1: the file is nested too deeply"],
+    ),
+    "aliases of aliases": (
+        "\n".join(["x-0: &a0 {k: v}", *(f"x-{at}: &a{at} [{f'*a{at - 1}, ' * 9}]" for at in range(1, 10))])
+        + "\nqueues: {q: {authorization_rules: *a9}}",
+        ["bus.yaml:1: the aliases of the file stand for"],
+    ),
+    "merges of merges": (
+        "\n".join(
+            [
+                "x-0: &a0 {lock_duration: 1m}",
+                *(f"x-{at}: &a{at} {{<<: [{f'*a{at - 1}, ' * 9}]}}" for at in range(1, 10)),
+            ]
+        )
+        + "\nqueues: {q: *a9}",
+        ["bus.yaml:1: the aliases of the file stand for"],
+    ),
+    "too long": ("# " + "x" * 16_000_000, ["bus.yaml:1: the file is too long"]),
     "nothing": ("# nothing", ["bus.yaml:1: the file is empty"]),
     "text": ("hello", ["bus.yaml:1: the file must be a mapping"]),
 }

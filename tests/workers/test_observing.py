@@ -7,6 +7,8 @@ import json
 import math
 import re
 import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 
 import pytest
@@ -160,7 +162,7 @@ async def test_the_port_answers_three_paths_and_nothing_else() -> None:
         ready=lambda: Health(well, {"orders": "paused"}),
         metrics=lambda: "counts\n",
     ) as port:
-        assert (await ask(port, b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert (await ask(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")).startswith(b"HTTP/1.1 200 OK\r\n")
         assert (await ask(port, b"GET /ready?x HTTP/1.1\r\n\r\n")).endswith(b'{"well": true, "orders": "paused"}\n')
         well = False
         assert (await ask(port, b"GET /ready HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 503 ")
@@ -170,6 +172,59 @@ async def test_the_port_answers_three_paths_and_nothing_else() -> None:
         assert (await ask(port, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
         assert (await ask(port, b"POST /live HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
         assert await ask(port, b"x" * 20_000) == b""
+
+
+@asynccontextmanager
+async def answering(host: str = "127.0.0.1") -> AsyncGenerator[int]:
+    well = Health(True, {})
+    async with serving_http(host, 0, live=lambda: well, ready=lambda: well, metrics=lambda: "") as port:
+        yield port
+
+
+NAMES = {
+    "localhost": 200,
+    "LOCALHOST:80": 200,
+    "worker.localhost:80": 200,
+    "127.0.0.1:9109": 200,
+    "127.8.8.8": 200,
+    "[::1]:80": 200,
+    "evil.example:80": 421,
+    "127.0.0.1.evil.example": 421,
+    "localhost.evil.example": 421,
+    "10.0.0.1": 421,
+    "": 421,
+}
+
+
+@pytest.mark.parametrize(("name", "status"), NAMES.items(), ids=NAMES)
+async def test_a_port_of_this_machine_alone_answers_no_other_name(name: str, status: int) -> None:
+    """A page of evil.example could have its name point to 127.0.0.1, and a browser would let it read the answers."""
+    async with answering() as port:
+        answer = await ask(port, b"GET /live HTTP/1.1\r\nHoSt: %s\r\n\r\n" % name.encode())
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert (b"well" in answer) is (status == 200)
+
+
+async def test_a_second_name_in_a_request_is_no_way_in() -> None:
+    async with answering() as port:
+        answer = await ask(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 421 ")
+
+
+async def test_connections_that_ask_for_nothing_keep_nobody_out() -> None:
+    """150 half requests are open. A probe is answered, and the first of them were closed."""
+    async with answering() as port:
+        halves = [await asyncio.open_connection("127.0.0.1", port) for _ in range(150)]
+        for _, writer in halves:
+            writer.write(b"GET /live HTTP/1.1\r\n")
+        assert (await ask(port, b"GET /live HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        for reader, _ in halves[:100]:
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        still_open = [writer for _, writer in halves[-20:] if not writer.transport.is_closing()]
+        assert len(still_open) == 20
+        for _, writer in halves:
+            writer.close()
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,8 @@ class ServiceBusClient(Handlers):
         await self.close()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_connection"):  # making it has failed
+            return "<ServiceBusClient, not made>"
         state = "closed" if self._connection.closed else "open"
         return f"<ServiceBusClient {self._connection.target}, namespace {self.namespace!r}, {state}>"
 

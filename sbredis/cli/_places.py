@@ -133,8 +133,8 @@ def require_url(url: str) -> Target:
         raise NoPlaceError("The connection string is empty.")
     if url.lower().startswith("memory:"):  # with or without a name
         raise NoPlaceError(
-            f"A server in memory ends with the command, so nothing is left of what the command does on {url}. Use a "
-            "server on a folder: --url embedded://./bus"
+            "A server in memory ends with the command, so nothing is left of what the command does on "
+            f"{redacted(url)}. Use a server on a folder: --url embedded://./bus"
         )
     return parse_target(url)
 

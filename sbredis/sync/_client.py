@@ -132,6 +132,8 @@ class ServiceBusClient(Handlers):
         self.close()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_portal"):  # making it has failed
+            return "<ServiceBusClient, not made>"
         state = "closed" if self._portal.closed else "open"
         return f"<ServiceBusClient {self._aio._connection.target}, namespace {self.namespace!r}, {state}>"
 

@@ -129,12 +129,14 @@ def redacted(text: str) -> str:
     if not separator or not _SCHEME.fullmatch(scheme):
         return _SECRET.sub(r"\1***", text) if _AZURE.match(text) else "***"
     before, at, rest = rest.rpartition("@")
-    if "=" in before.partition("?")[2]:
+    if re.search("[?&].*=", before):
         return f"{scheme}://***"  # the '@' may be in the middle of a password in an option
     location, mark, query = rest.partition("?")
     if not at and scheme.lower() not in ("unix", "embedded", "memory"):
         # Without an '@' the text in the place of a port may be a password: redis://user:password.
         location = re.sub(r"(\[[^\]]*\])|:(?!\d{1,5}(?:[,/]|$))[^,/]+", lambda found: found[1] or ":***", location)
+    if scheme.lower() not in ("unix", "embedded"):  # an option that follows no '?', such as /master&password=…
+        location = re.sub("[&=].*", "***", location)
     options = [_hidden(option) for option in query.split("&")]
     return f"{scheme}://{'***@' if at else ''}{location}{mark}{'&'.join(options)}"
 
@@ -182,6 +184,8 @@ class _Parser:
             raise self.wrong(
                 "credentials", "there is an '@' after '/' or '?': percent-encode '/', '?' and '@' (%2F, %3F, %40)"
             )
+        if kind in _NETWORKED and re.search("[&=]", location.rpartition("@")[2]):
+            raise self.wrong("'&' or '='", "options follow a '?'; elsewhere write %26 for '&' and %3D for '='")
         options = self.options(kind, secure, query)
         if kind == "memory":
             return self.memory(location, options)

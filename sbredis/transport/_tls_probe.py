@@ -35,7 +35,11 @@ async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | 
     try:
         await asyncio.wait((connecting,), timeout=_ASK_AFTER)
         if not connecting.done() and await _answers_without_tls(endpoint):
-            return _mismatch(endpoint, "does not speak TLS: use redis:// instead of rediss://, or its port with TLS")
+            return _mismatch(
+                endpoint,
+                "does not speak TLS there: use its port with TLS. With redis:// instead of rediss://, everybody on the "
+                "way can read and change the password and all messages",
+            )
         await connecting
     finally:
         connecting.cancel()

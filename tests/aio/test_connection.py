@@ -15,7 +15,10 @@ import redis.asyncio
 from redis.asyncio.cluster import ClusterNode
 from redis.credentials import UsernamePasswordCredentialProvider
 
+import sbredis.sync.management as sync_management
+from sbredis import sync
 from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import operations
 from sbredis.exceptions import (
     InvalidConnectionStringError,
@@ -112,6 +115,24 @@ def test_the_repr_of_a_client_shows_no_password(client: Any) -> None:
     for shown in (repr(made), str(made), repr(made.get_queue_sender("q")), repr(made._connection.target)):
         assert "hunter2" not in shown
     assert re.fullmatch(r"<ServiceBusClient standalone localhost:6379, namespace '(ns|default)', open>", repr(made))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ServiceBusClient,
+        sync.ServiceBusClient,
+        ServiceBusAdministrationClient,
+        sync_management.ServiceBusAdministrationClient,
+    ],
+)
+def test_a_client_that_could_not_be_made_has_a_repr(kind: Any) -> None:
+    """Tools that report errors show the variables of each frame of a traceback."""
+    with pytest.raises(InvalidConnectionStringError) as caught:
+        kind("redis://:hunter2@")
+    made = [frame.frame.f_locals["self"] for frame in caught.traceback if "self" in frame.frame.f_locals]
+    clients = [repr(each) for each in made if isinstance(each, kind)]
+    assert clients == [f"<{kind.__name__}, not made>"] * len(clients) != []
 
 
 async def test_a_client_can_use_a_redis_py_client_without_owning_it(server: LocalServer, cluster: LocalCluster) -> None:

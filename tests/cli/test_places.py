@@ -73,9 +73,16 @@ def test_settings_that_name_no_server_are_refused() -> None:
 
 def test_a_server_that_ends_with_the_command_is_refused() -> None:
     book = Book({"memory": Context("memory://x")})
-    for url, context in (("memory://x", None), ("memory://", None), ("MEMORY://x?a=b", None), (None, "memory")):
-        with pytest.raises(NoPlaceError, match=r"ends with the command.* Use .*embedded://\./bus"):
+    for url, context in (
+        ("memory://x", None),
+        ("memory://", None),
+        ("MEMORY://x?a=b", None),
+        ("memory://user:secret@x", None),
+        (None, "memory"),
+    ):
+        with pytest.raises(NoPlaceError, match=r"ends with the command.* Use .*embedded://\./bus") as caught:
             choose_place(book, {}, url=url, context=context, namespace=None)
+        assert "secret" not in str(caught.value)
 
 
 ABSOLUTE = {

@@ -78,6 +78,8 @@ BAD = [
     ("redis:// h", "characters"),
     ("redis://h\n", "characters"),
     ("redis://h#x", "'#'"),
+    ("redis://h&namespace=n", "'&' or '='"),
+    ("redis+sentinel://h/m&sentinel_password=p", "'&' or '='"),
     ("redis://", "host"),
     ("redis://u:p@", "host"),
     ("redis://:1", "host"),
@@ -200,6 +202,11 @@ FRAMES = (
     "redis+sentinel://h/m?sentinel_password={}",
     "unix://user:{}@/run/redis.sock",
     "{}@redis://host",
+    "redis+sentinel://h/m&sentinel_password={}",
+    "redis://h/0&password={}",
+    "redis+cluster://h,g&password={}",
+    "memory://user:{}@h",
+    "memory://h&password={}",
 )
 
 
@@ -235,6 +242,10 @@ def test_a_password_is_never_shown(password: str, frame: str, is_encoded: bool) 
         ("redis://a:1,b:secret/x", "redis://a:1,b:***/x"),
         ("redis://[::1]:7", "redis://[::1]:7"),
         ("redis+sentinel://h/m?sentinel_password=p&db=1", "redis+sentinel://h/m?sentinel_password=***&db=1"),
+        ("redis+sentinel://h/m&sentinel_password=p", "redis+sentinel://h/m***"),
+        ("redis://h:1,g=p", "redis://h:1,g***"),
+        ("memory://u:p@h", "memory://***@h"),
+        ("embedded:///a&b=c?namespace=n", "embedded:///a&b=c?namespace=n"),
         ("redis://h?password=p&auth=q&r", "redis://h?***&***&***"),
         ("user:secret@redis://h", "***"),
         ("secret", "***"),

@@ -169,7 +169,7 @@ async def test_a_file_that_is_not_a_certificate_is_reported(encrypted: Encrypted
 @pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster", "rediss+sentinel"])
 async def test_a_server_without_tls_is_reported_at_once(server: LocalServer, scheme: str) -> None:
     url = f"{scheme}://127.0.0.1:{server.port}" + ("/m" if scheme == "rediss+sentinel" else "")
-    expected = f"127.0.0.1:{server.port} does not speak TLS: use redis:// instead of rediss://"
+    expected = f"127.0.0.1:{server.port} does not speak TLS there: use its port with TLS.*password and all messages"
     with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=expected) as caught:
         await open_transport(url, connect_timeout=600)
     assert not caught.value.is_transient

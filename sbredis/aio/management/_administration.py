@@ -98,6 +98,8 @@ class ServiceBusAdministrationClient(
         await self.close()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_connection"):  # making it has failed
+            return "<ServiceBusAdministrationClient, not made>"
         state = "closed" if self._connection.closed else "open"
         target = self._connection.target
         return f"<ServiceBusAdministrationClient {target}, namespace {target.namespace!r}, {state}>"

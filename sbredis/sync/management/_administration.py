@@ -84,6 +84,8 @@ class ServiceBusAdministrationClient(
         self.close()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_portal"):  # making it has failed
+            return "<ServiceBusAdministrationClient, not made>"
         state = "closed" if self._portal.closed else "open"
         target = self._aio._connection.target
         return f"<ServiceBusAdministrationClient {target}, namespace {target.namespace!r}, {state}>"

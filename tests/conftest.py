@@ -26,6 +26,7 @@ from sbredis.aio.receiving._receive_call import ReceiveCall
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import forget_memory
 from sbredis.transport._memory import memory_names
+from tests.access.users import confined_url
 from tests.loops import OneThreadLoop
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)
@@ -35,6 +36,8 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 """Hypothesis measures how long an example takes, and this depends on the machine."""
 
+CONFINED = {"aio", "management", "registry", "samples", "sync", "testing", "workers"}
+"""The folders of tests that use the client as services do."""
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None
 
 
@@ -153,8 +156,11 @@ def target(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def url(target: str, request: pytest.FixtureRequest) -> str:
-    """The connection string of an empty target."""
+    """The connection string of an empty target.
+
+    In the folders of :data:`CONFINED` it is that of a user with the rights that ``sbredis acl`` prints.
+    """
     if target == "memory":
         return f"memory://{uuid.uuid4().hex}"
     running: LocalServer | LocalCluster = request.getfixturevalue(target)
-    return running.url
+    return confined_url(running) if request.path.parent.name in CONFINED else running.url

@@ -5,6 +5,7 @@ The engine makes requests without I/O. The owner of a transport sends them: see 
 
 from __future__ import annotations
 
+from sbredis.engine._access import AccessTo, entity_rules, namespace_rules
 from sbredis.engine._bands import is_dead, number_of, side_of
 from sbredis.engine._codec import (
     Changes,
@@ -25,6 +26,7 @@ from sbredis.engine._keys import (
     partition_keys,
     registry_keys,
     role_keys,
+    slot_channel,
     tick_keys,
     waiting_channel,
 )
@@ -195,6 +197,7 @@ __all__ = [
     "SESSION_KINDS",
     "STORE_KINDS",
     "Accepted",
+    "AccessTo",
     "Announcement",
     "Asked",
     "Awoken",
@@ -289,6 +292,7 @@ __all__ = [
     "encode",
     "encode_changes",
     "entity_name",
+    "entity_rules",
     "forget_source",
     "freeze",
     "get_state",
@@ -300,6 +304,7 @@ __all__ = [
     "look_for_session",
     "name_key",
     "namespace_name",
+    "namespace_rules",
     "new_token",
     "number_of",
     "once",
@@ -336,6 +341,7 @@ __all__ = [
     "set_state",
     "settle_batch",
     "side_of",
+    "slot_channel",
     "slot_range",
     "subscription_name",
     "take",

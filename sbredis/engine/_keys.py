@@ -10,16 +10,22 @@ from __future__ import annotations
 import re
 
 from sbredis._quoting import quoted
+from sbredis.engine._placement import registry_salt
 
 __all__ = [
     "KINDS",
     "SESSION_KINDS",
     "STORE_KINDS",
     "due_channel",
+    "due_pattern",
     "entity_of",
+    "entity_pattern",
+    "namespace_pattern",
     "partition_keys",
     "registry_keys",
+    "registry_pattern",
     "role_keys",
+    "slot_channel",
     "state_key",
     "tick_keys",
     "waiting_channel",
@@ -77,16 +83,27 @@ def tick_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
     return (f"{_prefix(namespace, salt)}:ticks".encode(),)
 
 
-def waiting_channel(namespace: str, salt: str, client: str) -> bytes:
-    """Return the channel on which a client is woken, in the slot of the partitions at which it waits."""
-    if not _WORD.fullmatch(client):
-        raise ValueError(f"{quoted(client)} is not a client id")
-    return f"{_prefix(namespace, salt)}:wake:{client}".encode()
+def waiting_channel(namespace: str, salt: str, entity: str, client: str) -> bytes:
+    """Return the channel on which an entity's partition in the slot of ``salt`` wakes a client that waits there.
+
+    The entity's id is in its name, so that a user can be confined to the channels of one entity.
+    """
+    for word in (entity, client):
+        if not _WORD.fullmatch(word):
+            raise ValueError(f"{quoted(word)} is not the id of an entity or a client")
+    return f"{_prefix(namespace, salt)}:{entity}:wake:{client}".encode()
+
+
+def slot_channel(namespace: str, salt: str, subject: str) -> bytes:
+    """Return the channel of a slot for a subject that concerns clients of all its entities, such as a role."""
+    if not _WORD.fullmatch(subject):
+        raise ValueError(f"{quoted(subject)} cannot be part of a channel")
+    return f"{_prefix(namespace, salt)}:wake:{subject}".encode()
 
 
 def due_channel(namespace: str, salt: str) -> bytes:
     """Return the channel on which the partitions of a slot announce when something will be due."""
-    return waiting_channel(namespace, salt, "due")
+    return slot_channel(namespace, salt, "due")
 
 
 def state_key(namespace: str, salt: str, entity: str) -> bytes:
@@ -102,3 +119,30 @@ def entity_of(state: bytes) -> str:
     if kind != b"state":
         raise ValueError(f"{quoted(state)} does not name a partition")
     return entity.decode()
+
+
+def namespace_pattern(namespace: str) -> str:
+    """Return the pattern of all keys and channels of a namespace, as rules of access have it."""
+    _prefix(namespace, "x")
+    return f"sb:{namespace}:*"
+
+
+def registry_pattern(namespace: str) -> str:
+    """Return the pattern of the keys of a namespace's registry."""
+    return f"{_prefix(namespace, registry_salt())}:*"
+
+
+def entity_pattern(namespace: str, entity: str) -> str:
+    """Return the beginning of the patterns of an entity's keys and channels, in all slots."""
+    if not _WORD.fullmatch(entity):
+        raise ValueError(f"{quoted(entity)} is not an entity id")
+    return f"{_in_any_slot(namespace)}:{entity}:"
+
+
+def due_pattern(namespace: str) -> str:
+    """Return the pattern of the channels on which the partitions of a namespace make announcements."""
+    return f"{_in_any_slot(namespace)}:wake:due"
+
+
+def _in_any_slot(namespace: str) -> str:
+    return _prefix(namespace, "x").replace("{x}", "{*}")

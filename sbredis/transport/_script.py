@@ -51,7 +51,8 @@ class Script:
     """A Lua script as it is sent: its name for people, its source, and the hash by which servers identify it.
 
     With ``takes_run_id`` the first ARGV of every call is the run id of the server process that executes it. The run id
-    is put in when the call is written to a connection; it is ``?`` if the server does not report its run id.
+    is put in when the call is written to a connection; it is ``?`` if the server does not report its run id. A script
+    whose first line says ``no-writes`` is called in a way that needs only the right to read its keys.
     """
 
     name: str
@@ -62,10 +63,16 @@ class Script:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha", sha1(self.source.encode(), usedforsecurity=False).hexdigest())
-        object.__setattr__(self, "head", b"*%%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b" % self.sha.encode())
+        command = b"$10\r\nEVALSHA_RO" if self.only_reads else b"$7\r\nEVALSHA"
+        object.__setattr__(self, "head", b"*%%d\r\n%b\r\n$40\r\n%b" % (command, self.sha.encode()))
 
     def __repr__(self) -> str:
         return f"Script({self.name!r}, {self.sha[:8]})"
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the script writes nothing, as its first line says."""
+        return "no-writes" in self.source.partition("\n")[0]
 
     def without_shebang(self) -> Script:
         """Return the same script for a server that does not know the ``#!lua`` line. Line numbers stay the same."""

@@ -27,11 +27,11 @@ from sbredis.exceptions import (
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
+from tests.access.users import nodes_of
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
-from tests.engine.rights import nodes_of
 from tests.waiting import eventually
 
 pytestmark = [

@@ -14,8 +14,8 @@ from sbredis.engine import perform
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
+from tests.access.users import nodes_of
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
-from tests.engine.rights import nodes_of
 from tests.transport.hand import turns
 from tests.waiting import eventually
 

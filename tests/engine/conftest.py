@@ -14,10 +14,11 @@ import pytest
 from sbredis.engine import Partition, PartitionSettings, load, operations
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Transport, open_transport
+from tests.access.users import nodes_of
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench
 from tests.engine.moves import Town
 from tests.engine.receivers import Receiver, Receivers
-from tests.engine.rights import Rights, commands_of, confined, nodes_of
+from tests.engine.rights import Rights, commands_of, confined
 from tests.engine.topics import Topic
 from tests.engine.transactions import World
 

@@ -19,7 +19,7 @@ class Receiver:
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench = bench
-        self.channel = waiting_channel(NAMESPACE, SALT, name)
+        self.channel = waiting_channel(NAMESPACE, SALT, "q", name)
         self.ear = Ear()
 
     async def receive(self, wanted: int = 1, *, side: SidePrefix = "") -> list[bytes]:

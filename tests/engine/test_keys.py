@@ -65,7 +65,7 @@ def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
             *partition_keys("ns", salt, "e1"),
             *partition_keys("ns", salt, "zz9", "e1"),
             *registry_keys("other-ns", salt),
-            waiting_channel("ns", salt, "c1"),
+            waiting_channel("ns", salt, "q", "c1"),
         )
         assert {key_slot(key) for key in keys} == {key_slot(salt.encode())}
     assert len({key_slot(salt.encode()) for salt in salts(64)}) == 64
@@ -159,7 +159,7 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: L
     """The user needs only the commands that the scripts name. The user can also listen to its channels."""
     done: set[str] = set()
     async with user(running, Rights.of_namespace(NAMESPACE, commands_of(operations()))) as transport:
-        await transport.subscribe(waiting_channel(NAMESPACE, SALT, "c"), Ear())
+        await transport.subscribe(waiting_channel(NAMESPACE, SALT, "q", "c"), Ear())
         for number, arrange in enumerate(ARRANGED):
             bench = Bench(transport, Partition(NAMESPACE, SALT, f"e{number}", INCARNATION, 1, SETTINGS))
             await bench.tell(bench.partition.configure(create=True))
@@ -170,7 +170,7 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: L
         with pytest.raises(ServiceBusAuthorizationError):
             await perform(transport, Partition("other", SALT, "e1", "i", 1, SETTINGS).configure(create=True))
         with pytest.raises(ServiceBusAuthorizationError):
-            await transport.subscribe(waiting_channel("other", SALT, "c"), Ear())
+            await transport.subscribe(waiting_channel("other", SALT, "q", "c"), Ear())
     assert done == set(OF_A_PARTITION)
 
 
@@ -235,7 +235,7 @@ async def test_publishing_uses_only_the_topic_and_five_keys_of_each_subscription
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
     """The call touches no other keys, even if it wakes receivers or a message has a shorter life in a subscription."""
-    channel = waiting_channel(NAMESPACE, SALT, "c")
+    channel = waiting_channel(NAMESPACE, SALT, "q", "c")
     waiting = topic.one.receive(topic.call_id(), new_token(), 1, waiter=channel)
     await topic.tell(waiting)
     request = topic.publish((0, 1), (0,), (), (1,))

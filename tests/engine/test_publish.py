@@ -493,7 +493,7 @@ async def test_a_repeated_publish_returns_the_same_result_and_publishes_nothing(
 async def test_publishing_wakes_the_waiters_of_the_subscriptions_that_get_a_copy(topic: Topic) -> None:
     """Four kinds of waiters are woken: for messages, for dead letters, for a session, and in a session."""
     ears = {name: Ear() for name in ("one", "two", "dead", "acceptor", "holder")}
-    channels = {name: waiting_channel("ns", "abc", name) for name in ears}
+    channels = {name: waiting_channel("ns", "abc", "q", name) for name in ears}
     for name, ear in ears.items():
         await topic.transport.subscribe(channels[name], ear)
     token = new_token()

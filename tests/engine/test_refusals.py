@@ -82,7 +82,7 @@ def kind_of(script: str) -> str:
 
 HELD = "cccccccccccc"
 """The token of a valid lease."""
-WAITER = waiting_channel(NAMESPACE, SALT, "waiter")
+WAITER = waiting_channel(NAMESPACE, SALT, "q", "waiter")
 """The channel of a waiter."""
 
 

@@ -26,8 +26,10 @@ from sbredis.engine import (
     perform,
     publish,
     read_record,
+    slot_channel,
     waiting_channel,
 )
+from sbredis.engine._keys import entity_pattern, namespace_pattern
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.transport import Script
 from tests.engine.malformed import NOT_NAMES
@@ -252,7 +254,11 @@ def test_a_key_part_that_would_change_the_slot_is_refused(word: str) -> None:
         lambda: partition_keys("n", word, "e"),
         lambda: partition_keys("n", "abc", word),
         lambda: partition_keys("n", "abc", "e", word or "{"),
-        lambda: waiting_channel("n", "abc", word),
+        lambda: waiting_channel("n", "abc", "e", word),
+        lambda: waiting_channel("n", "abc", word, "c"),
+        lambda: slot_channel("n", "abc", word),
+        lambda: entity_pattern("n", word),
+        lambda: namespace_pattern(word),
     ):
         with pytest.raises(ValueError, match=r"."):
             build()

@@ -81,7 +81,7 @@ async def test_a_receiver_waits_only_for_the_messages_that_it_still_wants(bench:
 @pytest.mark.parametrize("waits", [True, False])
 async def test_the_result_of_a_receive_says_whether_the_receiver_waits(bench: Bench, waits: bool) -> None:
     await bench.send(b"m", b"n")
-    waiter = waiting_channel(NAMESPACE, SALT, "a") if waits else b""
+    waiter = waiting_channel(NAMESPACE, SALT, "q", "a") if waits else b""
     for wanted, said in ((1, False), (5, waits)):
         request = bench.partition.receive(bench.call_id(), new_token(), wanted, waiter=waiter, waiting_for=wanted)
         result = await bench.tell(request)
@@ -95,7 +95,7 @@ async def test_a_repeated_receive_says_whether_the_receiver_waits(bench: Bench, 
     """The first answer may be lost, and a receiver that wrongly believes that it waits would never be woken."""
     await bench.send(b"m", b"n")
     partition, wanted = bench.partition, 5 if waits else 1
-    waiter = waiting_channel(NAMESPACE, SALT, "a")
+    waiter = waiting_channel(NAMESPACE, SALT, "q", "a")
     request = partition.receive(bench.call_id(), new_token(), wanted, mode=mode, waiter=waiter, waiting_for=wanted)
     assert (await bench.tell(request)).waits is waits
     assert (await bench.tell(request)).waits is waits
@@ -327,7 +327,7 @@ async def test_no_waiter_is_woken_if_another_one_knows_the_due_time(bench: Bench
 async def test_a_live_waiter_after_many_dead_waiters_is_woken(bench: Bench, listening: Receivers) -> None:
     """Any number of dead waiters may come before the live waiter."""
     for number in range(100):
-        await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
+        await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, "q", f"gone{number}"))
     bench.later(PATIENCE + 10)
     receiver = await listening("a")
     await receiver.receive()
@@ -376,7 +376,7 @@ async def test_a_receiver_can_wait_at_both_sides_at_the_same_time(bench: Bench, 
 async def test_dead_waiters_are_forgotten(bench: Bench, listening: Receivers) -> None:
     """Each new waiter removes a few dead ones, so that they do not gather."""
     for number in range(30):
-        await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
+        await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, "q", f"gone{number}"))
     bench.later(PATIENCE + 10)
     for name in ("a", "b", "c"):
         await (await listening(name)).receive()

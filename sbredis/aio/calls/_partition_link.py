@@ -81,7 +81,8 @@ class PartitionLink:
     def channel(self, identity: str) -> bytes:
         """Return the name of the channel on which this partition wakes a waiter with this identity."""
         namespace = self.runtime.namespace
-        return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], identity)
+        salt = salts(namespace.partitions)[self.number]
+        return waiting_channel(namespace.name, salt, self.entity.record.id, identity)
 
     def lease(self, token: str, milliseconds: int, since: float, fence: int = 0) -> MessageLease:
         """Return the lease from a call that was sent at ``since``. It ends no later than the lock in the partition."""

@@ -40,6 +40,10 @@ class EntityInfo:
     max_message_size_in_bytes: int
     properties: QueueProperties | TopicProperties | SubscriptionProperties
     """All properties, as the administration client returns them."""
+    id: str
+    """The id in the names of the entity's keys and channels. An entity that is deleted and created again has another
+    one.
+    """
 
 
 async def describe(connection: Connection, entity_path: str, deadline: float) -> EntityInfo:
@@ -65,4 +69,5 @@ async def describe(connection: Connection, entity_path: str, deadline: float) ->
         lock_duration=None if record.kind == "topic" else timedelta(milliseconds=settings.lock_duration),
         max_message_size_in_bytes=settings.largest_message,
         properties=_DEFINITIONS[record.kind].described(record, reachable=True),
+        id=record.id,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sbredis.engine import REFUSALS, Request, load, perform, registry_salt, role_keys, waiting_channel
+from sbredis.engine import REFUSALS, Request, load, perform, registry_salt, role_keys, slot_channel
 from sbredis.exceptions import ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def is_held(transport: ScriptCaller, namespace: str, role: str) -> bool:
 
 def role_channel(namespace: str, role: str) -> bytes:
     """Return the channel of a role. Clients that have or want the role listen to it."""
-    return waiting_channel(namespace, registry_salt(), role)
+    return slot_channel(namespace, registry_salt(), role)
 
 
 async def call_role(runtime: Runtime, role: str) -> None:

@@ -18,7 +18,7 @@ from tests.engine.proof.hosts import Host
 from tests.engine.proof.picture import check_store, told
 
 NAMESPACE, SALT = "proof", "abc"
-HEARD = tuple(waiting_channel(NAMESPACE, SALT, client) for client in ("c1", "c2"))
+HEARD = tuple(waiting_channel(NAMESPACE, SALT, "q", client) for client in ("c1", "c2"))
 """The channels of receivers on which somebody listens."""
 T0 = 1_700_000_000_000
 FIRST_VERSION = 2

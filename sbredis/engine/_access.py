@@ -1,0 +1,100 @@
+"""The rights that a user of the server needs, as rules for ``ACL SETUSER``. Pure.
+
+A server checks each command inside a script against the rights of the caller, and it finds a missing right in the
+middle of the script, when earlier writes have happened. So the rules are read from the scripts, and nobody writes them
+by hand. They name commands and no categories: ``@write`` contains ``FUNCTION LOAD``, and ``@read`` contains ``SCAN``.
+
+There are two kinds of users. The user of a *namespace* may do everything that sbredis does in it. The user of some
+*entities* may use them, but not change them: it reads the registry and writes the keys of its entities.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from sbredis.engine._keys import STORE_KINDS, due_pattern, entity_pattern, namespace_pattern, registry_pattern
+from sbredis.engine._scripts import load, operations
+
+__all__ = ["AccessTo", "commands_of", "entity_rules", "namespace_rules"]
+
+_CONNECTION: Final = (
+    *("asking", "cluster|nodes", "cluster|slots", "info", "ping", "role", "select"),
+    *("spublish", "ssubscribe", "sunsubscribe", "wait"),
+)
+"""The commands of the client besides calls of scripts. Every user may use AUTH, HELLO, QUIT and RESET."""
+_CALLED = re.compile(r"(?:redis\.p?call|write_many|read_many)\(\s*(?P<what>'[^']*'|[^,)]*)")
+_PASSED_ON = "command"
+"""``write_many`` and ``read_many`` take the command as a parameter with this name. Their own calls are read instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessTo:
+    """An entity that a user may use."""
+
+    entity: str
+    """Its id."""
+    store: str | None = None
+    """The id of the topic that stores its messages, if it is a subscription."""
+
+
+def calls_of(source: str) -> Iterator[str]:
+    """Yield the first argument of each call in a script that runs a command of the server.
+
+    A command that the text shows is in quotes.
+    """
+    yield from (match["what"] for match in _CALLED.finditer(source))
+
+
+def commands_of(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the commands that these scripts use, sorted."""
+    found: set[str] = set()
+    for name in names:
+        for what in calls_of(load(name).source):
+            if what.startswith("'"):
+                found.add(what.strip("'").lower())
+            elif what != _PASSED_ON:
+                raise ValueError(f"the text of {name} does not show which command it calls with {what}")
+    return tuple(sorted(found))
+
+
+def namespace_rules(namespace: str, *, loads: bool = True) -> list[str]:
+    """Return the rules of a user that may do everything in a namespace.
+
+    Without ``loads`` the user may not load scripts, but only call those of this release.
+    """
+    pattern = namespace_pattern(namespace)
+    return [*_reset(f"~{pattern}", f"&{pattern}"), *_commands(loads=loads)]
+
+
+def entity_rules(namespace: str, entities: Sequence[AccessTo], *, loads: bool = True) -> list[str]:
+    """Return the rules of a user that may use some entities of a namespace.
+
+    The user reads the registry, and cannot change it. It cannot publish on the channels of other entities.
+    """
+    own = [f"{entity_pattern(namespace, each.entity)}*" for each in entities]
+    stores = dict.fromkeys(each.store for each in entities if each.store is not None)
+    shared = [f"{entity_pattern(namespace, store)}{kind}" for store in stores for kind in STORE_KINDS]
+    rights = [f"~{each}" for each in dict.fromkeys([*own, *shared])]
+    rights += [f"%R~{registry_pattern(namespace)}", *(f"&{each}" for each in own), f"&{due_pattern(namespace)}"]
+    return [*_reset(*rights), *_commands(loads=loads)]
+
+
+def _reset(*rights: str) -> list[str]:
+    """Return rules that give these rights to keys and channels, and take all earlier rights."""
+    keys = [each for each in rights if not each.startswith("&")]
+    return ["resetkeys", *keys, "resetchannels", *(each for each in rights if each.startswith("&")), "-@all"]
+
+
+@cache
+def _commands(*, loads: bool) -> tuple[str, ...]:
+    named = sorted({*_CONNECTION, *commands_of(operations())})
+    if loads:
+        return tuple(f"+{each}" for each in sorted([*named, "evalsha", "evalsha_ro", "script|load"]))
+    scripts = (
+        f"+{'evalsha_ro' if script.only_reads else 'evalsha'}|{script.sha}" for script in map(load, operations())
+    )
+    return (*(f"+{each}" for each in named), *scripts)

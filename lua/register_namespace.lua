@@ -17,22 +17,16 @@
 -- Result: { the number of partitions, the time in ms when the namespace was created }
 -- Refusals: LAYOUT (another release wrote the data), PARTITIONS (the namespace has another number of partitions),
 --   BADCALL
--- @use refuse server_time whole_number
+-- @use namespace_facts refuse server_time whole_number
 local partitions = whole_number(ARGV[2], 1, 1024)
 if not partitions or ARGV[3] ~= '0' and ARGV[3] ~= '1' then
   return refuse('BADCALL', 'partitions')
 end
-local kept = redis.call('HMGET', KEYS[1], 'layout', 'partitions', 'created')
-if not kept[1] then
-  local now = server_time()
-  local text = string.format('%.0f', partitions)
-  redis.call('HSET', KEYS[1], 'layout', '1', 'partitions', text, 'created', now, 'last_id', '0', 'run_id', ARGV[1])
-  return { partitions, tonumber(now) }
+local there = namespace_facts(KEYS[1], ARGV[3] == '1' and partitions)
+if there then
+  return there
 end
-if kept[1] ~= '1' then
-  return refuse('LAYOUT', kept[1])
-end
-if ARGV[3] == '1' and partitions ~= tonumber(kept[2]) then
-  return refuse('PARTITIONS', kept[2])
-end
-return { tonumber(kept[2]), tonumber(kept[3]) }
+local now = server_time()
+local text = string.format('%.0f', partitions)
+redis.call('HSET', KEYS[1], 'layout', '1', 'partitions', text, 'created', now, 'last_id', '0', 'run_id', ARGV[1])
+return { partitions, tonumber(now) }

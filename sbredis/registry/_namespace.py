@@ -24,7 +24,11 @@ from sbredis.engine import (
     salts,
     subscription_name,
 )
-from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
+from sbredis.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    ServiceBusServerBusyError,
+)
 from sbredis.registry._checks import check_kind, kinds
 from sbredis.registry._entity import (
     IDLE_PROPERTY,
@@ -42,6 +46,7 @@ from sbredis.registry._forwarding import require_destinations
 from sbredis.registry._refusals import (
     NamespaceMissingError,
     SubscriptionGoneError,
+    add_sentence,
     changed,
     exists,
     missing,
@@ -49,7 +54,7 @@ from sbredis.registry._refusals import (
     refusals,
     rule_refusals,
 )
-from sbredis.registry._registry import register_namespace, require_bounds
+from sbredis.registry._registry import read_namespace, register_namespace, require_bounds
 from sbredis.registry._removal import Before, Removal, delete, note_use, remove_if_idle
 from sbredis.registry._routes import Routes, read_routes
 from sbredis.registry._rulebook import Rulebook
@@ -114,14 +119,24 @@ class Namespace:
 
         ``told`` returns the time for partitions with a test clock.
 
+        The namespace is read first, and only a missing one is created. So a client opens at a server that has reached
+        its memory limit, and can empty it.
+
         The number of partitions cannot change. If the namespace has another number, this raises
         :class:`NamespacePartitionsError`.
         """
         namespace_name(name)
         wanted = _PARTITIONS if partitions is None else partitions
         salts(wanted)  # `salts` raises an error for an invalid number of partitions
-        request = register_namespace(name, wanted, exact=partitions is not None)
-        facts = await perform(transport, request, timeout=timeout, refusals=refusals(name))
+        until, codes = anyio.current_time() + timeout, refusals(name)
+        facts = await perform(transport, read_namespace(name, partitions), timeout=timeout, refusals=codes)
+        if facts is None:
+            request = register_namespace(name, wanted, exact=partitions is not None)
+            try:
+                facts = await perform(transport, request, timeout=until - anyio.current_time(), refusals=codes)
+            except ServiceBusServerBusyError as error:
+                add_sentence(error, f"The namespace '{name}' does not exist yet, and could not be created.")
+                raise
         return cls(transport, name, facts.partitions, facts.created_at, told)
 
     # -- queues and topics ----------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ __all__ = [
     "Revised",
     "SeenEntity",
     "Unregistered",
+    "read_namespace",
     "register_namespace",
     "require_bounds",
 ]
@@ -86,6 +87,16 @@ class Page(NamedTuple):
     """Incarnation and version of the topic, or an empty text if it is being deleted."""
     more: bool
     subscriptions: tuple[JudgedRecord, ...]
+
+
+def read_namespace(namespace: str, partitions: int | None = None) -> Request[NamespaceFacts | None]:
+    """Read the facts of a namespace, if it exists. With ``partitions``, it must have this number of partitions."""
+
+    def read(reply: list[Any] | None) -> NamespaceFacts | None:
+        return None if reply is None else NamespaceFacts(*reply)
+
+    keys = registry_keys(namespace, registry_salt())
+    return Request(load("read_namespace"), keys, ("" if partitions is None else partitions,), read)
 
 
 def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Request[NamespaceFacts]:

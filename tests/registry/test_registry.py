@@ -23,7 +23,7 @@ from sbredis.exceptions import (
 from sbredis.registry import EntityChangedError, NamespacePartitionsError
 from sbredis.registry._entity import EntityDescription, EntityRecord
 from sbredis.registry._refusals import NamespaceMissingError, refusals
-from sbredis.registry._registry import LONGEST_PAGE, NamespaceFacts, Registry, register_namespace
+from sbredis.registry._registry import LONGEST_PAGE, NamespaceFacts, Registry, read_namespace, register_namespace
 from sbredis.transport import Transport, open_transport
 from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
@@ -75,6 +75,7 @@ RECORD = EntityRecord(
 )
 REQUESTS: list[Request[Any]] = [
     register_namespace("ns", 4, exact=True),
+    read_namespace("ns", 4),
     REGISTRY.register(ORDERS, FIRST),
     REGISTRY.revise(RECORD, SECOND),
     REGISTRY.unregister(RECORD),
@@ -111,12 +112,15 @@ async def test_a_namespace_is_made_once_and_never_changes(transport: Transport) 
     assert (kept[b"layout"], kept[b"partitions"], kept[b"last_id"]) == (b"1", b"4", b"0")
     assert await ask(transport, register_namespace("ns", 4, exact=True)) == facts
     assert await ask(transport, register_namespace("ns", 16, exact=False)) == facts
+    assert await ask(transport, read_namespace("ns", 4)) == await ask(transport, read_namespace("ns")) == facts
+    assert await ask(transport, read_namespace("other")) is None
     assert await snapshot(transport) == before
 
 
 async def test_an_exact_partition_count_that_differs_is_refused(transport: Transport) -> None:
-    text = await refused(transport, register_namespace("ns", 16, exact=True), NamespacePartitionsError)
-    assert text == "Namespace 'ns' has 4 partitions, which cannot change: name this number, or no number."
+    for request in (register_namespace("ns", 16, exact=True), read_namespace("ns", 16)):
+        text = await refused(transport, request, NamespacePartitionsError)
+        assert text == "Namespace 'ns' has 4 partitions, which cannot change: name this number, or no number."
 
 
 @pytest.mark.everywhere("namespaces lie in different slots")
@@ -363,7 +367,7 @@ def test_names_mean_the_same_entity_if_and_only_if_they_are_equal_in_lower_case(
 
 # -- refusals of every call --------------------------------------------------------------------------------------------
 
-about_an_entity = pytest.mark.parametrize("request_", REQUESTS[1:], ids=lambda request: request.script.name)
+about_an_entity = pytest.mark.parametrize("request_", REQUESTS[2:], ids=lambda request: request.script.name)
 
 
 @about_an_entity
@@ -406,7 +410,7 @@ async def test_a_record_of_another_layout_is_not_changed(
     transport: Transport, place: int, kept: str, form: str
 ) -> None:
     await transport.command("HSET", ENTITIES, "q", kept, key=ENTITIES)
-    request = [None, REGISTRY.register(replace(ORDERS, name="q"), FIRST), *REQUESTS[2:4]][place]
+    request = [None, REGISTRY.register(replace(ORDERS, name="q"), FIRST), *REQUESTS[3:5]][place]
     assert request is not None
     assert form in await refused(transport, request, DataLayoutError)
 
@@ -431,6 +435,9 @@ async def orders(transport: Transport) -> None:
         ("register_namespace", ("4.0", "0")),
         ("register_namespace", ("4", "")),
         ("register_namespace", ("4", "2")),
+        ("read_namespace", ("0",)),
+        ("read_namespace", ("1025",)),
+        ("read_namespace", ("4.0",)),
         ("register_entity", ("4", "", FIRST, "0", "{}")),
         ("register_entity", ("4", "q", "", "0", "{}")),
         ("register_entity", ("4", "q", LONG, "0", "{}")),

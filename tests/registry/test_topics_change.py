@@ -340,7 +340,8 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(
             done = {name for name, _ in recorder.calls}
             assert done - {"configure", "destroy"} == {
                 *("create_rule", "delete_rule", "list_entities", "list_rules", "list_subscriptions", "mark_told"),
-                *("read_entity", "read_rule", "register_entity", "register_namespace", "register_subscription"),
+                *("read_entity", "read_namespace", "read_rule"),
+                *("register_entity", "register_namespace", "register_subscription"),
                 *("revise_entity", "revise_subscription", "unregister_entity", "update_rule"),
             }
 

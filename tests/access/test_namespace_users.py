@@ -14,7 +14,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import load, namespace_rules, operations
 from sbredis.exceptions import ServiceBusAuthorizationError
-from sbredis.servers import LocalServer
+from sbredis.servers import LocalCluster, LocalSentinel, LocalServer
 from tests.access.users import OF_TESTS, set_user, url_of
 from tools.repository import ROOT
 
@@ -108,6 +108,12 @@ def guarded(binary: str | None) -> Iterator[LocalServer]:
         yield server
 
 
+def load_scripts(server: LocalServer) -> None:
+    """Load all scripts, as an administrator does for users that may load none."""
+    for script in map(load, operations()):
+        server.ask("SCRIPT", "LOAD", script.source)
+
+
 def refusal(server: LocalServer, user: str, *words: str) -> str:
     """Let a user send a command. Return the server's error, or nothing."""
     with redis.Redis(host=server.host, port=server.port, username=user, password=f"{user}-pw") as connection:
@@ -140,12 +146,8 @@ def test_a_script_of_a_user_cannot_do_more_than_the_user(guarded: LocalServer) -
                 connection.evalsha(loaded, 0)
 
 
-@pytest.mark.parametrize("user", ["orders", "called"])
-async def test_the_rights_are_enough_for_a_service(guarded: LocalServer, user: str) -> None:
-    guarded.ask("FLUSHALL")
-    for script in map(load, operations()):  # as a command with scripts=all does
-        guarded.ask("SCRIPT", "LOAD", script.source)
-    url = f"{url_of(guarded, user)}?namespace=orders"
+async def serve(url: str) -> None:
+    """Use the product as a service does."""
     async with ServiceBusClient(url, maintenance=True) as client:
         await client.ensure_queue("q", requires_session=True, enable_partitioning=True)
         async with ServiceBusAdministrationClient(url) as administration:
@@ -163,15 +165,46 @@ async def test_the_rights_are_enough_for_a_service(guarded: LocalServer, user: s
             await receiver.dead_letter_message(message)
         async with client.get_queue_receiver("q", sub_queue="deadletter") as letters:
             assert (await letters.redrive_messages()).moved == 1
+            await letters.purge_messages()
+        async with client.get_queue_receiver("q", session_id="s") as receiver:
+            (message,) = await receiver.receive_messages(max_wait_time=20)
+            await receiver.complete_message(message)
         async with client.get_topic_sender("t") as topic:
             await topic.send_messages(ServiceBusMessage("d"))
         async with client.get_subscription_receiver("t", "s") as subscription:
             (message,) = await subscription.receive_messages(max_wait_time=20)
             await subscription.complete_message(message)
+
+
+@pytest.mark.parametrize("user", ["orders", "called"])
+async def test_the_rights_are_enough_for_a_service(guarded: LocalServer, user: str) -> None:
+    guarded.ask("FLUSHALL")
+    load_scripts(guarded)
+    await serve(f"{url_of(guarded, user)}?namespace=orders")
     with pytest.raises(ServiceBusAuthorizationError):
         async with ServiceBusClient(f"{url_of(guarded, user)}?namespace=other") as client:
             await client.ensure_queue("q")
     assert guarded.ask("KEYS", "sb:other:*") == []
+
+
+@pytest.mark.parametrize("user", ["orders", "called"])
+async def test_the_rights_are_enough_behind_sentinel_and_after_a_failover(binary: str | None, user: str) -> None:
+    with LocalSentinel(1, 3, binary=binary, config={"appendonly": "yes"}) as watched:
+        for server in watched.servers:
+            set_user(server, user, namespace_rules("orders", loads=user == "orders"))
+            load_scripts(server)
+        url = watched.url.replace("://", f"://{user}:{user}-pw@") + "?namespace=orders&durability=replicated"
+        await serve(url)
+        watched.kill_master()
+        await serve(url.replace("&durability=replicated", ""))
+
+
+@pytest.mark.parametrize("user", ["orders", "called"])
+async def test_the_rights_are_enough_on_a_cluster_with_replicas(replicated_cluster: LocalCluster, user: str) -> None:
+    for node in replicated_cluster.nodes:
+        set_user(node, user, namespace_rules("orders", loads=user == "orders"))
+        load_scripts(node)
+    await serve(f"{url_of(replicated_cluster, user)}?namespace=orders&durability=replicated")
 
 
 def test_tests_have_no_command_besides_that_sbredis_uses() -> None:

@@ -67,16 +67,6 @@ class PartitionClient(PartitionLink):
         self._borrowed = 0
         self._giving_back: set[asyncio.Future[None]] = set()
 
-    @property
-    def may_offer(self) -> bool:
-        """Whether a receiver of the partition may get offers: messages that a send locks for it.
-
-        With another durability than ``master``, no replica or disk has the lock yet when the offer comes.
-        """
-        settings = self.entity.record.settings
-        plain = not (settings.sessions or settings.shared or settings.topic)
-        return plain and self.runtime.target.durability == "master"
-
     def settling(self, kind: str) -> SettleLane:
         """Return the lane for settlements of a kind: complete, abandon, release, interrupt, defer or dead_letter."""
         lane = self._settling.get(kind)

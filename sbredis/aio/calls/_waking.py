@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sbredis.aio.core._watching import Watch
-from sbredis.engine import Offer, read_offer
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 
 if TYPE_CHECKING:
@@ -31,14 +30,15 @@ class OpenChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """Reports the events of a channel."""
+    """Reports the events of a channel. The content of a message says nothing more than that the message came."""
 
-    woken: Callable[[bytes], None]
+    woken: Callable[[], None]
     missed: Callable[[], None]
 
     def message(self, payload: bytes) -> None:
         """Record that the partition has woken the waiter."""
-        self.woken(payload)
+        del payload
+        self.woken()
 
     def gap(self) -> None:
         """Record that the client did not listen for a while, so a wake-up may have been lost."""
@@ -46,7 +46,7 @@ class _Listener:
 
 
 async def listen(
-    transport: Transport, channel: bytes, *, woken: Callable[[bytes], None], missed: Callable[[], None]
+    transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
 ) -> OpenChannel:
     """Listen to a channel. Call ``woken`` for each message, and ``missed`` if one may be lost, in the event loop."""
     return await transport.subscribe(channel, _Listener(woken, missed))
@@ -60,7 +60,7 @@ class WakeChannel:
         link: PartitionLink,
         identity: str,
         *,
-        woken: Callable[[bytes], None],
+        woken: Callable[[], None],
         missed: Callable[[], None],
         heard: Callable[[], None],
         failed: Callable[[ServiceBusError], None],
@@ -129,19 +129,13 @@ class LiveWatch:
         *,
         changed: Callable[[], None],
         failed: Callable[[ServiceBusError], None],
-        offered: Callable[[Offer], bool] | None = None,
     ) -> None:
-        """``changed`` is called when the owner may have something to do, and ``failed`` when listening has failed.
-
-        ``offered`` is called with an offer, and returns whether the owner uses it. Otherwise the owner is woken without
-        it.
-        """
+        """``changed`` is called when the owner may have something to do, and ``failed`` when listening has failed."""
         self._link = link
         self.watch = Watch()
         """The decisions about this partition."""
         self._changed = changed
         self._failed = failed
-        self._offered = offered
         self._loop = asyncio.get_running_loop()
         self._channel = WakeChannel(
             link,
@@ -201,9 +195,7 @@ class LiveWatch:
         if not watch.under_way and not watch.may_ask and not watch.troubled and not self._link.connected:
             watch.disconnected()
 
-    def _woken(self, payload: bytes) -> None:
-        if self._offered is not None and (offer := read_offer(payload)) is not None and self._offered(offer):
-            return
+    def _woken(self) -> None:
         self.watch.woken()
         self._changed()
 

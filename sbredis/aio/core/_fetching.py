@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 
 from sbredis.aio.core._watching import Watch
 
-__all__ = ["MOST_AT_ONCE", "Fetch", "Stock", "fetches", "keep_for", "passing_looks", "taking_looks"]
+__all__ = ["MOST_AT_ONCE", "Fetch", "Stock", "fetches", "keep_for", "passing_looks"]
 
 MOST_AT_ONCE: Final = 1000
 """The largest number of messages that one call brings."""
@@ -95,14 +95,6 @@ def passing_looks(watches: Sequence[Watch]) -> list[Fetch]:
     return [Fetch(place, 0, 0) for place, watch in enumerate(watches) if watch.owes_a_look]
 
 
-def taking_looks(watches: Sequence[Watch], owing: Sequence[bool], made: Sequence[Fetch]) -> list[Fetch]:
-    """Return the looks that take offers, at the partitions that are ``owing`` this and that no call ``made`` asks."""
-    asked = {fetch.place for fetch in made}
-    return [
-        Fetch(place, 0, 0) for place, owes in enumerate(owing) if owes and place not in asked and watches[place].may_ask
-    ]
-
-
 class Stock:
     """The number of messages to keep for later callers."""
 
@@ -143,10 +135,6 @@ class Stock:
     def wants_more(self, kept: int) -> bool:
         """Return whether the stock has room for more messages and does not rest."""
         return self._most > 0 and not self.resting and kept < self.target
-
-    def room(self, kept: int) -> int:
-        """Return for how many more messages there is room; 0 if the stock rests."""
-        return self.target - kept if self.wants_more(kept) else 0
 
     def missing(self, kept: int, coming: int, demand: int, now: float, *, stocks: bool = True) -> int:
         """Return the number of further messages to ask for now.

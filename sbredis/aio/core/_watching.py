@@ -9,14 +9,12 @@ same run of the script registers the client as a waiter. The partition then *wak
 something comes. Until then the client makes no calls to the partition. A registration ends after 30 seconds, so the
 client looks again before that. In the following, *we* are that client.
 
-Four facts make this difficult:
+Three facts make this difficult:
 
 - *An unused wake-up must be passed on.* A partition wakes one waiter for each message that it has. If a waiter needs
   nothing when it is woken, it must look once without waiting. Only then does the partition wake the next waiter.
 - *A wake-up may come while an answer is under way.* The answer may be older than the wake-up. So if a wake-up comes
   before an answer of "nothing", the client ignores the answer and asks the partition again.
-- *An offer must be taken.* The partition may send messages in the wake-up. It locks them for one second only, so the
-  next call must come soon, even if the client needs nothing else (see :mod:`sbredis.aio.core._offers`).
 - *We alone may know a due time.* The answer that registers us also contains the time when something will be due. The
   partition sends a new due time to one waiter only. That waiter must look at that time even if it needs nothing then.
   Otherwise the other waiters sleep until their own registrations end.
@@ -41,10 +39,10 @@ In the states CALLED and DOUBTFUL we *owe* the partition a look. In the states S
 *known* to have something. If there are several partitions, the known ones are asked for messages immediately. At the
 other partitions we first look, which locks nothing.
 
-Events are methods. Events from outside (``woken``, ``offered``, ``missed``, ``moved``, ``time_passed``,
-``disconnected``, ``heard``) may come in any state. Events that end a call (``found``, ``nothing``, ``passed_on``,
-``failed``, …) may come only while a call is under way, or after the watch has ended; then they change nothing. If a
-pair of state and event is missing in :data:`TABLE`, the event does not change the state.
+Events are methods. Events from outside (``woken``, ``missed``, ``moved``, ``time_passed``, ``disconnected``,
+``heard``) may come in any state. Events that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) may come
+only while a call is under way, or after the watch has ended; then they change nothing. If a pair of state and event is
+missing in :data:`TABLE`, the event does not change the state.
 """
 
 from __future__ import annotations
@@ -97,7 +95,6 @@ class Event(Enum):
     UNREGISTERED = "the answer: nothing; it does not know where to wake us"
     PASSED_ON = "the answer: nothing; we did not wait, so it wakes another waiter"
     WOKEN = "it says that it has something"
-    OFFERED = "it has offered us something, which we must take"
     MISSED = "it may have said so unheard"
     MOVED = "its clock was moved by hand"
     HEARD = "its channel can be heard from now on"
@@ -134,12 +131,10 @@ def _table() -> dict[tuple[State, Event], State]:
         (s.OVERTAKEN, e.PASSED_ON): s.DOUBTFUL,
     }
     for state in under_way:
-        for event in (e.WOKEN, e.OFFERED, e.MISSED, e.MOVED):
-            table[state, event] = s.OVERTAKEN
+        table[state, e.WOKEN] = table[state, e.MISSED] = table[state, e.MOVED] = s.OVERTAKEN
         table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED
     for state in (*may_ask, *silent, *ended):
-        table[state, e.WOKEN] = s.CALLED
-        table[state, e.OFFERED] = table[state, e.MISSED] = s.DOUBTFUL
+        table[state, e.WOKEN], table[state, e.MISSED] = s.CALLED, s.DOUBTFUL
     for state in (*silent, *ended):
         table[state, e.HEARD] = s.UNKNOWN
     for state in (*silent, *ended):
@@ -304,10 +299,6 @@ class Watch:
     def woken(self) -> None:
         """Record that the partition has woken us, because it has something."""
         self._rouse(Event.WOKEN)
-
-    def offered(self) -> None:
-        """Record that the partition has offered us messages. We owe it the call that takes the offer."""
-        self._rouse(Event.OFFERED)
 
     def missed(self) -> None:
         """Record that the partition may have woken us while we could not hear it."""

@@ -142,10 +142,7 @@ class RoleKeeper:
     async def _listen(self) -> None:
         if self._channel is None:
             channel = role_channel(self._runtime.namespace.name, self.role)
-            self._channel = await listen(self._runtime.transport, channel, woken=self._woken, missed=self._heard)
-
-    def _woken(self, _: bytes) -> None:
-        self._heard()
+            self._channel = await listen(self._runtime.transport, channel, woken=self._heard, missed=self._heard)
 
     def _heard(self) -> None:
         if not self.standing.held:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._arguments import ANSWERING
 from sbredis.aio.calls._waking import may_recover
-from sbredis.aio.core._fetching import Fetch, Stock, fetches, keep_for, passing_looks, taking_looks
+from sbredis.aio.core._fetching import Fetch, Stock, fetches, keep_for, passing_looks
 from sbredis.aio.receiving._buffer import Buffer
 from sbredis.aio.receiving._receive_call import ReceiveCall, unanswered
 from sbredis.aio.receiving._watcher import PartitionWatcher
@@ -239,17 +239,6 @@ class Inbox:
         """The number of messages that callers wait for."""
         return sum(caller.missing for caller in self._callers if caller.waits and not caller.content)
 
-    @property
-    def offerable(self) -> int:
-        """The number of messages that one partition may offer now."""
-        needed = self.demand + self.stock.room(len(self.buffer))
-        return 0 if self.only_wants_what_is_there else needed // len(self._watchers)
-
-    @property
-    def takes_offers(self) -> bool:
-        """Whether offers can be used now: callers wait for messages, or the stock has room."""
-        return self.offerable > 0 and not (self._closed or self._recalls or self._returning)
-
     def resize(self, most: int) -> None:
         """Fetch up to ``most`` messages ahead from now on. Release the kept messages that are too many."""
         self.stock.resize(most)
@@ -266,12 +255,9 @@ class Inbox:
         watches = [watcher.watch for watcher in self._watchers]
         self._coming = _asked_for(watches)
         if any(watch.may_ask for watch in watches):
-            calls = self._needed(watches)
-            calls += taking_looks(watches, [watcher.owes_taking for watcher in self._watchers], calls)
-            for call in calls:
+            for call in self._needed(watches):
                 self._watchers[call.place].make(call)
-            if calls:
-                self._coming = _asked_for(watches)
+            self._coming = _asked_for(watches)
         self._set_timer()
 
     def _needed(self, watches: Sequence[Watch]) -> list[Fetch]:
@@ -311,10 +297,9 @@ class Inbox:
         self._trouble = None
         if self._returning:  # earlier messages of the session are being released, and must be received first
             self.give_back(messages)
-        served = [] if self._returning else self._distribute(messages)
-        self.pump()  # before the callers go on: their handlers may block the event loop, and an offer must be taken
-        for caller in served:
-            caller.tell()
+        else:
+            self._take_back(messages)
+        self.pump()
 
     def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
         """Record that a call failed. If another attempt cannot succeed, give the error to all callers."""
@@ -349,26 +334,21 @@ class Inbox:
         self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
-        """Give messages to waiting callers, and tell these callers."""
-        for caller in self._distribute(messages, first=first):
-            caller.tell()
-
-    def _distribute(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> list[ReceiveCall]:
-        """Give messages to waiting callers, and return these callers. Keep the rest for later callers, or release them.
+        """Give messages to waiting callers. Keep the rest for later callers, or release them.
 
         With ``first``, a caller had these messages already, so they are older than all messages in the buffer.
         """
-        at, served = 0, list[ReceiveCall]()
+        at = 0
         for caller in self._callers if messages and not self._closed else ():
             if caller.waits and at < len(messages):
                 part = messages[at : at + caller.missing]
                 at += len(part)
                 caller.got += part
                 caller.missing -= len(part)
-                served.append(caller)
+                caller.tell()
         left = messages[at:] if at else messages
         if not left:
-            return served
+            return
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
                 left = [*left, *self.buffer.empty()]  # without room for all, the newest messages are released
@@ -379,7 +359,6 @@ class Inbox:
             self._log_lost(left)
         else:
             self.buffer.put(left, first=first)  # these messages are deleted in the queue, so they cannot be released
-        return served
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Release messages that no caller has received, without an increase of their delivery counts."""
@@ -428,7 +407,7 @@ class Inbox:
         wanted = bool(self._callers) or self.stock.wants_more(len(self.buffer))
         for watcher in self._watchers:
             watch = watcher.watch
-            if watch.look_at is not None and (wanted or watch.must_look or watcher.owes_taking):
+            if watch.look_at is not None and (wanted or watch.must_look):
                 when = watch.look_at if when is None else min(when, watch.look_at)
         if self._callers:
             check = self._loop.time() + _CHECKING

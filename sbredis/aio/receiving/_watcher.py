@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sbredis.aio.calls._lane_kinds import CallJob
 from sbredis.aio.calls._waking import LiveWatch
 from sbredis.aio.core._fetching import Fetch
-from sbredis.aio.core._offers import Offers
-from sbredis.engine import (
-    Asked,
-    CallId,
-    Delivery,
-    Last,
-    Looked,
-    Mode,
-    Offer,
-    Partition,
-    Received,
-    Request,
-    SidePrefix,
-    new_token,
-)
+from sbredis.engine import CallId, Looked, Mode, Partition, Received, Request, SidePrefix, new_token
 from sbredis.exceptions import ServiceBusError
-from sbredis.model import MessageLease, ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._clock import Clock
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.receiving._held_session import HeldSession
 
@@ -52,16 +37,6 @@ class WatchOwner(Protocol):
         """Whether all callers want only messages that are there now."""
         ...
 
-    @property
-    def offerable(self) -> int:
-        """The number of messages that one partition may offer now."""
-        ...
-
-    @property
-    def takes_offers(self) -> bool:
-        """Whether offers can be used now."""
-        ...
-
     def answered(self, watcher: PartitionWatcher) -> None:
         """Record that the partition has no more messages, or cannot answer."""
         ...
@@ -79,38 +54,12 @@ class WatchOwner(Protocol):
         ...
 
 
-class _OpenOffer:
-    """An offer that was read. The partition has not confirmed yet that it is taken."""
-
-    def __init__(self, lease: MessageLease, clock: Clock, timer: asyncio.TimerHandle) -> None:
-        self.lease = lease
-        self._until = lease.until
-        self._clock = clock
-        self._timer = timer
-
-    def taken(self, lease: MessageLease) -> None:
-        """Record that the partition has locked the messages until the end of this lease."""
-        self._timer.cancel()
-        self.lease.until, self.lease.until_utc = lease.until, lease.until_utc
-
-    def lapse(self) -> None:
-        """End the lock in the client, because the partition has ended it, or may have. A renewal has taken the offer
-        too.
-        """
-        self._timer.cancel()
-        if self.lease.until == self._until:
-            self.lease.until = min(self._until, self._clock.now())
-
-
 class PartitionWatcher:
     """A partition that a receiver receives from."""
 
     def __init__(self, owner: WatchOwner, partition_client: PartitionClient, identity: str) -> None:
         self.partition_client = partition_client
-        self._live = LiveWatch(partition_client, identity, changed=owner.pump, failed=self._tell, offered=self._offered)
-        self._offers = Offers()
-        self._open: _OpenOffer | None = None
-        """The offer that was read, until the partition confirms that it is taken."""
+        self._live = LiveWatch(partition_client, identity, changed=owner.pump, failed=self._tell)
         self.watch = self._live.watch
         """The decisions about this partition."""
         self._owner = owner
@@ -131,11 +80,6 @@ class PartitionWatcher:
         """Whether an answer may still come, as far as the client knows."""
         return self._live.may_answer
 
-    @property
-    def owes_taking(self) -> bool:
-        """Whether an offer was read that no call has taken yet."""
-        return self._offers.owes
-
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def make(self, fetch: Fetch) -> None:
@@ -148,7 +92,6 @@ class PartitionWatcher:
     def _receive(self, wanted: int, waiting_for: int) -> None:
         owner, waiter = self._owner, self._live.waiter
         session, side = owner.session, owner.side
-        asked, last = self._about_offers(waiting_for)
         token = new_token() if session is None else session.lease.token
         mode: Mode = "lock" if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
         session_id = None if session is None else session.name
@@ -163,8 +106,6 @@ class PartitionWatcher:
                 waiter=waiter,
                 waiting_for=waiting_for,
                 session=session_id,
-                asked=asked,
-                last=last,
             )
 
         def orphaned(result: Received) -> None:
@@ -180,7 +121,7 @@ class PartitionWatcher:
 
     def _look(self, waiting_for: int) -> None:
         """Look whether the partition has a message, without receiving it."""
-        make, registered = self._looking(waiting_for, *self._about_offers(waiting_for)), bool(self._live.waiter)
+        make, registered = self._looking(waiting_for), bool(self._live.waiter)
         self.watch.ask(self._loop.time())
         job = CallJob(make, self._loop.time() + _PATIENCE)
         self._job = job
@@ -197,17 +138,7 @@ class PartitionWatcher:
         job.told = once
         job.future.add_done_callback(lambda _: once())
 
-    def _about_offers(self, waiting_for: int) -> tuple[Asked | None, Last | None]:
-        """Return the offers for which a call asks, and what it says about the offer before."""
-        owner, most = self._owner, 0
-        if self._live.waiter and not owner.side and owner.session is None and self.partition_client.may_offer:
-            most = min(waiting_for, owner.offerable) if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else 0
-        asked = Asked(new_token(), most) if most > 0 else None
-        return asked, self._offers.call(asked)
-
-    def _looking(
-        self, waiting_for: int, asked: Asked | None, last: Last | None
-    ) -> Callable[[Partition, CallId], Request[Looked]]:
+    def _looking(self, waiting_for: int) -> Callable[[Partition, CallId], Request[Looked]]:
         side, waiter, session = self._owner.side, self._live.waiter, self._owner.session
         lock = None if session is None else session.lock
 
@@ -218,8 +149,6 @@ class PartitionWatcher:
                 waiting_for=min(waiting_for, _MOST_WAITING),
                 call_id=CallId("", 0, call_id.now),
                 session=lock,
-                asked=asked,
-                last=last,
             )
 
         return make
@@ -236,8 +165,7 @@ class PartitionWatcher:
             self.watch.busy_with_due(registered=result.waits)
         else:
             self._nothing(result.due, registered=result.waits)
-        offered = self._end_registration(job.since, result, registered=result.waits)
-        self._owner.received([*self._delivered(result, token, job.since), *offered])
+        self._owner.received(self._delivered(result, token, job.since))
 
     def _looked(self, job: CallJob[Looked], *, waits: bool, registered: bool) -> None:
         result = self._result(job)
@@ -251,8 +179,7 @@ class PartitionWatcher:
             self.watch.busy_with_due(registered=registered)
         else:
             self._nothing(result.due, registered=registered)
-        waiting = registered and waits and not result.found
-        self._owner.received(self._end_registration(job.since, result, registered=waiting))
+        self._owner.received([])
 
     def _nothing(self, due: int, *, registered: bool) -> None:
         self._live.nothing(due, registered=registered)
@@ -275,59 +202,8 @@ class PartitionWatcher:
                 # The answer took longer than the lock. In the partition, the lock began later and may still hold.
                 partition_client.give_back_named(token, [each.name for each in result.messages])
                 return []
-        return self._messages(result.messages, lease)
-
-    def _messages(self, deliveries: Sequence[Delivery], lease: MessageLease | None) -> list[ServiceBusReceivedMessage]:
-        source = Source(self.partition_client.base, self._owner.mode, self.partition_client.entity)
-        return [delivered(each, source, lease) for each in deliveries]
-
-    # -- offers --------------------------------------------------------------------------------------------------------
-
-    def _offered(self, offer: Offer) -> bool:
-        """Use an offer that the partition has made. Return whether it is used."""
-        messages = self._read(offer)
-        if messages is None:
-            return False
-        self._owner.received(messages)
-        return True
-
-    def _read(self, offer: Offer) -> list[ServiceBusReceivedMessage] | None:
-        """Return the messages of an offer, or ``None`` if it is not used now.
-
-        The next call takes the offer. The messages get the whole lock at once, because this call is made before any
-        caller gets them. If the partition has not confirmed the call when the offer lapses, the lock ends in the client
-        too.
-        """
-        if not self._owner.takes_offers or self.watch.left:
-            return None
-        clock = self.partition_client.runtime.clock
-        now = clock.now()
-        ends = self._offers.read(offer, now)
-        if ends is None:
-            return None
-        lease = self.partition_client.lease(offer.token, offer.lock, now, offer.fence)
-        self._open = _OpenOffer(lease, clock, self._loop.call_later(ends - now, self._too_late))
-        self.watch.offered()
-        return self._messages(offer.messages, lease)
-
-    def _too_late(self) -> None:
-        """Give up an offer that was read, because the partition has not confirmed in time that it is taken."""
-        if self._open is not None:
-            self._open.lapse()
-            self._offers.give_up()
-
-    def _end_registration(
-        self, since: float, result: Received | Looked, *, registered: bool
-    ) -> list[ServiceBusReceivedMessage]:
-        """End the offer that the call has taken. Return the messages of the offer that came before this answer."""
-        if (taken := self._open) is not None:
-            self._open = None
-            if result.taken:
-                taken.taken(self.partition_client.lease(taken.lease.token, result.taken, since))
-            else:
-                taken.lapse()
-        early = self._offers.answered(since, result.clock, registered=registered)
-        return (None if early is None else self._read(early)) or []
+        source = Source(partition_client.base, owner.mode, partition_client.entity)
+        return [delivered(each, source, lease) for each in result.messages]
 
     def _result(self, job: CallJob[T]) -> T | None:
         self._job = None
@@ -339,7 +215,6 @@ class PartitionWatcher:
         if error is None:
             job.orphaned = None
             return done.result()
-        self._offers.failed()
         self._live.failed(error)
         self._tell(error)
         return None
@@ -385,12 +260,9 @@ class PartitionWatcher:
         await self._live.stop_opening()
         if (job := self._job) is not None:
             await asyncio.wait((job.future,), timeout=_CLOSING if self.partition_client.connected else 0)
-            if job.future.cancel():  # if an answer comes later, its messages are released
-                self._offers.failed()
+            job.future.cancel()  # if an answer comes later, its messages are released
         await self._live.unregister(self._stop_waiting)
         self._leave_lanes()
 
     async def _stop_waiting(self) -> None:
-        make, since = self._looking(0, *self._about_offers(0)), self.partition_client.runtime.clock.now()
-        looked = await self.partition_client.call(self._look_lane, make, self._loop.time() + _FORGETTING)
-        self._end_registration(since, looked, registered=False)
+        await self.partition_client.call(self._look_lane, self._looking(0), self._loop.time() + _FORGETTING)

@@ -27,7 +27,6 @@ BY_EVENT: Mapping[Event, Callable[[Watch, float], None]] = {
     Event.UNREGISTERED: lambda watch, now: watch.nothing(now, 7, registered=False),
     Event.PASSED_ON: lambda watch, _: watch.passed_on(),
     Event.WOKEN: lambda watch, _: watch.woken(),
-    Event.OFFERED: lambda watch, _: watch.offered(),
     Event.MISSED: lambda watch, _: watch.missed(),
     Event.MOVED: lambda watch, _: watch.moved(),
     Event.HEARD: lambda watch, _: watch.heard(),
@@ -188,7 +187,7 @@ def test_the_documented_states_match_the_table() -> None:
 
 
 HAPPENS = (
-    *(Event.WOKEN, Event.OFFERED, Event.MISSED, Event.MOVED, Event.HEARD),
+    *(Event.WOKEN, Event.MISSED, Event.MOVED, Event.HEARD),
     *(Event.DISCONNECTED, Event.WANTED_NOW, Event.NEW_CALLER),
 )
 ENDINGS = sorted(ENDS | {Event.FAIL, Event.REFUSE}, key=lambda event: event.name)
@@ -236,7 +235,7 @@ class Watching:
         only we know has passed.
         """
         since = self.since_ask
-        rousing = {Event.WOKEN, Event.OFFERED, Event.MISSED}
+        rousing = {Event.WOKEN, Event.MISSED}
         if not rousing.isdisjoint(since):
             ended = [place for place, event in enumerate(since) if event in {Event.FAIL, Event.REFUSE}]
             if not ended or any(event in rousing for event in since[ended[-1] :]):

@@ -92,7 +92,7 @@ else
   fields = {
     'layout', '1', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
     'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'announced', NEVER_TEXT,
-    'granted', '0', 'used', '0', 'calling', '', 'offered', NEVER_TEXT, 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
+    'granted', '0', 'used', '0', 'calling', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
     'once_bytes', '0', 'once_forgotten', '0', 'settlements', '0', 'leaps', '0',
   }
 end
@@ -116,7 +116,7 @@ if begins then
   redis.call('SPUBLISH', ARGV[8], state .. ' move')
 end
 if newer and s[STATE.waiting] == '1' then
-  dismiss_waiters(state, KEYS[9], KEYS[30]) -- the receivers may get messages no longer, or from now on
+  dismiss_waiters(state, KEYS[9]) -- the receivers may get messages no longer, or from now on
 end
 if not s[STATE.layout] then
   redis.call('ZADD', KEYS[2], SENTINEL.score, SENTINEL.name)

@@ -30,7 +30,7 @@ if w[WORDS.incarnation] ~= ARGV[2] then
 end
 local shared = w[WORDS.shared]
 if waiting == '1' and w[WORDS.status] ~= 'Deleting' then
-  dismiss_waiters(KEYS[1], KEYS[9], KEYS[30])
+  dismiss_waiters(KEYS[1], KEYS[9])
 end
 w[WORDS.status] = 'Deleting'
 text = table.concat(w, ' ')

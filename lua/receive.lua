@@ -23,31 +23,24 @@
 --   receiver does not wait, and an earlier wait ends
 -- ARGV[14]   session     the session whose next messages are wanted, with `=` in front, or nothing. With a session,
 --   the token is that of its lock
--- ARGV[15]   offers      a token and, after a blank, the largest number of messages that a later call may offer to the
---   receiver under this token while it waits; or nothing. Only for locks on messages of the main side without sessions
--- ARGV[16]   last        the token that the receiver has named for offers in its last call, or nothing. A `+` in front
---   takes the offer that was made under this token, and a `-` declines it
 --
--- Result: { more, due, lock duration, names, records, extras, waits, fence, taken, clock }. `due` is -1 if a look found
---   a message. If there are no messages in the reply, or if the receiver waits for more of them, `due` is the time in
---   ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has what
---   delivery_extras adds for some messages. `waits` is 1 if the receiver is now registered as a waiter. `fence` is
---   higher than that of all earlier locks in the partition; it is 0 without a new lock, and in a session, whose lock
---   has a fence of its own. `taken` is the time in ms until the lock of the offer ends that the call takes, or 0.
---   `clock` is the logical clock.
+-- Result: { more, due, lock duration, names, records, extras, waits, fence }. `due` is -1 if a look found a message. If
+--   there are no messages in the reply, or if the receiver waits for more of them, `due` is the time in ms until
+--   something is due, or 0 if nothing will be due. Otherwise `due` is 0. `extras` has what delivery_extras adds for
+--   some messages. `waits` is 1 if the receiver is now registered as a waiter. `fence` is higher than that of all
+--   earlier locks in the partition; it is 0 without a new lock, and in a session, whose lock has a fence of its own.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), FORWARDS
 --   (the messages of the main side are forwarded, so no receiver gets them), RESERVED (a reader has reserved the main
 --   side)
 -- @use add_waiter advance answer_repetition begin choose_messages delete_received finish flush lock_messages next_due
 -- @use next_fence number_runs parse_session parse_token receive_in_session refuse repeat_receive same_slot
--- @use session_lock_end side_named take_offer whole_number write_lease
-local p, refusal = begin(KEYS, ARGV, 'receive', 16, false)
+-- @use session_lock_end side_named whole_number write_lease
+local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
 end
-local token, last = parse_token(ARGV[11]), parse_token(string.sub(ARGV[16], 2))
-local takes = string.byte(ARGV[16]) == 43 -- +
+local token = parse_token(ARGV[11])
 if p.repeated and token then
   local again = repeat_receive(p, token, p.repeated)
   local waits_at = ARGV[14] ~= '' and 'h' or ARGV[7]
@@ -55,8 +48,6 @@ if p.repeated and token then
     again[2], again[7] = next_due(p, p.topic and ARGV[7] ~= ''), 1
   end
   again[7], again[8] = again[7] or 0, ARGV[14] == '' and tonumber(p.repeated) or 0
-  local till = takes and string.match(redis.call('HGET', p.leases, last or '') or '', '^(%d+) %d+ %d')
-  again[9], again[10] = till and math.max(0, till - p.logical) or 0, p.logical
   return answer_repetition(p, again)
 end
 local side, mode = side_named(ARGV[7]), ARGV[8]
@@ -69,12 +60,6 @@ end
 if not side or not side.from or session and side.prefix ~= '' or not wanted or not room or not token or not waiting_for
   or mode ~= 'lock' and mode ~= 'delete' then
   return refuse('BADCALL', 'receive')
-end
-local asked, most_offered = string.match(ARGV[15], '^(%S+) (%d+)$')
-if ARGV[15] ~= '' and (not parse_token(asked) or asked == token or not whole_number(most_offered, 1, 1000)
-  or waiter == '' or session or side.prefix ~= '' or mode ~= 'lock' or p.shared)
-  or ARGV[16] ~= '' and (not last or not string.find(ARGV[16], '^[+-]')) then
-  return refuse('BADCALL', 'offers')
 end
 if wanted == 0 and p.lane ~= '' then
   return refuse('BADCALL', 'a look has no place in a lane')
@@ -107,24 +92,14 @@ advance(p, 100)
 local waits_at, most = session and side_named('h') or side, wanted
 if waiter ~= '' then
   -- A client may wait on both sides under one channel, so only the entry of this side is removed.
-  if redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 then
-    p.left = true
-    if waits_at.prefix == '' then
-      redis.call('HDEL', p.states, 'a' .. waiter .. ' ')
-    end
-  end
-end
-local taken = 0
-if last then
-  -- The offer has ended the wait, so the receiver may still be the only one that knows the next due time.
-  p.left, taken = true, take_offer(p, last, takes)
+  p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 or p.left
 end
 local steps = session and receive_in_session(p, session)
 if session then
   most = steps.begin(wanted)
 end
 
-local chosen = choose_messages(p, side, token, most, room, 1, steps and steps.members)
+local chosen = choose_messages(p, side, token, most, room, steps and steps.members)
 local n, names, numbers = chosen.n, chosen.names, chosen.numbers
 if session then
   steps.take(numbers, n, mode == 'lock')
@@ -155,8 +130,7 @@ elseif n == 0 then
   due = next_due(p, p.topic and side.prefix ~= '')
   if waiter ~= '' and waiting_for > 0 then
     waits = 1
-    add_waiter(p, waits_at, waiter, waiting_for, asked and ARGV[15])
-    p.sooner = taken > 0 and math.huge or p.sooner -- as below
+    add_waiter(p, waits_at, waiter, waiting_for)
     if session then
       steps.wait(waiter)
     end
@@ -166,11 +140,11 @@ elseif chosen.emptied and not session and waiter ~= '' and waiting_for > n then
   due, waits = next_due(p, p.topic and side.prefix ~= ''), 1
   -- The receiver reads the due time in this reply, so it need not be woken for the locks that it was just given.
   p.sooner = math.huge
-  add_waiter(p, waits_at, waiter, waiting_for - n, asked and ARGV[15])
+  add_waiter(p, waits_at, waiter, waiting_for - n)
 end
 local said = fence > 0 and string.format('%.0f', fence) or ''
 if session and n > 0 then
   said = number_runs('', numbers)
 end
 finish(p, said)
-return { p.more, due, p.lock, names, chosen.records, chosen.extras, waits, fence, taken, p.logical }
+return { p.more, due, p.lock, names, chosen.records, chosen.extras, waits, fence }

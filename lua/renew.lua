@@ -40,7 +40,6 @@ for g = 1, #list do
   if whole and not (tonumber(lease.till) > p.logical and (lease.session or lease.left > 0)) then
     ended[#ended + 1] = mine.token
   elseif whole or (#mine.names > 0 and (mine.session or #mine.names == lease.left)) then
-    lease.runs = string.match(lease.runs, '^%+?(.*)$') -- a renewal takes an offer
     write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)
     lease.till = string.format('%.0f', p.logical + p.lock) -- `flush` may write the lease again
   else

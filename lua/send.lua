@@ -14,7 +14,7 @@
 --   from 0), QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (the entity is full, but due
 --   work had to be done first), SESSIONS (a message has no session, but the entity requires one; the detail is its
 --   index, counted from 0)
--- @use advance answer_repetition apply_send begin check_send finish offer_messages
+-- @use advance answer_repetition apply_send begin check_send finish
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then
   return refusal
@@ -31,6 +31,5 @@ end
 
 advance(p, 100)
 local first, dropped = apply_send(p, ARGV, incoming)
-p.offer = offer_messages
 finish(p, string.format('%.0f %d', first, #dropped))
 return { p.more, first, #dropped }

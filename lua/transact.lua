@@ -41,7 +41,7 @@
 --   the most), ABSENT (some messages to withdraw are not there as named, or a caller holds them; the detail is their
 --   names)
 -- @use advance_participants answer_repetition apply_transaction begin check_transaction finish finish_targets
--- @use offer_messages open_participants parse_transactions split_words
+-- @use open_participants parse_transactions split_words
 local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)
 if not p then
   return refusal
@@ -79,7 +79,6 @@ finish_targets(targets)
 for place = count, 1, -1 do
   local one = participants[place]
   if not one.refused then
-    one.offer = offer_messages
     finish(one, place == 1 and table.concat(results, '\n', 2) .. '\n' or '')
     results[1] = math.max(results[1], one.more)
   end

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from sbredis._quoting import quoted
 from sbredis.engine._keys import due_channel, partition_keys
 from sbredis.engine._lifecycle import SidePrefix
-from sbredis.engine._offers import Asked, Last
 from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -151,16 +150,13 @@ class Partition:
         waiter: bytes = b"",
         waiting_for: int = 1,
         session: str | None = None,
-        asked: Asked | None = None,
-        last: Last | None = None,
     ) -> Request[Received]:
         """Give out the oldest messages, locked under ``token`` or deleted immediately.
 
         ``waiter`` is the channel on which the caller can wait. The caller waits if it gets no message, or if it gets
         all messages that are there but fewer than ``waiting_for``. The caller names the channel again in its next call.
         With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. With ``session``, ``token`` is the
-        token of the lock on the session. ``asked`` are the offers for which the caller asks while it waits. ``last``
-        takes or declines the offer for which its last call has asked.
+        token of the lock on the session.
         """
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
@@ -174,7 +170,6 @@ class Partition:
             "waiter": waiter,
             "waiting_for": waiting_for,
             "session": signed(session),
-            **_offers(asked, last),
         }
         return self.request("receive", call_id, _received, scalars)
 
@@ -186,8 +181,6 @@ class Partition:
         waiting_for: int = 1,
         call_id: CallId = NO_CALL_ID,
         session: SessionLock | None = None,
-        asked: Asked | None = None,
-        last: Last | None = None,
     ) -> Request[Looked]:
         """Report whether a message can be received, without giving it out. If there is no such message, register the
         caller to wait.
@@ -199,7 +192,7 @@ class Partition:
         within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
 
         def read(reply: list[Any]) -> Looked:
-            return Looked(bool(reply[0]), max(reply[1], 0), reply[1] == _FOUND, reply[8], reply[9])
+            return Looked(bool(reply[0]), max(reply[1], 0), reply[1] == _FOUND)
 
         scalars: dict[str, Argument] = {
             "side": side,
@@ -210,7 +203,6 @@ class Partition:
             "waiter": waiter,
             "waiting_for": waiting_for,
             "session": signed(None if session is None else session.name),
-            **_offers(asked, last),
         }
         return self.request("receive", call_id, read, scalars)._replace(repeatable=True)
 
@@ -432,17 +424,7 @@ def _sent(reply: list[Any]) -> Sent:
 
 def _received(reply: list[Any]) -> Received:
     given = deliveries(reply[3], reply[4], reply[5])
-    return Received(bool(reply[0]), reply[1], reply[2], given, (), 0, bool(reply[6]), *reply[7:10])
-
-
-def _offers(asked: Asked | None, last: Last | None) -> dict[str, Argument]:
-    """Return the arguments of a receive that concern offers."""
-    if asked is not None:
-        within("most", asked.most, 1, MAXIMUM_CALL_MESSAGES)
-    return {
-        "offers": "" if asked is None else f"{token_of(asked.token)} {asked.most}",
-        "last": "" if last is None else f"{'+' if last.read else '-'}{token_of(last.token)}",
-    }
+    return Received(bool(reply[0]), reply[1], reply[2], given, (), 0, bool(reply[6]), reply[7])
 
 
 def _received_deferred(reply: list[Any]) -> Received:

@@ -118,10 +118,6 @@ class Received(NamedTuple):
     """Whether the receiver is now registered as a waiter, because no further messages are there."""
     fence: int = 0
     """The fence of the new lock; 0 if messages were deleted, and in a session, whose lock has a fence of its own."""
-    taken: int = 0
-    """The ms for which the messages of the offer are locked that the call has taken; 0 if the offer was not there."""
-    clock: int = 0
-    """The logical clock of the partition in ms."""
 
 
 class Looked(NamedTuple):
@@ -134,10 +130,6 @@ class Looked(NamedTuple):
     """Whether there is a message to receive, or an expired one that is still stored. If there is none, the caller now
     waits.
     """
-    taken: int = 0
-    """The ms for which the messages of the offer are locked that the call has taken; 0 if the offer was not there."""
-    clock: int = 0
-    """The logical clock of the partition in ms."""
 
 
 class Accepted(NamedTuple):

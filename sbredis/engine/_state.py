@@ -45,7 +45,7 @@ FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "STATE": (
             *("layout", "settings", "run_id", "offset", "clk", "dead_seq", "head", "horizon"),
-            *("next_lock", "next_due", "waiting", "biggest", "announced", "granted", "used", "calling", "offered"),
+            *("next_lock", "next_due", "waiting", "biggest", "announced", "granted", "used", "calling"),
         ),
         "TARGET": (
             *("layout", "settings", "run_id", "offset", "dead_seq", "head", "horizon"),

@@ -223,10 +223,10 @@ class Bench:
         return message
 
     async def look(self, *, side: SidePrefix = "", waiter: bytes = b"", waiting_for: int = 1) -> Looked:
-        """Look, and return the result without the clock."""
+        """Look, and return the result."""
         call_id = CallId("", 0, self.now)
         request = self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, call_id=call_id)
-        return (await self.tell(request))._replace(clock=0)
+        return await self.tell(request)
 
     async def payloads(self, *, side: SidePrefix = "") -> list[bytes]:
         """Receive messages, which locks them, and return their payloads."""

@@ -173,11 +173,11 @@ async def test_a_repeated_look_has_the_same_result(bench: Bench, listening: Rece
     receiver = await listening("a")
     call_id = CallId("", 0, bench.now)
     request = bench.partition.look(waiter=receiver.channel, call_id=call_id)
-    assert [(await bench.tell(request))._replace(clock=0) for _ in range(3)] == [NOTHING] * 3
+    assert [await bench.tell(request) for _ in range(3)] == [NOTHING] * 3
     assert len(await waiters(bench)) == 1
     await bench.send(b"m")
     await receiver.woken(1)
-    assert [(await bench.tell(request))._replace(clock=0) for _ in range(3)] == [FOUND] * 3
+    assert [await bench.tell(request) for _ in range(3)] == [FOUND] * 3
     assert await waiters(bench) == {}
     assert await bench.states() == {"1": "a"}
 

@@ -108,8 +108,6 @@ local function begin(keys, argv, name, count, variadic, first)
     head = s[STATE.head] == NEVER_TEXT and NEVER or s[STATE.head] + 0,
     horizon = s[STATE.horizon] == NEVER_TEXT and NEVER or s[STATE.horizon] + 0,
     next_lock = s[STATE.next_lock] == NEVER_TEXT and NEVER or s[STATE.next_lock] + 0,
-    -- Partitions of earlier releases lack the field.
-    offered = (s[STATE.offered] or NEVER_TEXT) == NEVER_TEXT and NEVER or s[STATE.offered] + 0,
     next_due = s[STATE.next_due] == NEVER_TEXT and NEVER or s[STATE.next_due] + 0,
     announced = s[STATE.announced] == NEVER_TEXT and NEVER or s[STATE.announced] + 0,
     waiting = s[STATE.waiting] == '1', calling = s[STATE.calling] == '1',

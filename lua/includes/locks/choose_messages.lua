@@ -1,8 +1,8 @@
 -- Chooses the messages that can be received first, oldest first within a level, and reads them: at most `most` messages
--- and `room` bytes, changed properties included, but no fewer than `least` messages if there are any. Messages that
--- have expired are passed over. The messages get the token of their lock; the caller writes their entries and their new
--- states, or deletes them. `members_of` returns a part of the members, beginning after `seen` of them; without it, the
--- members of the side are chosen.
+-- and `room` bytes, changed properties included, but at least one message if there is one. Messages that have expired
+-- are passed over. The messages get the token of their lock; the caller writes their entries and their new states, or
+-- deletes them. `members_of` returns a part of the members, beginning after `seen` of them; without it, the members of
+-- the side are chosen.
 --
 -- Result, a table:
 --   n          the number of messages
@@ -11,7 +11,7 @@
 --   entries    their entries, with the token
 --   emptied    whether there are no further messages
 -- @use changes_size count_records_that_fit delivery_extras due_name never_text read_entries read_records record_of
-local function choose_messages(p, side, token, most, room, least, members_of)
+local function choose_messages(p, side, token, most, room, members_of)
   local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
   local n, seen, full, late, spent, emptied = 0, 0, false, 0, 0, false
   local header, length, tail = nil, nil, nil
@@ -42,13 +42,10 @@ local function choose_messages(p, side, token, most, room, least, members_of)
         stored[i] = record_of(members[i], entries[i])
       end
     end
-    local fit = count_records_that_fit(p, stored, room, entries, least)
+    local fit = count_records_that_fit(p, stored, room, entries)
     if fit < asked then
       asked, stored = fit, { unpack(stored, 1, fit) }
       counted[fit + 1] = nil
-    end
-    if asked == 0 then
-      break
     end
     seen = seen + asked
     local bodies = read_records(p.keys, stored, not p.shared and main and counted or nil)
@@ -69,7 +66,7 @@ local function choose_messages(p, side, token, most, room, least, members_of)
           break
         end
       else
-        if n >= least and size + (text and #text or 0) > room and size + changes_size(text) > room then
+        if n > 0 and size + (text and #text or 0) > room and size + changes_size(text) > room then
           full = true
           break
         end

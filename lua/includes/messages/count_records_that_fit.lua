@@ -1,9 +1,9 @@
--- Returns the number of these messages, counted from the first, that fit into `room` bytes together; no fewer than
--- `least`, or one. The changed properties of a message count too. The function first assumes that each message is as
--- large as the largest that the partition has had. Only if messages of that size would not all fit, it takes the sizes
--- from the `entries`, and reads the sizes of the records that have no entry.
+-- Returns the number of these messages, counted from the first, that fit into `room` bytes together; at least one. The
+-- changed properties of a message count too. The function first assumes that each message is as large as the largest
+-- that the partition has had. Only if messages of that size would not all fit, it takes the sizes from the `entries`,
+-- and reads the sizes of the records that have no entry.
 -- @use record_key
-local function count_records_that_fit(p, numbers, room, entries, least)
+local function count_records_that_fit(p, numbers, room, entries)
   local n = #numbers
   if n * p.biggest <= room then
     return n
@@ -17,7 +17,7 @@ local function count_records_that_fit(p, numbers, room, entries, least)
       room = room - redis.call('HSTRLEN', record_key(p.keys, numbers[i]), numbers[i])
     end
     if room < 0 then
-      return math.max(least or 1, i - 1)
+      return math.max(1, i - 1)
     end
   end
   return n

@@ -58,7 +58,7 @@ local function apply_due(p, share)
     end
 
     if p.noted and (m.is == 'gone' or m.was == 'L' and m.is ~= 'dead') then
-      p.noted[#p.noted + 1] = (m.is == 'gone' and 'x' or m.offered and 'r' or 'l') .. m.name
+      p.noted[#p.noted + 1] = (m.is == 'gone' and 'x' or 'l') .. m.name
     end
     if m.is == 'ready' then
       e.session = session
@@ -121,12 +121,7 @@ local function apply_due(p, share)
   else
     due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
   end
-  p.next_lock, p.next_due = math.min(tonumber(lock[2] or NEVER), NEVER), tonumber(due[2] or NEVER)
-  if p.offered <= p.logical then
-    local offer = redis.call('ZRANGE', p.locks, NEVER, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-    p.offered = tonumber(offer[2] or 2 * NEVER) - NEVER
-    p.changed.offered = p.offered
-  end
+  p.next_lock, p.next_due = tonumber(lock[2] or NEVER), tonumber(due[2] or NEVER)
   p.head, p.horizon, p.more = o.head, o.horizon, o.more
   p.changed.next_lock, p.changed.next_due, p.changed.head, p.changed.horizon = p.next_lock, p.next_due, p.head, p.horizon
 end

@@ -1,10 +1,10 @@
 -- Computes what has become due in the partition since the last call, without writing anything. It handles the due
 -- events in the order of their times: at most `share` events, and no more after it has read 2 MB of records, or
--- `p.room` bytes. The kinds of events are: an offer ends, a lock ends, a scheduled message is activated, the block of a
--- session ends, a delay ends, a message expires. Events of one instant are handled in this order of kinds, and within a
--- kind in the order of tokens, numbers or names. Each event has its effect at its own time, not at the time of the
--- call. If an event makes another event due, the same pass handles that other event too. `apply_due` writes the result;
--- `count` and `peek` only show it.
+-- `p.room` bytes. The kinds of events are: a lock ends, a scheduled message is activated, the block of a session ends,
+-- a delay ends, a message expires. Events of one instant are handled in this order of kinds, and within a kind in the
+-- order of tokens, numbers or names. Each event has its effect at its own time, not at the time of the call. If an
+-- event makes another event due, the same pass handles that other event too. `apply_due` writes the result; `count` and
+-- `peek` only show it.
 --
 -- All events have names in `due`, except the ends of locks and the expiries that are not indexed (see index_expiry).
 -- Messages whose expiry is not indexed are found at the beginning of each level of priority. If the partition is
@@ -12,10 +12,9 @@
 --
 -- Result, a table:
 --   moved      each message that an event has moved, in order: its member, its former state (`was`: the letter of its
---              event, or L; `offered` says that it was only offered), its new state (`is`: ready, deferred, dead,
---              gone), its entry `e`, its side, number and session. A message that was scheduled has a new number and
---              `name`, and its `head` and stored `record`. `indexed` says whether its expiry is indexed. `index` is the
---              name of its event in `due`, if it had one
+--              event, or L), its new state (`is`: ready, deferred, dead, gone), its entry `e`, its side, number and
+--              session. A message that was scheduled has a new number and `name`, and its `head` and stored `record`.
+--              `indexed` says whether its expiry is indexed. `index` is the name of its event in `due`, if it had one
 --   by         a table from the member of each moved message to the message's item in `moved`
 --   dead       the moved messages that are dead letters now, in the order in which they became dead letters
 --   activated  the moved messages that were scheduled, in order
@@ -126,8 +125,8 @@ local function plan_due(p, share, turning)
     end
   end
 
-  local function lapse(m, at, counted)
-    local fate = state_after_lock(p, m.side, m.e, counted, at)
+  local function lapse(m, at)
+    local fate = state_after_lock(p, m.side, m.e, true, at)
     if fate == 'dead' then
       die(m, 'M')
     elseif fate == 'deferred' then
@@ -139,13 +138,10 @@ local function plan_due(p, share, turning)
 
   -- -- the events -----------------------------------------------------------------------------------------------------
 
-  local locks, offers, due, members, entries = {}, {}, {}, {}, {}
-  local at_lock, at_offer, at_due = 1, 1, 1
+  local locks, due, members, entries = {}, {}, {}, {}
+  local at_lock, at_due = 1, 1
   if p.next_lock <= p.logical then
     locks = redis.call('ZRANGE', p.locks, '-inf', p.logical, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
-  end
-  if p.offered <= p.logical then
-    offers = redis.call('ZRANGE', p.locks, NEVER, NEVER + p.logical, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
   end
   if p.next_due <= now and not p.topic then -- what is scheduled on a topic waits for a client that knows the rules
     due = redis.call('ZRANGE', p.due, '-inf', now, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
@@ -260,7 +256,7 @@ local function plan_due(p, share, turning)
     for i = 1, #members do
       local m = touch(members[i], 'L', entry(found[i]))
       m.session = name
-      lapse(m, at, true)
+      lapse(m, at)
     end
     if #members < share then
       o.unlocked[#o.unlocked + 1] = { token = token, session = name }
@@ -275,7 +271,7 @@ local function plan_due(p, share, turning)
     return math.max(1, #members), #members >= share
   end
 
-  local function lapse_lease(token, at, offer)
+  local function lapse_lease(token, at)
     local till, left, runs = string.match(redis.call('HGET', p.leases, token), '^(%d+) (%d+) (.*)$')
     if string.byte(runs) == 64 then -- @: on a session
       return lapse_session(token, string.sub(runs, 2), at)
@@ -299,13 +295,11 @@ local function plan_due(p, share, turning)
     local found = read_many('HMGET', p.entries, members)
     for i = 1, #members do
       if found[i] and string.sub(found[i], 1, 12) == token then
-        local m = touch(members[i], 'L', entry(found[i]))
-        m.offered = offer
-        lapse(m, at, not offer)
+        lapse(touch(members[i], 'L', entry(found[i])), at)
         left = left - 1
       end
     end
-    local kept = rest and tonumber(left) > 0 and string.format('%s %d %s%s', till, left, offer and '+' or '', table.concat(rest, ','))
+    local kept = rest and tonumber(left) > 0 and string.format('%s %d %s', till, left, table.concat(rest, ','))
     o.leases[#o.leases + 1] = { token = token, text = kept }
     return spent, kept
   end
@@ -317,12 +311,6 @@ local function plan_due(p, share, turning)
     local kind, time, number, expiring
     if locks[at_lock] then
       kind, time, number = 'lock', math.min(now, tonumber(locks[at_lock + 1]) - p.offset), -1
-    end
-    if offers[at_offer] then
-      local when = math.min(now, tonumber(offers[at_offer + 1]) - NEVER - p.offset)
-      if not kind or when <= time then
-        kind, time, number = 'offer', when, -1
-      end
     end
     local text, event = due[at_due], made[at_made]
     if text then
@@ -348,15 +336,10 @@ local function plan_due(p, share, turning)
       break
     end
     local spent = 1
-    if kind == 'lock' or kind == 'offer' then
+    if kind == 'lock' then
       local unfinished
-      if kind == 'lock' then
-        spent, unfinished = lapse_lease(locks[at_lock], time)
-        at_lock = at_lock + 2
-      else
-        spent, unfinished = lapse_lease(offers[at_offer], time, true)
-        at_offer = at_offer + 2
-      end
+      spent, unfinished = lapse_lease(locks[at_lock], time)
+      at_lock = at_lock + 2
       if unfinished then
         o.more = 1
         break

@@ -1,8 +1,7 @@
 -- Registers a receiver by its channel. The receiver waits on a side for a number of messages. The call's reply tells
--- the receiver when something will be due. `offers` has the token and the number of messages for an offer, if the
--- receiver asks for one.
+-- the receiver when something will be due.
 -- @use band
-local function add_waiter(p, side, waiter, waiting_for, offers)
+local function add_waiter(p, side, waiter, waiting_for)
   p.told = true
   if not p.waiting then
     p.changed.waiting = '1'
@@ -12,14 +11,7 @@ local function add_waiter(p, side, waiter, waiting_for, offers)
     'LIMIT', 0, 10)
   if #gone > 0 then
     redis.call('ZREM', p.waiters, unpack(gone))
-    for i = 1, #gone do
-      gone[i] = 'a' .. gone[i]
-    end
-    redis.call('HDEL', p.states, unpack(gone))
   end
   redis.call('ZADD', p.waiters, side.room * BAND + math.floor(p.now / 10 + 3000) * 128 + math.min(waiting_for, 127),
     waiter .. ' ' .. side.prefix)
-  if offers then
-    redis.call('HSET', p.states, 'a' .. waiter .. ' ', offers)
-  end
 end

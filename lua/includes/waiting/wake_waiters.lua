@@ -5,9 +5,7 @@
 -- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 + the
 -- end of its wait (in 10 ms) * 128 + the number of messages that it wants. When a receiver is woken, its member moves
 -- to room + 8, and its score then has the time of the waking instead of the end of the wait. If a woken receiver has
--- not called within a second, the next call removes it and wakes the next receiver. If a receiver asks for offers, the
--- field `a` and its member, in `states`, has the token for them. Only `send` and `transact` make offers: they set
--- `p.offer`.
+-- not called within a second, the next call removes it and wakes the next receiver.
 --
 -- A receiver that leaves may have been the only one that knew the next due time. So another receiver is woken to learn
 -- that time, unless the reply to this call gives that time to a receiver.
@@ -33,17 +31,13 @@ local function wake_waiters(p)
   end
 
   -- Wake the first receiver that still waits, unless its wait ends at `till` or earlier. Return the number of messages
-  -- that it wants, or that it was offered; nil if no receiver was woken.
+  -- that it wants, or nil if no receiver was woken.
   local function wake_first(side, till)
     local first = redis.call('ZRANGE', p.waiters, side.room * BAND + now * 128, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
       'WITHSCORES')
     local score = first[1] and tonumber(first[2]) - side.room * BAND
     if not score or math.floor(score / 128) * 10 <= till then
       return nil
-    end
-    local given = till == 0 and p.offer and side.prefix == '' and p.offer(p, side, first[1], score % 128)
-    if given then
-      return given
     end
     redis.call('ZADD', p.waiters, (side.room + 8) * BAND + now * 128 + score % 128, first[1])
     redis.call('SPUBLISH', string.sub(first[1], 1, -2 - #side.prefix), p.state .. ' ' .. side.prefix)
@@ -64,9 +58,6 @@ local function wake_waiters(p)
         local score = tonumber(woken[i + 1]) - low
         if math.abs(now - math.floor(score / 128)) > 100 then
           redis.call('ZREM', p.waiters, woken[i])
-          if side.prefix == '' and p.states then
-            redis.call('HDEL', p.states, 'a' .. woken[i])
-          end
         else
           work = work - score % 128
         end

@@ -10,13 +10,11 @@ from sbredis.engine._bands import split_member
 from sbredis.engine._lifecycle import NEVER, Condition, Event, Reason, Side, State
 from tests.engine.model.values import (
     REAL_BOUNDS,
-    Asked,
     Bounds,
     Lane,
     Lock,
     Message,
     MessageLease,
-    Offer,
     Session,
     SessionRow,
     Settings,
@@ -69,7 +67,6 @@ class Contents:
     # Waiters were told these times.
     head: int = NEVER
     next_lock: int = NEVER
-    offered: int = NEVER  # such a bound of the first end of an offer; nobody is told this time
     next_due: int = NEVER
     sooner: int | None = None  # the earliest time (by the plain clock) to which the running call has lowered a bound
     epoch: bool = False  # whether the running call begins an epoch
@@ -85,7 +82,6 @@ class Contents:
     dedup: dict[bytes, int] = field(default_factory=dict)
     lanes: dict[str, Lane] = field(default_factory=dict)
     waiters: dict[str, Waiter] = field(default_factory=dict)
-    asking: dict[str, Asked] = field(default_factory=dict)  # the offers for which waiters ask
     sessions: dict[str, Session] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)  # the sessions in which the running call has moved a message
     once: dict[bytes, int] = field(default_factory=dict)  # the ends of the windows of remembered keys
@@ -100,8 +96,6 @@ class Contents:
     refused: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
     woken: list[tuple[str, str]] = field(default_factory=list)
-    heard: frozenset[str] | None = None  # the channels that a client hears, if not all are heard
-    offers: list[Offer] = field(default_factory=list)  # the offers that were made
 
     def __post_init__(self) -> None:
         self.store.carriers.append(self)
@@ -114,8 +108,6 @@ class Contents:
             refused=self.refused,
             repeated=self.repeated,
             woken=self.woken,
-            heard=self.heard,
-            offers=self.offers,
         )
         store = self.store
         self.__dict__.update(fresh.__dict__)
@@ -195,7 +187,7 @@ class Contents:
         """
         due = {} if self.settings.topic and side is not Side.MAIN else self._due()
         expiries = [message.expires for message in self._ready(Side.MAIN)]
-        leases = [lease.until - offset for lease in self.leases.values() if not lease.offered]
+        leases = [lease.until - offset for lease in self.leases.values()]
         first = min([*due.values(), *expiries, *leases], default=NEVER)
         return max(1, first - now) if first < NEVER else 0
 
@@ -222,8 +214,6 @@ class Contents:
             run_id=self.run_id,
             waiting=self.waiting,
             waiters=dict(self.waiters),
-            asking=dict(self.asking),
-            offered=frozenset(token for token, lease in self.leases.items() if lease.offered),
             sessions={
                 name: SessionRow(one.token, one.waiter, one.state, one.stated, one.blocked, one.barred, one.free)
                 for name, one in self.sessions.items()

@@ -38,9 +38,7 @@ class DueWork(Waiting):
         self.passing = False
         self.epoch = False
 
-        self.next_lock = min((lease.until for lease in self.leases.values() if not lease.offered), default=NEVER)
-        if self.offered <= self.clk:
-            self.offered = min((lease.until for lease in self.leases.values() if lease.offered), default=NEVER)
+        self.next_lock = min((lease.until for lease in self.leases.values()), default=NEVER)
         self.next_due = min(self._due().values(), default=NEVER)
         ready = self._ready(Side.MAIN)
         if event is None and unindexed:
@@ -52,16 +50,13 @@ class DueWork(Waiting):
         return event is not None
 
     def _bound_passed(self, now: int) -> bool:
-        bounds = self.next_lock <= self.clk or self.offered <= self.clk or self.next_due <= now or self.head <= now
-        return self.epoch or bounds
+        return self.epoch or self.next_lock <= self.clk or self.next_due <= now or self.head <= now
 
     def _first_event(self, now: int) -> tuple[int, str] | None:
-        """Return the first due event: its time, and its name as in the keys (`L` and the token for a lock, `+`
-        and the token for an offer).
-        """
+        """Return the first due event: its time, and its name as in the keys (`L` and the token for a lock)."""
         events = [(time, name) for name, time in self._due().items() if time <= now]
         events += [
-            (min(now, lease.until - self.offset), ("+" if lease.offered else "L") + token)
+            (min(now, lease.until - self.offset), "L" + token)
             for token, lease in self.leases.items()
             if lease.until <= self.clk
         ]
@@ -71,14 +66,14 @@ class DueWork(Waiting):
 
     def _happen(self, text: str, time: int, share: int) -> tuple[int, int]:
         """Do an event. Return how much of the share it uses, and how many bytes were read for it."""
-        if text[0] in "L+":
+        if text[0] == "L":
             lease = self.leases[text[1:]]
             if lease.session is not None:
                 return self._lapse_session(lease.session, share, time), 0
             looked, lease.messages = lease.messages[:share], lease.messages[share:]
             for message in looked:
                 if message.token == text[1:]:
-                    self._move(message, Event.RELEASE if lease.offered else Event.LAPSE, time)
+                    self._move(message, Event.LAPSE, time)
             self._forget_empty_leases()
             return len(looked), 0
         if text[0] == "b":

@@ -32,7 +32,6 @@ class Mechanics(DueWork):
         full: Callable[[], tuple[str, str] | None] = lambda: None,
         share: int | None = None,
         undecided: Callable[[], bool] = lambda: False,
-        offers: bool = False,
     ) -> R:
         """Check the call, do due work, then do the operation, then wake waiters.
 
@@ -60,12 +59,10 @@ class Mechanics(DueWork):
         result = act()
         if call.lane:
             self._note(call, again or (lambda _: replace(result, more=False)))  # type: ignore[type-var]
-        self._end(call.now, offers=offers)
+        self._end(call.now)
         return result
 
-    def _carry_out(
-        self, call: Call, plan: Plan, answer: Callable[[Any], R], again: R | None = None, *, offers: bool = False
-    ) -> R:
+    def _carry_out(self, call: Call, plan: Plan, answer: Callable[[Any], R], again: R | None = None) -> R:
         """Carry out a single operation that was checked; ``answer`` makes the answer of its result."""
         return self._perform(
             call,
@@ -75,14 +72,12 @@ class Mechanics(DueWork):
             refusal=plan.refusal,
             full=plan.full,
             again=None if again is None else lambda _: again,
-            offers=offers,
         )
 
     def _overdue(self, call: Call) -> bool:
         """Return whether something may be due."""
         logical, epoch = self._clock(call)
-        bounds = self.next_lock <= logical or self.offered <= logical
-        return epoch or bounds or self.next_due <= call.now or self.head <= call.now
+        return epoch or self.next_lock <= logical or self.next_due <= call.now or self.head <= call.now
 
     def _foreseen(self, call: Call) -> Self:
         """Return the partition as it will be after all due work."""
@@ -102,12 +97,12 @@ class Mechanics(DueWork):
         if more or not still():
             self._refuse("DUE", "more")
 
-    def _end(self, now: int, *, offers: bool = False) -> None:
-        """Update the sessions, announce the next due time, and wake waiters, with ``offers`` if they ask for them."""
+    def _end(self, now: int) -> None:
+        """Update the sessions, announce the next due time, and wake waiters."""
         self._take_turns(now)
         self._announce(now)
         if self.waiting and self.waiters:
-            self._wake(now, offers=offers)
+            self._wake(now)
         else:
             # A new waiter can be woken from the next call on. If it is gone already, the next call notices this.
             self.waiting = bool(self.waiters) or (self.told and not self.waiting)

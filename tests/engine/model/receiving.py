@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 from sbredis.engine._lifecycle import Event, Side, State
 from tests.engine.model.sending import Sending
@@ -13,9 +12,7 @@ from tests.engine.model.values import (
     LETTERS,
     MOST,
     ROOM,
-    Asked,
     Call,
-    Last,
     Looked,
     Message,
     Mode,
@@ -43,8 +40,6 @@ class Receiving(Sending):
         waiter: str = "",
         waiting_for: int = 1,
         session: str | None = None,
-        asked: Asked | None = None,
-        last: Last | None = None,
     ) -> Received:
         """Give out the wanted messages that fit, at least one: the most urgent level first, and within a level the
         oldest message first.
@@ -58,7 +53,6 @@ class Receiving(Sending):
         def act() -> Received:
             nonlocal fence
             self._wait_no_longer(waits_at, waiter)
-            taken = self._take(last, call.now)
             found = given
             late: list[int] = []
             full = emptied = False
@@ -78,32 +72,26 @@ class Receiving(Sending):
                 emptied = len(found) < wanted and not late and session is None
             waits = bool(waiter) and waiting_for > len(found) and (emptied or not found)
             if waits:
-                self._wait(waits_at, waiter, waiting_for - len(found), call.now // 10, session, asked)
+                self._wait(waits_at, waiter, waiting_for - len(found), call.now // 10, session)
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             given_out = self._give_out(found, event, token, call.now, side)
-            given_out = replace(given_out, taken=taken, clock=self.clk)
             fence = given_out.fence
-            if waits and (found or taken):
+            if waits and found:
                 self.sooner = None  # the receiver knows the end of its new locks, so no waiter needs to learn it
             due = self._next_due(call.now, self.offset, side)
             return replace(given_out, due=due, waits=True) if waits else given_out
 
         sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST
-        asks = self._may_ask_for_offers(waiter, side, session) and mode == "lock"
         return self._perform(
             call,
             act,
-            sound=sound and (session is None or side is Side.MAIN) and (asked is None or asks),
+            sound=sound and (session is None or side is Side.MAIN),
             early=self._none_has_sessions(session),
             refusal=self._refusal_in_session(call, token, session, side)
             or self._refusal_of_token(token, session)
             or self._refusal_of_forwarding(side)
             or self._refusal_of_receive(),
-            again=lambda later: replace(
-                self._still(later, token, given, fence, f"{waiter} {waits_at}", side),
-                taken=self._still_taken(last, later),
-                clock=self._clock(later)[0],
-            ),
+            again=lambda later: self._still(later, token, given, fence, f"{waiter} {waits_at}", side),
         )
 
     def look(
@@ -115,30 +103,23 @@ class Receiving(Sending):
         waiting_for: int = 1,
         session: str | None = None,
         token: str = "",
-        asked: Asked | None = None,
-        last: Last | None = None,
     ) -> Looked:
         """Return whether there is a message, even an expired one; if not, wait, and return the next due time."""
         waits_at = side.value if session is None else HOLDERS
 
         def act() -> Looked:
             self._wait_no_longer(waits_at, waiter)
-            told: dict[str, Any] = {"taken": self._take(last, call.now), "clock": self.clk}
             gives = session is None or self._most_of(session, 1, call.now) > 0
             if gives and self._ready_in(session, side):
-                return Looked(found=True, more=self.more, **told)
+                return Looked(found=True, more=self.more)
             if waiter and waiting_for:
-                self._wait(waits_at, waiter, waiting_for, call.now // 10, session, asked)
-                self.sooner = None if told["taken"] else self.sooner
-            return Looked(due=self._next_due(call.now, self.offset, side), more=self.more, **told)
+                self._wait(waits_at, waiter, waiting_for, call.now // 10, session)
+            return Looked(due=self._next_due(call.now, self.offset, side), more=self.more)
 
         return self._perform(
             call,
             act,
-            sound=not call.lane
-            and 0 <= waiting_for <= MOST
-            and (session is None or side is Side.MAIN)
-            and (asked is None or self._may_ask_for_offers(waiter, side, session)),
+            sound=not call.lane and 0 <= waiting_for <= MOST and (session is None or side is Side.MAIN),
             early=self._none_has_sessions(session),
             refusal=self._refusal_in_session(call, token, session, side)
             or self._refusal_of_forwarding(side)
@@ -160,51 +141,11 @@ class Receiving(Sending):
         left = self.bounds.held - len(self._held(session.token)) if self._gives(name, now) else 0
         return min(wanted, left)
 
-    def _may_ask_for_offers(self, waiter: str, side: Side, session: str | None) -> bool:
-        return bool(waiter) and side is Side.MAIN and session is None and not self.settings.shared
-
-    def _take(self, last: Last | None, now: int) -> int:
-        """Take or decline an offer. Return the ms until the lock of a taken offer ends, or 0."""
-        if last is None:
-            return 0
-        self.left = True  # the offer has ended the wait
-        lease = self.leases.get(last.token)
-        if lease is None or lease.until <= self.clk:
-            return 0
-        if last.read:
-            for message in self._held(last.token) if lease.session is None else ():
-                self._move(message, Event.RENEW, now)
-            self._hold(last.token, self.clk + self.settings.lock_duration, lease.messages, lease.session)
-            return self.settings.lock_duration
-        if lease.offered:
-            for message in self._held(last.token):
-                self._move(message, Event.RELEASE, now)
-            del self.leases[last.token]
-        return 0
-
-    def _still_taken(self, last: Last | None, later: Call) -> int:
-        """Return the ms until the lock of an offer ends that the first attempt has taken."""
-        lease = self.leases.get(last.token) if last is not None and last.read else None
-        if lease is None or lease.offered or lease.session is not None:
-            return 0
-        return max(0, lease.until - self._clock(later)[0])
-
-    def _wait(  # noqa: PLR0917 -- a registration
-        self,
-        side: str,
-        waiter: str,
-        waiting_for: int,
-        now: int,
-        session: str | None = None,
-        asked: Asked | None = None,
-    ) -> None:
+    def _wait(self, side: str, waiter: str, waiting_for: int, now: int, session: str | None = None) -> None:
         """Let a receiver wait at one side or at both, and forget some of the waiters that are gone."""
         for gone in [name for name in self._asleep(side) if self.waiters[name].until < now][:10]:
             del self.waiters[gone]
-            self.asking.pop(gone, None)
         self.waiters[f"{waiter} {side}"] = Waiter(side, now + WAITING, min(waiting_for, 127))
-        if asked is not None:
-            self.asking[f"{waiter} {side}"] = asked
         self.told = True
         if session is not None:
             self.sessions[session].waiter = waiter

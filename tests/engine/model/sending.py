@@ -38,9 +38,7 @@ class Sending(Mechanics):
         ``columns`` are the columns of the request: only a request with message ids removes old ids.
         """
         plan = self.plan_send(call, Together(), messages, columns=columns)
-        return self._carry_out(
-            call, plan, lambda stored: Sent(stored.first, len(stored.dropped), self.more), offers=True
-        )
+        return self._carry_out(call, plan, lambda stored: Sent(stored.first, len(stored.dropped), self.more))
 
     def plan_send(self, call: Call, together: Together, messages: Sequence[Outgoing], *, columns: str = "tlid") -> Plan:
         now, window = call.now, self.settings.duplicate_window

@@ -81,7 +81,7 @@ class TransactionModel(TopicModel):
         if call.lane:
             self._note(call, lambda _: TransactedTogether(tuple(outcomes)))
         for one in involved.values():
-            one._end(call.now, offers=one in participants)
+            one._end(call.now)
         more = any(one.more for one in participants)
         return TransactedTogether(
             tuple(replace(each, more=more) if isinstance(each, Transacted) else each for each in outcomes), more

@@ -150,8 +150,6 @@ class Received:
     more: bool = False
     waits: bool = False  # whether the receiver got all available messages and now waits for more
     fence: int = 0  # the fence of the new lock, if there is one that does not belong to a session
-    taken: int = 0  # how long the messages of the offer are locked that the call has taken, from now
-    clock: int = field(default=0, compare=False)  # the logical clock
 
 
 @dataclass(frozen=True)
@@ -159,8 +157,6 @@ class Looked:
     due: int = 0  # the ms until something is due, if nothing was found; 0 for never
     found: bool = False
     more: bool = False
-    taken: int = 0
-    clock: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -384,7 +380,6 @@ class MessageLease:
     until: int  # the end of the lease, on the logical clock
     messages: list[Message]  # the messages in the order of locking; only those with the token are still held
     session: str | None = None  # the locked session, if any; then the lease holds all messages with the token
-    offered: bool = False  # whether the messages were offered, and the offer was not taken yet
 
 
 @dataclass
@@ -417,31 +412,6 @@ class Waiter(NamedTuple):
     until: int  # the end of waiting in hundredths of a second; after waking, the time of waking
     wanted: int
     woken: bool = False
-
-
-class Asked(NamedTuple):
-    """The offers for which a waiter asks."""
-
-    token: str
-    most: int
-
-
-class Last(NamedTuple):
-    """The token that a receiver has named for offers before, and whether it has read an offer."""
-
-    token: str
-    read: bool
-
-
-class Offer(NamedTuple):
-    """An offer that was made, and the channel on which it was published."""
-
-    channel: str
-    token: str
-    fence: int
-    clock: int
-    lock: int
-    messages: tuple[Delivery, ...]
 
 
 class Row(NamedTuple):
@@ -496,8 +466,6 @@ class Snapshot:
     run_id: str
     waiting: bool
     waiters: dict[str, Waiter]
-    asking: dict[str, Asked]
-    offered: frozenset[str]
     sessions: dict[str, SessionRow]
     seats: frozenset[tuple[str, str, int]]
     kept: int

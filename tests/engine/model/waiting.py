@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from sbredis.engine._lifecycle import NEVER, Event, Side
+from sbredis.engine._lifecycle import NEVER, Side
 from tests.engine.model.lives import Lives
-from tests.engine.model.values import Message, MessageLease, Offer, Session
+from tests.engine.model.values import Session
 
-OFFER = 1_000  # the time after which an offer lapses, in ms
-OFFERED, OFFERED_BYTES = 16, 16_384  # the most messages of an offer, and their most bytes
 WOKEN = 100  # the time in which a woken waiter must make a call, in hundredths of a second
 SESSIONS, HOLDERS = "s", "h"  # the side of a waiter for a session, and the side of a holder that waits in its session
 
@@ -15,7 +13,7 @@ SESSIONS, HOLDERS = "s", "h"  # the side of a waiter for a session, and the side
 class Waiting(Lives):
     """A partition that wakes receivers."""
 
-    def _wake(self, time: int, *, offers: bool) -> None:
+    def _wake(self, time: int) -> None:
         """Wake waiters for the available messages or sessions, the longest waiting first.
 
         Also wake one waiter if something will be due before its waiting time ends. The times of waiters are in
@@ -29,10 +27,9 @@ class Waiting(Lives):
                 if waiter.side == side and waiter.woken:
                     if abs(waiter.until - now) > WOKEN:
                         del self.waiters[name]
-                        self.asking.pop(name, None)
                     else:
                         there -= waiter.wanted
-            while there > 0 and (wanted := self._wake_first(side, now, 0, offers=offers)) is not None:
+            while there > 0 and (wanted := self._wake_first(side, now, 0)) is not None:
                 there -= wanted
         if self.left and not self.told:
             self._hand_on(time)
@@ -43,7 +40,6 @@ class Waiting(Lives):
 
     def _wait_no_longer(self, side: str, waiter: str) -> None:
         self.left = self.waiters.pop(f"{waiter} {side}", None) is not None or self.left
-        self.asking.pop(f"{waiter} {side}", None)
 
     def _hand_on(self, now: int) -> None:
         """Let another waiter learn the next due time, because the waiter that left may have been the only one that knew
@@ -52,7 +48,7 @@ class Waiting(Lives):
         if not self.own:
             self._put_forward(min(self.head, self.next_due, self.next_lock - self.offset))
             return
-        leases = [lease.until - self.offset for lease in self.leases.values() if not lease.offered]
+        leases = [lease.until - self.offset for lease in self.leases.values()]
         first = min([self.head, *self._due().values(), *leases])
         if first < NEVER:
             self._put_forward(max(now + 1, first))
@@ -68,65 +64,22 @@ class Waiting(Lives):
         asleep = [(waiter, name) for name, waiter in self.waiters.items() if waiter.side == side and not waiter.woken]
         return [name for _, name in sorted(asleep)]
 
-    def _wake_first(self, side: str, now: int, till: int, *, offers: bool = False) -> int | None:
-        """Wake the first waiter that is not gone, if it waits longer than ``till``; return the number that it wants, or
-        that it was offered.
-        """
+    def _wake_first(self, side: str, now: int, till: int) -> int | None:
+        """Wake the first waiter that is not gone, if it waits longer than ``till``; return the number that it wants."""
         for name in self._asleep(side):
             waiter = self.waiters[name]
             if waiter.until >= now:
                 if waiter.until * 10 <= till:
                     return None
-                if offers and side == Side.MAIN and (offered := self._offer(name, waiter.wanted)) is not None:
-                    return offered
                 self.waiters[name] = waiter._replace(until=now, woken=True)
                 self.woken.append((side, name))
                 return waiter.wanted
         return None
 
-    def _offer(self, name: str, wanted: int) -> int | None:
-        """Offer messages to a waiter that asks for offers. Return their number; 0 if no client hears the channel."""
-        asked = self.asking.get(name)
-        closed = self.settings.forwards or self.settings.status in ("ReceiveDisabled", "Disabled")
-        if asked is None or closed or asked.token in self.leases:
-            return None
-        channel = name[:-1]
-        if self.heard is not None and channel not in self.heard:
-            del self.waiters[name], self.asking[name]
-            self.left = True
-            return 0
-        chosen: list[Message] = []
-        late: list[int] = []
-        now = self.clk - self.offset
-        for message in self._ready(Side.MAIN):
-            if message.expires <= now:
-                late.append(len(message.record))
-                if len(late) == self.bounds.share or sum(late) > self.bounds.weight:
-                    break
-            elif sum(one.size for one in chosen) + message.size > OFFERED_BYTES:
-                break
-            else:
-                chosen.append(message)
-                if len(chosen) == min(wanted, asked.most, OFFERED):
-                    break
-        if not chosen:
-            return None
-        del self.waiters[name], self.asking[name]
-        self.granted += 1
-        given = tuple(message.delivery() for message in chosen)
-        self.offers.append(Offer(channel, asked.token, self.granted, self.clk, self.settings.lock_duration, given))
-        for message in chosen:
-            self._move(message, Event.RECEIVE, now)
-            message.token = asked.token
-        self.leases[asked.token] = MessageLease(self.clk + OFFER, chosen, offered=True)
-        self.offered = min(self.offered, self.clk + OFFER)
-        return len(chosen)
-
     def _dismiss(self) -> None:
         """Wake all waiters, and forget those that do not wait in a session that they hold."""
         self.woken += [(waiter.side, name) for name, waiter in self.waiters.items()]
         self.waiters = {name: waiter for name, waiter in self.waiters.items() if waiter.side == HOLDERS}
-        self.asking.clear()
 
     def _take_turns(self, now: int) -> None:
         """Update the sessions that can be accepted. Wake each holder that waits in its session if there is a message

@@ -256,14 +256,11 @@ class AimedMachine(Machine):
         waiters=st.lists(st.tuples(some(draws.WAITERS), some([1, 2, 200]), st.booleans()), min_size=2, max_size=4),
         payloads=st.lists(draws.payloads, min_size=1, max_size=4),
         later=some([0, 0, 1_009, 1_010, 29_999, 30_010]),
-        asks=draws.asks,
     )
-    def stand_in_line(
-        self, waiters: list[tuple[bytes, int, bool]], payloads: list[bytes], later: int, asks: int
-    ) -> None:
+    def stand_in_line(self, waiters: list[tuple[bytes, int, bool]], payloads: list[bytes], later: int) -> None:
         """Let several receivers wait, then send messages."""
         for waiter, waiting_for, looking in waiters:
-            given: dict[str, Any] = {"waiter": waiter, "waiting_for": waiting_for, **self.offers(waiter, asks, "")}
+            given: dict[str, Any] = {"waiter": waiter, "waiting_for": waiting_for}
             if looking:
                 self.both.look(PLAIN, **given)
             else:
@@ -273,54 +270,6 @@ class AimedMachine(Machine):
         self.both.send(PLAIN, [Outgoing(payload) for payload in payloads])
         self.both.now += later
         self.both.due()
-
-    @precondition(lambda self: not self.those(State.ACTIVE, Side.MAIN) and not self.both.settings.shared)
-    @rule(
-        how=hows,
-        waiter=some(draws.WAITERS),
-        asks=some([1, 2, 16]),
-        messages=st.lists(
-            st.tuples(some([*draws.PAYLOADS, b"l" * 9_000, b"x" * 17_000]), some([None, 500, 1_500])), min_size=1
-        ),
-        then=some(["take", "take", "decline", "lapse", "renew", "complete", "abandon", "expire", "forget"]),
-        passes=some([0, 10, 999, 1_000]),
-        looking=st.booleans(),
-    )
-    def take_an_offer(
-        self,
-        *,
-        how: How,
-        waiter: bytes,
-        asks: int,
-        messages: list[tuple[bytes, int | None]],
-        then: str,
-        passes: int,
-        looking: bool,
-    ) -> None:
-        """Let a receiver wait and ask for offers, send messages, and continue with the offer."""
-        self.both.look(PLAIN, waiter=waiter, waiting_for=asks, **self.offers(waiter, asks, "decline"))
-        self.both.send(how._replace(defect=""), [Outgoing(payload, ttl) for payload, ttl in messages[:20]])
-        token = self.last_asked.get(waiter, "")
-        lease = self.model.leases.get(token)
-        locks = [Lock(token, message.name) for message in self.model._held(token)] if lease else []
-        self.both.now += passes
-        if then == "renew" and lease:
-            self.both.renew(how, self.both.token(), locks[1:], [token] if len(locks) == 1 else [])
-        elif then == "complete" and locks:
-            self.both.complete(how, locks[:1])
-        elif then == "abandon" and locks:
-            self.both.abandon(how, locks[:1])
-        elif then in ("lapse", "expire"):
-            self.both.now += 1_000 if then == "lapse" else 500
-            self.both.due()
-        ends: draws.Ends = "decline" if then == "decline" else "" if then == "forget" else "take"
-        given: dict[str, Any] = {"waiter": waiter, "waiting_for": asks, **self.offers(waiter, asks, ends)}
-        if looking:
-            self.both.look(PLAIN, **given)
-            return
-        self.both.receive(how, self.both.token(), 1, **given)
-        if how.lane in self.both.frozen:
-            self.both.again(how.lane)
 
     def _purgeable(self) -> list[m.Message]:
         dead = [self.those(state, Side.DEAD) for state in (State.DELAYED, State.DEFERRED, State.ACTIVE)]

@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from sbredis.engine import (
-    Asked,
     CallId,
-    Last,
     Lock,
     Outgoing,
     Partition,
@@ -84,17 +82,14 @@ class Both(Comparison):
         waiter: bytes = b"",
         waiting_for: int = 1,
         session: str | None = None,
-        asked: Asked | None = None,
-        last: Last | None = None,
     ) -> Any:
         given: dict[str, Any] = {"side": side, "mode": mode, "room": room, "waiting_for": waiting_for}
         given["session"] = session
-        offers: dict[str, Any] = {"asked": asked and m.Asked(*asked), "last": last and m.Last(*last)}
         return self.do(
             Step(
                 "receive",
-                lambda p, call_id: p.receive(call_id, token, wanted, waiter=waiter, asked=asked, last=last, **given),
-                lambda call: self.model.receive(call, token, wanted, waiter=waiter.decode(), **offers, **given),
+                lambda p, call_id: p.receive(call_id, token, wanted, waiter=waiter, **given),
+                lambda call: self.model.receive(call, token, wanted, waiter=waiter.decode(), **given),
             ),
             how,
         )
@@ -107,19 +102,14 @@ class Both(Comparison):
         waiter: bytes = b"",
         waiting_for: int = 1,
         session: SessionLock | None = None,
-        asked: Asked | None = None,
-        last: Last | None = None,
     ) -> Any:
         given: dict[str, Any] = {"side": side, "waiting_for": waiting_for}
-        offers: dict[str, Any] = {"asked": asked and m.Asked(*asked), "last": last and m.Last(*last)}
         ours: dict[str, Any] = {} if session is None else {"session": session.name, "token": session.token}
         return self.do(
             Step(
                 "look",
-                lambda p, call_id: p.look(
-                    waiter=waiter, call_id=call_id, session=session, asked=asked, last=last, **given
-                ),
-                lambda call: self.model.look(call, waiter=waiter.decode(), **offers, **ours, **given),
+                lambda p, call_id: p.look(waiter=waiter, call_id=call_id, session=session, **given),
+                lambda call: self.model.look(call, waiter=waiter.decode(), **ours, **given),
             ),
             without_lane(how),
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from sbredis.engine import NO_CALL_ID, CallId, Offer, Partition, PartitionSettings, read_offer, waiting_channel
+from sbredis.engine import NO_CALL_ID, CallId, Partition, PartitionSettings, waiting_channel
 from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
 from sbredis.engine._request import Request
 from sbredis.engine._results import Counts, Delivery
@@ -121,8 +121,7 @@ class Comparison:
         self.version = FIRST_VERSION
         self.settings = settings
         self.model: m.Model = m.Model(bounds=bounds, store=topic.model.store) if topic else m.Model(bounds=bounds)
-        self.model.heard = frozenset(channel.decode() for channel in HEARD)
-        self._woken = self._offered = 0
+        self._woken = 0
         if neighbour is None:
             host.listen(HEARD)
         self.frozen: dict[str, Frozen] = {}
@@ -267,7 +266,7 @@ class Comparison:
         if step.operation in READ_ONLY:
             assert not changed, f"something changed: {text()}"
         wakes = [wake for one in self.family for wake in one._new_wakes()]
-        heard = [_read_wake(*message) for message in self.host.heard(len(wakes))]
+        heard = [channel for channel, _ in self.host.heard(len(wakes))]
         assert Counter(heard) == Counter(wakes), f"{text()}; {heard} were published, not {wakes}"
         for one in self.family:
             one.found = one.found or told(one.before)
@@ -278,28 +277,16 @@ class Comparison:
             check_store([one.before for one in self.family if store in (one.store, one.entity)])
         return real
 
-    def _new_wakes(self) -> list[tuple[str, m.Offer | None]]:
-        """Return the wakes since the last call that somebody hears: the channel of each, and its offer."""
-        model = self.model
-        offers = model.offers[self._offered :]
-        plain = [name.partition(" ")[0] for _, name in model.woken[self._woken :]]
-        self._woken, self._offered = len(model.woken), len(model.offers)
-        heard = [(channel, None) for channel in plain if channel.encode() in HEARD]
-        return [*heard, *((offer.channel, offer) for offer in offers)]
+    def _new_wakes(self) -> list[bytes]:
+        """Return the channels of the wakes since the last call that somebody hears."""
+        woken = self.model.woken[self._woken :]
+        self._woken += len(woken)
+        channels = [name.partition(" ")[0].encode() for _, name in woken]
+        return [channel for channel in channels if channel in HEARD]
 
     def _lay_out(self, form: str) -> None:
         self.host.ask("HSET", self.keys[0], "layout", form)
         self.model.layout = form
-
-
-def _read_wake(channel: bytes, payload: bytes) -> tuple[str, m.Offer | None]:
-    offer = read_offer(payload)
-    return channel.decode(), None if offer is None else _mirrored_offer(channel.decode(), offer)
-
-
-def _mirrored_offer(channel: str, offer: Offer) -> m.Offer:
-    messages = tuple(map(_delivery, offer.messages))
-    return m.Offer(channel, offer.token, offer.fence, offer.clock, offer.lock, messages)
 
 
 def in_transactions(operation: str) -> str:

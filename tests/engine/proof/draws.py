@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from hypothesis import strategies as st
 
 from sbredis.engine import Content, Copy, Outgoing, PartitionSettings, encode, waiting_channel
@@ -71,9 +69,6 @@ changes = some([b"", b"", b"new", b";d5;\x00|"])
 delays = some([1, 800, 30_000, NEVER])
 sides = some([Side.MAIN, Side.MAIN, Side.DEAD])
 modes = some(["lock", "lock", "lock", "delete"])
-asks = some([0, 0, 1, 2, 16, 200])
-Ends = Literal["", "take", "decline"]
-ends: st.SearchStrategy[Ends] = some(["", "take", "take", "decline"])
 rooms = some([1 << 20, 1 << 20, 1 << 20, 1, 40])
 
 # -- sessions and topics -----------------------------------------------------------------------------------------------

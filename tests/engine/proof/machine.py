@@ -10,14 +10,14 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sbredis.engine import Asked, Last, Lock, Outgoing, PartitionSettings, Redrive, Status
+from sbredis.engine import Lock, Outgoing, PartitionSettings, Redrive, Status
 from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN, Settlement
 from tests.engine.proof.cases import Case, Kind
 from tests.engine.proof.comparison import How, Tally, moment
-from tests.engine.proof.draws import Ends, hows, rarely, some
+from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.scenes import SCENES
 from tests.engine.proof.seeking import Seeker, Settle
@@ -65,8 +65,6 @@ class Machine(RuleBasedStateMachine):
     seeks: ClassVar[Kind] = "transitions"
     """The name of the machine, and the kind of transitions that it brings about."""
     both: Town
-    last_asked: dict[bytes, str]
-    """The token for offers that each waiter has named last."""
 
     @property
     def model(self) -> m.Model:
@@ -75,7 +73,6 @@ class Machine(RuleBasedStateMachine):
     @initialize(settings=draws.settings, seq=some(draws.SEQUENCES), first=st.lists(draws.payloads, max_size=6))
     def begin(self, settings: PartitionSettings, seq: int, first: list[bytes]) -> None:
         self.both = Town(self.host, settings, tally=self.tally, bounds=self.bounds)
-        self.last_asked = {}
         self.both.create(settings)
         self.both.number_from(seq)
         if first:
@@ -115,8 +112,6 @@ class Machine(RuleBasedStateMachine):
         waiter=some([b"", b"", *draws.WAITERS]),
         waiting_for=some([0, 1, 2, 200]),
         old=rarely[20],
-        asks=draws.asks,
-        ends=draws.ends,
     )
     def receive(
         self,
@@ -129,35 +124,14 @@ class Machine(RuleBasedStateMachine):
         waiter: bytes,
         waiting_for: int,
         old: bool,
-        asks: int,
-        ends: Ends,
     ) -> None:
         given: dict[str, Any] = {"room": room, "waiter": waiter, "waiting_for": waiting_for}
-        given |= self.offers(waiter, asks if mode == "lock" else 0, ends, side)
         self.both.receive(how, self.token(old), wanted, side=side, mode=mode, **given)
 
     @every(3, 2)
-    @rule(
-        how=hows,
-        side=draws.sides,
-        waiter=some([b"", *draws.WAITERS]),
-        waiting_for=some([0, 1, 2, 200]),
-        asks=draws.asks,
-        ends=draws.ends,
-    )
-    def look(self, *, how: How, side: Side, waiter: bytes, waiting_for: int, asks: int, ends: Ends) -> None:
-        offers = self.offers(waiter, asks, ends, side)
-        self.both.look(how, side=side, waiter=waiter, waiting_for=waiting_for, **offers)
-
-    def offers(self, waiter: bytes, asks: int, ends: Ends, side: Side = Side.MAIN) -> dict[str, Any]:
-        """Return the arguments of a call that ends the earlier wait of a waiter, and asks for offers."""
-        if side is not Side.MAIN or not waiter:
-            return {}
-        last = self.last_asked.get(waiter)
-        asked = Asked(self.both.token(), asks) if asks else None
-        if asked is not None:
-            self.last_asked[waiter] = asked.token
-        return {"asked": asked, "last": None if last is None or not ends else Last(last, ends == "take")}
+    @rule(how=hows, side=draws.sides, waiter=some([b"", *draws.WAITERS]), waiting_for=some([0, 1, 2, 200]))
+    def look(self, how: How, side: Side, waiter: bytes, waiting_for: int) -> None:
+        self.both.look(how, side=side, waiter=waiter, waiting_for=waiting_for)
 
     @precondition(lambda self: self.those(State.DEFERRED))
     @rule(data=st.data(), how=hows, mode=draws.modes, room=draws.rooms, old=rarely[20])

@@ -14,7 +14,7 @@ from sbredis.engine._keys import KINDS, STORE_KINDS
 from sbredis.engine._lifecycle import NEVER, Side, State
 from sbredis.engine._results import Record, read_record
 from sbredis.engine._settings import SETTINGS
-from tests.engine.model import Asked, Model, Row, SessionRow, Settings, Snapshot, Waiter
+from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot, Waiter
 from tests.stored_settings import settings_of
 
 SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns", "once")
@@ -28,7 +28,7 @@ _ENTRY = re.compile(
     rb"([A-Za-z0-9_-]{12}| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);(.*)",
     re.DOTALL,
 )
-_LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (\+?)(d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
+_LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
 _SESSION_LOCK = re.compile(rb"([0-9]+) 0 @(.*)", re.DOTALL)
 _SEAT = re.compile(rb"([^\xff]*)\xff([ahps])([0-9a-f]{12})", re.DOTALL)
 _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
@@ -42,7 +42,7 @@ _STATE = {
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
     *("sessions", "topic", "kept", "route_fence", "announced", "channel"),
     *("once_bytes", "once_forgotten", "settlements", "leaps"),
-    *("birth", "granted", "used", "calling", "offered", "pin"),
+    *("birth", "granted", "used", "calling", "pin"),
 }
 _KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
 
@@ -64,12 +64,6 @@ class MessageLease(NamedTuple):
     left: int
     names: tuple[str, ...]
     session: str | None = None
-    offered: bool = False
-
-    @property
-    def score(self) -> int:
-        """The score in `locks`; that of an offer is above all times."""
-        return self.until + NEVER * self.offered
 
 
 @dataclass(frozen=True)
@@ -144,8 +138,7 @@ def _lease(text: bytes) -> MessageLease:
         return MessageLease(whole(lock[1]), 0, (), lock[2].decode())
     match = _LEASE.fullmatch(text)
     assert match, f"{text!r} is no lease"
-    named = tuple(_named(match[4].decode()))
-    return MessageLease(whole(match[1]), whole(match[2]), named, offered=bool(match[3]))
+    return MessageLease(whole(match[1]), whole(match[2]), tuple(_named(match[3].decode())))
 
 
 def _named(runs: str) -> Iterator[str]:
@@ -318,19 +311,9 @@ def _check_leases(picture: Picture, messages: Sequence[Standing]) -> None:
         assert set(held[token]) <= set(lease.names), f"{token}: {lease}, held {held[token]}"
         assert len(set(lease.names)) == len(lease.names), f"{token}: {lease}"
     locks = {token.decode(): until for token, until in picture.sets["locks"].items()}
-    assert locks == {token: lease.score for token, lease in leases.items()}
-    first = min((lease.until for lease in leases.values() if not lease.offered), default=NEVER)
+    assert locks == {token: lease.until for token, lease in leases.items()}
+    first = min((lease.until for lease in leases.values()), default=NEVER)
     assert whole(picture.state["next_lock"]) <= first, f"next_lock {picture.state['next_lock']!r}, ends at {first}"
-    offer = min((lease.until for lease in leases.values() if lease.offered), default=NEVER)
-    assert whole(picture.state["offered"]) <= offer, f"offered {picture.state['offered']!r}, ends at {offer}"
-    waiters = {name.decode() for name in picture.sets["waiters"]}
-    assert set(_asking(picture)) <= waiters, f"{_asking(picture)} ask for offers, {waiters} wait"
-
-
-def _asking(picture: Picture) -> dict[str, Asked]:
-    """Return the offers for which waiters ask."""
-    asked = {name.decode(): text.decode().split(" ") for name, text in picture.hashes["states"].items()}
-    return {name[1:]: Asked(words[0], int(words[1])) for name, words in asked.items() if name.startswith("asb:")}
 
 
 def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
@@ -387,9 +370,8 @@ def _check_sessions(picture: Picture, messages: Sequence[Standing]) -> None:
     assert set(seats.values()) <= {0}, f"scores in `sessions`: {seats}"
     sessions = _sessions(picture)
     if picture.state["sessions"] == b"0":
-        states = {name for name in picture.hashes["states"] if not name.startswith(b"a")}
-        found = (seats, picture.sets["turns"], states)
-        assert found == ({}, {}, set()), f"sessions where there are none: {found}"
+        found = (seats, picture.sets["turns"], picture.hashes["states"])
+        assert found == ({}, {}, {}), f"sessions where there are none: {found}"
         return
     stated = {name.encode() + b"\xffk" for name, one in sessions.items() if one[2] is not None}
     names = {(letter, number) for _, letter, number in _seats(picture)}
@@ -411,8 +393,7 @@ def _seats(picture: Picture) -> frozenset[tuple[str, str, int]]:
 
 def _sessions(picture: Picture) -> dict[str, SessionRow]:
     """Return the data of each session besides its messages, collected from all keys."""
-    states = {name: text for name, text in picture.hashes["states"].items() if not name.startswith(b"a")}
-    turns = picture.sets["turns"]
+    states, turns = picture.hashes["states"], picture.sets["turns"]
     names = {key[1:] for key in (*states, *turns)}
     found: dict[str, SessionRow] = {}
     used = 0
@@ -475,8 +456,6 @@ def told(picture: Picture) -> Snapshot:
         run_id=state["run_id"].decode(),
         waiting=bool(state["waiting"]),
         waiters={name.decode(): _waiter(score) for name, score in picture.sets["waiters"].items()},
-        asking=_asking(picture),
-        offered=frozenset(token for token, lease in leases.items() if lease.offered),
         sessions=_sessions(picture),
         seats=_seats(picture),
         kept=whole(state["kept"]),

@@ -30,7 +30,6 @@ from tests.engine.proof.planted_by_name import BY_NAME
 from tests.engine.proof.planted_calls import OF_CALLS
 from tests.engine.proof.planted_messages import OF_MESSAGES
 from tests.engine.proof.planted_moves import OF_MOVES
-from tests.engine.proof.planted_offers import OF_OFFERS
 from tests.engine.proof.planted_reserved import OF_RESERVED
 from tests.engine.proof.planted_sessions import OF_SESSIONS
 from tests.engine.proof.planted_topics import OF_TOPICS
@@ -47,8 +46,7 @@ class Finding(NamedTuple):
     how: str
 
 
-OF_WAITING = (*OF_CALLS, *OF_OFFERS)
-BUGS = (*OF_MESSAGES, *BY_NAME, *OF_WAITING, *OF_SESSIONS, *OF_TOPICS, *IN_TRANSACTIONS, *OF_MOVES, *OF_RESERVED)
+BUGS = (*OF_MESSAGES, *BY_NAME, *OF_CALLS, *OF_SESSIONS, *OF_TOPICS, *IN_TRANSACTIONS, *OF_MOVES, *OF_RESERVED)
 
 PARTS = 48
 """The most parts of a search. They differ in their seeds, in the bounds, and in what they draw often."""

@@ -107,6 +107,12 @@ def hasty(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG0
     monkeypatch.setattr(watching, "LATE", 0.05)
 
 
+@pytest.fixture
+def impatient(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- sets the order
+    """Let a client wait as it does for users. This is for tests whose time passes only by jumps."""
+    monkeypatch.undo()
+
+
 @pytest.fixture(scope="session")
 def binary() -> str | None:
     """The server program that this run tests."""

@@ -165,9 +165,12 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         The call waits for the first message, and then only as long as further messages keep coming. It returns an empty
         list if no message came within ``max_wait_time`` seconds. The default is the ``max_wait_time`` of the receiver,
         or 60 if the receiver has none. With 0 the call returns the messages that are there now. With ``gather=False``
-        the call waits for no further messages, but returns all messages that arrived together with the first. If the
-        server has not answered when the wait ends, the call waits up to ten seconds more for the answer. If no answer
-        comes in this time, it raises :class:`~sbredis.exceptions.OperationTimeoutError`.
+        the call waits for no further messages, but returns all messages that arrived together with the first.
+
+        If no partition of the entity has answered when the wait ends, the call waits up to ten seconds more for the
+        first answer, and then raises :class:`~sbredis.exceptions.OperationTimeoutError`. If only some partitions do
+        not answer, the call ends in time, or at most half a second later. With 0 it passes them over after one to two
+        seconds.
         """
         if max_message_count is None:
             max_message_count = max(1, self._prefetch)

@@ -9,7 +9,7 @@ same run of the script registers the client as a waiter. The partition then *wak
 something comes. Until then the client makes no calls to the partition. A registration ends after 30 seconds, so the
 client looks again before that. In the following, *we* are that client.
 
-Three facts make this difficult:
+Four facts make this difficult:
 
 - *An unused wake-up must be passed on.* A partition wakes one waiter for each message that it has. If a waiter needs
   nothing when it is woken, it must look once without waiting. Only then does the partition wake the next waiter.
@@ -18,6 +18,9 @@ Three facts make this difficult:
 - *We alone may know a due time.* The answer that registers us also contains the time when something will be due. The
   partition sends a new due time to one waiter only. That waiter must look at that time even if it needs nothing then.
   Otherwise the other waiters sleep until their own registrations end.
+- *Partitions fall silent together*, because a server has several of them. A client that asks one partition after the
+  other would wait for each of these. So if one answer is late, the client *doubts* what other partitions have said
+  before, and looks at all of them at the same time.
 
 A watch is always in one of these states::
 
@@ -39,10 +42,10 @@ In the states CALLED and DOUBTFUL we *owe* the partition a look. In the states S
 *known* to have something. If there are several partitions, the known ones are asked for messages immediately. At the
 other partitions we first look, which locks nothing.
 
-Events are methods. Events from outside (``woken``, ``missed``, ``moved``, ``time_passed``, ``disconnected``,
-``heard``) may come in any state. Events that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) may come
-only while a call is under way, or after the watch has ended; then they change nothing. If a pair of state and event is
-missing in :data:`TABLE`, the event does not change the state.
+Events are methods. Events from outside (``woken``, ``missed``, ``moved``, ``doubted``, ``time_passed``,
+``disconnected``, ``heard``) may come in any state. Events that end a call (``found``, ``nothing``, ``passed_on``,
+``failed``, …) may come only while a call is under way, or after the watch has ended; then they change nothing. If a
+pair of state and event is missing in :data:`TABLE`, the event does not change the state.
 """
 
 from __future__ import annotations
@@ -60,6 +63,8 @@ REGISTERED: Final = 25.0
 """The seconds after which a waiter looks again. A partition forgets a waiter after 30 seconds."""
 LATE: Final = 1.0
 """The seconds after which an answer is late. Other partitions are then asked without waiting for it."""
+_HURRIED: Final = 0.2
+"""The share of these seconds after which an answer is late for a caller whose time is over."""
 _PAUSES: Final = 0.1, 10.0
 
 
@@ -99,6 +104,7 @@ class Event(Enum):
     MOVED = "its clock was moved by hand"
     HEARD = "its channel can be heard from now on"
     TIME = "the time has come to look again"
+    DOUBTED = "another partition does not answer in time, and this one may not either"
     DISCONNECTED = "it cannot wake us because no connection is left"
     WANTED_NOW = "a caller wants to know what it has now"
     NEW_CALLER = "a new caller comes; it does not know of the refusal"
@@ -135,6 +141,7 @@ def _table() -> dict[tuple[State, Event], State]:
         table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED
     for state in (*may_ask, *silent, *ended):
         table[state, e.WOKEN], table[state, e.MISSED] = s.CALLED, s.DOUBTFUL
+    table[s.STOCKED, e.DOUBTED], table[s.CALLED, e.DOUBTED] = s.UNKNOWN, s.DOUBTFUL
     for state in (*silent, *ended):
         table[state, e.HEARD] = s.UNKNOWN
     for state in (*silent, *ended):
@@ -162,7 +169,7 @@ _SILENT = frozenset({State.UNHEARD, State.WAITING, State.TRUSTED})
 class Watch:
     """One partition that is watched."""
 
-    __slots__ = ("_pauses", "calls", "late", "look_at", "registered", "state", "wanted")
+    __slots__ = ("_asked_at", "_pauses", "calls", "late", "look_at", "registered", "state", "wanted")
 
     def __init__(self) -> None:
         self.state = State.UNKNOWN
@@ -176,6 +183,7 @@ class Watch:
         """The time at which :meth:`time_passed` changes the watch."""
         self.registered = False
         """Whether the partition has registered us, as far as we know."""
+        self._asked_at = 0.0
         self._pauses = Pauses(*_PAUSES)
 
     def __repr__(self) -> str:
@@ -242,7 +250,12 @@ class Watch:
         self._apply(Event.ASK)
         self.calls += 1
         self.wanted = wanted
-        self.look_at = now + LATE
+        self._asked_at, self.look_at = now, now + LATE
+
+    def hurry(self) -> None:
+        """Let the answer to the call under way be late sooner, because the time of a caller is over."""
+        if self.state in _UNDER_WAY and self.look_at is not None:
+            self.look_at = self._asked_at + LATE * _HURRIED
 
     def found(self) -> None:
         """End a call that showed that the partition has something."""
@@ -307,6 +320,10 @@ class Watch:
     def moved(self) -> None:
         """Record that the clock was moved by hand. Work may be due now, and the partition may have forgotten us."""
         self._rouse(Event.MOVED)
+
+    def doubted(self) -> None:
+        """Record that the answer of another partition is late. Look at this one before it is asked for messages."""
+        self._apply(Event.DOUBTED)
 
     def heard(self) -> None:
         """Record that we can hear the channel from now on. We did not hear earlier wake-ups."""

@@ -5,7 +5,8 @@ to a call of :meth:`Inbox.pump`, which makes the calls that are needed now. :mod
 these calls. It uses the state of each partition that :mod:`sbredis.aio.core._watching` records.
 
 If no caller waits any more when a message comes, the inbox keeps the message, or releases it without counting a
-delivery if there is no room. If an answer is late, the inbox asks other partitions, and uses the answer when it comes.
+delivery if there is no room. If an answer is late, the inbox looks at all other partitions, and uses the answer when it
+comes. A caller whose time is over does not wait for a late answer if another partition has answered.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _LONGEST_GATHERING = 1.0
 """The longest wait in seconds for all messages after the first. A quarter of the lock duration, if that is shorter."""
 _CHECKING = 1.0
 """The seconds between checks whether there is still a connection over which a partition can wake waiting callers."""
+_HURRYING = 0.1
+"""The seconds between checks for calls that are late for a caller whose time is over."""
 
 
 class Inbox:
@@ -188,17 +191,22 @@ class Inbox:
                 return
 
     async def _wait_for_answers(self, caller: ReceiveCall) -> None:
-        """Wait for the answers to the calls under way, because they may still bring messages."""
+        """Wait for the answers to the calls under way, because they may still bring messages.
+
+        If one partition has answered, wait only for calls that are not late, and these are late sooner than usual.
+        """
         caller.unanswered = {
             watcher: watcher.watch.calls - watcher.watch.under_way for watcher in self._watchers if watcher.may_answer
         }
         until = self._loop.time() + ANSWERING
         while caller.waits and any(watcher.may_answer for watcher in caller.unanswered) and not caller.content:
-            self._pass_over_late()
+            for watcher in caller.unanswered:
+                watcher.watch.hurry()
+            self._look_after_calls()
             now = self._loop.time()
             if not caller.unanswered or now >= until:
                 return
-            await caller.wait(min(until, now + _CHECKING))
+            await caller.wait(min(until, now + _HURRYING))
 
     def answered(self, watcher: PartitionWatcher) -> None:
         """Record that a partition has no more messages, or cannot answer. Callers stop waiting for its answer."""
@@ -211,6 +219,7 @@ class Inbox:
                 caller.tell()
             else:
                 watcher.watch.wanted_now()  # the call was made before this caller came
+        self._pass_over_late()
 
     def _pass_over_late(self) -> None:
         """Stop waiting for late partitions on behalf of each caller that has an answer of another partition."""
@@ -229,10 +238,14 @@ class Inbox:
             return False
         return all(caller.unanswered is not None for caller in self._callers)
 
+    @property
+    def _late(self) -> int:
+        """The number of calls under way whose answer is late."""
+        return sum(watcher.watch.late for watcher in self._watchers)
+
     def _unreachable(self) -> ServiceBusError:
         """Return the error for a receive that got no messages because no partition has answered."""
-        late = any(watcher.watch.late for watcher in self._watchers)
-        return self._trouble.twin() if self._trouble else unanswered(self.entity, late=late)
+        return self._trouble.twin() if self._trouble else unanswered(self.entity, late=self._late > 0)
 
     @property
     def demand(self) -> int:
@@ -421,11 +434,17 @@ class Inbox:
 
     def _on_time(self) -> None:
         self._timer = None
-        if self._closed:
-            return
-        now = self._loop.time()
+        if not self._closed:
+            self._look_after_calls()
+
+    def _look_after_calls(self) -> None:
+        """Make the calls whose time has come. If an answer is late from now on, look at all other partitions."""
+        now, late = self._loop.time(), self._late
         for watcher in self._watchers:
             watcher.on_time(now)
+        if self._late > late:
+            for watcher in self._watchers:
+                watcher.watch.doubted()
         self._pass_over_late()
         self._give_back_late()
         self.pump()

@@ -29,6 +29,7 @@ BY_EVENT: Mapping[Event, Callable[[Watch, float], None]] = {
     Event.WOKEN: lambda watch, _: watch.woken(),
     Event.MISSED: lambda watch, _: watch.missed(),
     Event.MOVED: lambda watch, _: watch.moved(),
+    Event.DOUBTED: lambda watch, _: watch.doubted(),
     Event.HEARD: lambda watch, _: watch.heard(),
     Event.TIME: lambda watch, now: watch.time_passed(now),
     Event.DISCONNECTED: lambda watch, _: watch.disconnected(),
@@ -101,6 +102,30 @@ def test_a_state_changes_exactly_when_its_time_is_reached(state: State) -> None:
     else:
         assert watch.state is TABLE[state, Event.TIME]
     assert watch.look_at is None
+
+
+@pytest.mark.parametrize("state", State)
+def test_only_an_answer_that_is_not_late_yet_is_late_sooner_for_a_hurried_caller(state: State) -> None:
+    watch = watch_in(state)
+    before = (watch.state, watch.look_at)
+    watch.hurry()
+    if state not in ASKING:
+        assert (watch.state, watch.look_at) == before
+        return
+    assert watch.look_at is not None
+    assert 100 < watch.look_at < 100 + LATE
+    sooner = watch.look_at
+    watch.hurry()
+    assert watch.look_at == sooner
+    watch.time_passed(sooner)
+    assert watch.late
+
+
+def test_an_answer_that_is_late_cannot_be_hurried() -> None:
+    watch = watch_in(State.ASKED)
+    watch.time_passed(100 + LATE)
+    watch.hurry()
+    assert (watch.late, watch.look_at) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +212,7 @@ def test_the_documented_states_match_the_table() -> None:
 
 
 HAPPENS = (
-    *(Event.WOKEN, Event.MISSED, Event.MOVED, Event.HEARD),
+    *(Event.WOKEN, Event.MISSED, Event.MOVED, Event.DOUBTED, Event.HEARD),
     *(Event.DISCONNECTED, Event.WANTED_NOW, Event.NEW_CALLER),
 )
 ENDINGS = sorted(ENDS | {Event.FAIL, Event.REFUSE}, key=lambda event: event.name)

@@ -1,0 +1,143 @@
+"""Receiving while some partitions do not answer: a call ends at the time that its caller has asked for.
+
+The tests run in an event loop whose time passes only by jumps (tests/workers/virtual.py), so they measure exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.aio.calls._arguments import ANSWERING
+from sbredis.exceptions import OperationTimeoutError
+from sbredis.model import ServiceBusReceivedMessage
+from tests.aio.diverting import divert
+from tests.aio.queues import Queue, bodies, in_memory, queue_at
+from tests.waiting import eventually
+from tests.workers.virtual import VirtualLoop
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient"), in_memory]
+
+PARTITIONS = 8
+SILENT = range(5)
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+class Silence:
+    """Partitions of a queue that do not answer receives until the silence ends."""
+
+    def __init__(self, queue: Queue, places: Sequence[int]) -> None:
+        self._transport, self._through = queue.transport, queue.transport.call
+        self._keys = {queue.partitions[place].keys[0] for place in places}
+        self._ended = asyncio.Event()
+        self.asked: set[bytes] = set()
+        """The silent partitions that were asked, by their first keys."""
+
+    def begin(self) -> None:
+        divert(self._transport, self._call)
+
+    def end(self) -> None:
+        """Let the calls run that have come meanwhile."""
+        divert(self._transport, self._through)
+        self._ended.set()
+
+    async def _call(self, script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
+        if script.name == "receive" and keys[0] in self._keys:
+            self.asked.add(keys[0])
+            await self._ended.wait()
+        return await self._through(script, keys, *arguments, **options)
+
+
+@asynccontextmanager
+async def emptied_queue(url: str, silent: Sequence[int]) -> AsyncIterator[tuple[Queue, ServiceBusReceiver, Silence]]:
+    """Create a queue whose partitions have each given out a message, and so may have more, and silence some of them."""
+    async with queue_at(url, partitioned=True, partitions=PARTITIONS) as queue, queue.receiver() as receiver:
+        for place in range(PARTITIONS):
+            await queue.send("first", at=place)
+        for _ in range(PARTITIONS):
+            await receiver.complete_messages(await receiver.receive_messages(1, 60))
+        silence = Silence(queue, silent)
+        silence.begin()
+        try:
+            yield queue, receiver, silence
+        finally:
+            silence.end()
+
+
+async def timed(receiver: ServiceBusReceiver, wait: float) -> tuple[list[ServiceBusReceivedMessage], float]:
+    """Receive up to five messages. Return them, and how long the call took."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    with loop.jumping(lambda _: None):
+        began = loop.time()
+        messages = await receiver.receive_messages(5, wait, gather=False)
+        return messages, loop.time() - began
+
+
+@pytest.mark.parametrize("wait", [0.1, 0.5, 1.5, 2, 20])
+@pytest.mark.parametrize("silent", [(0,), SILENT, range(1, PARTITIONS)], ids=len)
+async def test_a_call_ends_in_time_if_a_partition_has_answered(url: str, wait: float, silent: Sequence[int]) -> None:
+    """A receiver without a stock asks one partition after the other, but it does not wait for each silent one."""
+    async with emptied_queue(url, silent) as (_, receiver, silence):
+        messages, took = await timed(receiver, wait)
+        assert len(silence.asked) == len(silent)
+    assert messages == []
+    assert wait <= took <= wait + 0.5
+
+
+async def test_the_messages_of_other_partitions_come_after_one_late_answer(url: str) -> None:
+    async with emptied_queue(url, SILENT) as (queue, receiver, silence):
+        await queue.send("later", at=PARTITIONS - 1)
+        messages, took = await timed(receiver, 20)
+        assert bodies(messages) == ["later"]
+        assert took <= 1.5
+        assert len(silence.asked) == len(SILENT)
+
+
+async def test_a_message_that_a_late_answer_brings_is_released_uncounted(url: str) -> None:
+    async with emptied_queue(url, SILENT) as (queue, receiver, silence):
+        numbers = await queue.send(*"abc", at=0)
+        assert (await timed(receiver, 2))[0] == []
+        silence.end()
+        await eventually(lambda: queue.counts_are(3, 0))
+        messages = await receiver.receive_messages(3, 60)
+        assert [message.sequence_number for message in messages] == numbers
+        assert [message.delivery_count for message in messages] == [1] * 3
+
+
+@pytest.mark.parametrize("silent", [(0,), SILENT], ids=len)
+async def test_a_call_that_does_not_wait_asks_all_partitions_and_passes_over_the_silent_ones(
+    url: str, silent: Sequence[int]
+) -> None:
+    """The first late answer costs its time, and then the looks at all other partitions."""
+    async with emptied_queue(url, silent) as (queue, receiver, silence):
+        messages, took = await timed(receiver, 0)
+        assert messages == []
+        assert took <= 2
+        assert len(silence.asked) == len(silent)
+        await queue.send("later", at=PARTITIONS - 1)
+        messages, took = await timed(receiver, 0)
+        assert bodies(messages) == ["later"]
+        assert took <= 1
+
+
+@pytest.mark.parametrize("wait", [0, 2])
+async def test_a_call_that_no_partition_answers_fails_after_its_time(url: str, wait: float) -> None:
+    async with emptied_queue(url, range(PARTITIONS)) as (_, receiver, _silence):
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        with loop.jumping(lambda _: None):
+            began = loop.time()
+            with pytest.raises(OperationTimeoutError):
+                await receiver.receive_messages(1, wait)
+            took = loop.time() - began
+    assert wait + ANSWERING <= took <= wait + ANSWERING + 0.5

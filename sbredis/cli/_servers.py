@@ -9,7 +9,7 @@ import click
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._parameters import WholeRange
+from sbredis.cli._parameters import WholeRange, confirmed
 
 __all__ = ["servers"]
 
@@ -108,3 +108,58 @@ def status(call: Call, folder: str) -> int:
         }
     )
     return ExitCode.DONE
+
+
+_BACKUP = click.Path(exists=True, readable=True)
+
+
+@command("backup", into=servers, connects=False, examples=[
+    "sbredis server backup bus bus-monday",
+])  # fmt: skip
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@click.argument("backup", type=click.Path())
+def backup(call: Call, folder: str, backup: str) -> None:
+    """Copy the data of FOLDER into the new folder BACKUP. The server may run and be used meanwhile.
+
+    The backup has everything that the server acknowledged before the command began. FOLDER may also be the folder of
+    another server on this machine, with its 'appendonlydir'.
+    """
+    from sbredis.cli._server_data import back_up_folder
+
+    back_up_folder(call, folder, backup)
+
+
+@command("restore", into=servers, connects=False, examples=[
+    "sbredis server restore bus-monday bus",
+    "sbredis server restore dump.rdb bus",
+])  # fmt: skip
+@click.argument("backup", type=_BACKUP)
+@click.argument("folder", type=click.Path(file_okay=False))
+def restore(call: Call, backup: str, folder: str) -> None:
+    """Restore BACKUP into the new folder FOLDER, for 'sbredis server start FOLDER' and embedded://FOLDER.
+
+    BACKUP is what 'backup' makes, a copy of an 'appendonlydir', or a snapshot (an RDB file). A server loads it once, to
+    check it. FOLDER must have no data. If anything fails, nothing is changed.
+    """
+    from sbredis.cli._server_data import restore_folder
+
+    restore_folder(call, backup, folder)
+
+
+@command("repair", into=servers, connects=False, examples=[
+    "sbredis server repair bus",
+    "sbredis server repair bus --yes",
+])  # fmt: skip
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@click.option("--lose-readable", is_flag=True, help="Cut even if whole commands are behind the damage. They are lost.")
+@confirmed
+def repair(call: Call, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
+    """Show what is damaged at the end of the append-only file of FOLDER, and cut it off after a yes.
+
+    Use it if the server does not start after a loss of power. Only the file to which the server wrote is cut, after its
+    last whole command, and a copy of it is kept. Without --yes and without a terminal, nothing is changed. Exit code 3:
+    there is damage, and nothing was changed.
+    """
+    from sbredis.cli._server_data import repair_folder
+
+    return repair_folder(call, folder, lose_readable=lose_readable, dry_run=dry_run, yes=yes)

@@ -20,9 +20,11 @@ from sbredis.engine._codec import (
 )
 from sbredis.engine._columns import Columns, Maps, Numbers, Rows, Texts, columns_of
 from sbredis.engine._keys import (
+    ENTITIES_PATTERN,
     KINDS,
     SESSION_KINDS,
     STORE_KINDS,
+    namespace_of,
     partition_keys,
     registry_keys,
     role_keys,
@@ -175,6 +177,7 @@ from sbredis.engine._upcoming import MOST_ASKED, Announcement, due_channel, read
 from sbredis.engine._watermarks import Watermark, WatermarksRead, watermarks
 
 __all__ = [
+    "ENTITIES_PATTERN",
     "KINDS",
     "MAXIMUM_CALL_BYTES",
     "MAXIMUM_CALL_COPIES",
@@ -299,6 +302,7 @@ __all__ = [
     "look_for_session",
     "name_key",
     "namespace_name",
+    "namespace_of",
     "namespace_rules",
     "new_token",
     "number_of",

@@ -13,6 +13,7 @@ from sbredis._quoting import quoted
 from sbredis.engine._placement import registry_salt
 
 __all__ = [
+    "ENTITIES_PATTERN",
     "KINDS",
     "SESSION_KINDS",
     "STORE_KINDS",
@@ -20,6 +21,7 @@ __all__ = [
     "due_pattern",
     "entity_of",
     "entity_pattern",
+    "namespace_of",
     "namespace_pattern",
     "partition_keys",
     "registry_keys",
@@ -45,6 +47,7 @@ KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS + _MEMORY_KINDS
 """All kinds of keys of a partition, in the order in which every script gets them."""
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
+_ENTITIES = re.compile(r"sb:([^:]+):\{[^:}]+\}:entities")
 
 
 def _prefix(namespace: str, salt: str) -> str:
@@ -71,6 +74,16 @@ def registry_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
     prefix = _prefix(namespace, salt)
     kinds = ("namespace", "entities", "names", "subscriptions", "rules", "places", "tallies")
     return tuple(f"{prefix}:{kind}".encode() for kind in kinds)
+
+
+ENTITIES_PATTERN = "sb:*:entities"
+"""What the keys with the entities of a namespace match, for SCAN. :func:`namespace_of` checks such a key."""
+
+
+def namespace_of(key: str) -> str | None:
+    """Return the namespace whose registry has its entities in this key; ``None`` if it is another key."""
+    found = _ENTITIES.fullmatch(key)
+    return found[1] if found is not None else None
 
 
 def role_keys(namespace: str, salt: str) -> tuple[bytes, ...]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
+import shlex
 import stat
 import tempfile
+import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusError, ServiceBusServerBusyError
+from sbredis.servers._data_files import DIRECTORY
+from sbredis.servers._locks import FileLock, is_locked
 
-__all__ = ["DataFolder", "open_folder"]
+__all__ = ["DataFolder", "full", "in_use", "open_folder", "unusable", "unused"]
 
 _LONGEST_SOCKET_PATH = 100  # in bytes; the largest length that kernels permit is between 104 and 108
 _MOST_LOG = 1_000_000
+_ENDING = 45.0  # seconds; longer than a server that has no clients may take to end
 _OURS = "owner.lock"  # the first file that is made in a new folder
 
 
@@ -70,6 +77,16 @@ class DataFolder:
         name = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:20]
         return shared / f"sbredis-{os.geteuid()}-{name}" / "server.sock"
 
+    @property
+    def data(self) -> Path:
+        """The data: the folder of the append-only file."""
+        return self.path / DIRECTORY
+
+    @property
+    def restoring(self) -> Path:
+        """The data that :func:`~sbredis.servers.restoring` has not finished. It becomes :attr:`data` at the end."""
+        return self.path / ".restoring"
+
     def make_socket_folder(self) -> None:
         """Make the folder for the socket. Refuse a folder that another user has made."""
         where = self.socket.parent
@@ -110,6 +127,12 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
         # Look for owner.lock after listing the other files, because another process may be making the folder's first
         # files just now.
         if strangers and not (real / _OURS).exists():
+            if DIRECTORY in strangers:
+                raise ServerUnsuitableError(
+                    f"{real} contains {DIRECTORY}, but no embedded server has used this folder. If it is a backup, or"
+                    f" the folder of a server that does not run, restore it into a new folder: sbredis server restore"
+                    f" {shlex.quote(str(real))} NEW_FOLDER"
+                )
             raise ServerUnsuitableError(
                 f"{real} contains files that are not from sbredis, for example {strangers[0]!r}. An embedded server "
                 "needs a folder of its own: name a folder that is empty or does not exist."
@@ -124,6 +147,52 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
     except OSError as error:
         raise unusable(real, error) from error
     return DataFolder(real)
+
+
+@contextlib.contextmanager
+def unused(folder: DataFolder) -> Generator[None]:
+    """Keep others from using the folder during the block. Raise if a server or a client uses it.
+
+    A server without clients ends soon, so wait for its end. If the folder is not that of an embedded server, nothing
+    keeps others from using it.
+    """
+    if not folder.owner_lock.exists():
+        yield
+        return
+    _wait_for_end(folder)
+    owner = FileLock(folder.owner_lock)
+    try:
+        if not owner.take():
+            raise ServerUnsuitableError(
+                f"Another process is starting or ending the server of {folder.path}, or is working on its data."
+            )
+        if any(map(is_locked, (folder.clients_lock, folder.server_lock, folder.supervisor_lock))):
+            raise in_use(folder.path)
+        yield
+        owner.drop()  # a child that another thread has forked since must not keep the lock
+    finally:
+        owner.close()
+
+
+def _wait_for_end(folder: DataFolder) -> None:
+    """Wait until the server has ended, unless it has clients."""
+    until = time.monotonic() + _ENDING
+    while is_locked(folder.supervisor_lock) and time.monotonic() < until:
+        clients = FileLock(folder.clients_lock)
+        try:
+            if not clients.take() and clients.take(shared=True):  # clients share this lock, and a supervisor does not
+                return
+        finally:
+            clients.close()
+        time.sleep(0.02)
+
+
+def in_use(path: Path) -> ServerUnsuitableError:
+    """Return the error for a folder that must not be in use."""
+    return ServerUnsuitableError(
+        f"A server or a client is using {path}. Stop the programs that use it, and run: sbredis server stop"
+        f" {shlex.quote(str(path))}"
+    )
 
 
 def full(path: Path, reason: str) -> ServiceBusServerBusyError:

@@ -13,9 +13,11 @@ from typing import TypeAlias
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._ask import Address, Reply, ask
 from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._data_files import DIRECTORY
 from sbredis.servers._group import Startable
 from sbredis.servers._logs import tail_of
 from sbredis.servers._ports import free_port
+from sbredis.servers._repairing import repair_advice
 from sbredis.servers._supervisor_client import SupervisorClient, supervisor
 
 __all__ = ["LocalServer", "Settings"]
@@ -242,20 +244,21 @@ class LocalServer(Startable):
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
         self._pid = self._supervisor.start(self._command(), self.directory, self._log)
 
-    def await_ready(self) -> bool:
+    def await_ready(self, timeout: float = START_TIMEOUT) -> bool:
         """Wait until the server answers. Return ``False`` if the server ended because its port was taken."""
-        deadline = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + timeout
         while True:
             if not self.is_alive():
                 if _ADDRESS_TAKEN in self.log_tail(100):
                     return False
-                raise ServerUnsuitableError(f"{self._described()} did not start. It said:\n{self.log_tail()}")
+                advice = f"\n{repair_advice(self.directory)}" if (self.directory / DIRECTORY).is_dir() else ""
+                raise ServerUnsuitableError(f"{self._described()} did not start. It said:\n{self.log_tail()}{advice}")
             if self._answers():
                 return True
             if time.monotonic() > deadline:
                 said = self.log_tail()
                 self.kill()
-                raise ServerUnsuitableError(f"{self._described()} did not answer within {START_TIMEOUT:.0f} s.\n{said}")
+                raise ServerUnsuitableError(f"{self._described()} did not answer within {timeout:.0f} s.\n{said}")
             time.sleep(0.004)
 
     def _answers(self) -> bool:

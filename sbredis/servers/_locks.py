@@ -11,13 +11,14 @@ import contextlib
 import errno
 import operator
 import os
+import signal
 import time
 import weakref
 from pathlib import Path
 
 from sbredis.exceptions import ServerUnsuitableError
 
-__all__ = ["FileLock"]
+__all__ = ["FileLock", "is_locked", "is_written"]
 
 _handed_on: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
@@ -92,6 +93,40 @@ class FileLock:
         except OSError:
             return False
         return os.path.samestat(there, os.fstat(self.descriptor))
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a lock is held. Without a lock file it is not, and none is made."""
+    if not path.exists():
+        return False
+    lock = FileLock(path)
+    try:
+        if not lock.take():
+            return True
+        lock.drop()  # a child that another thread has forked since must not keep the lock
+        return False
+    finally:
+        lock.close()
+
+
+def is_written(path: Path) -> bool:
+    """Whether another process has opened a file to write to it. Always false outside Linux.
+
+    The kernel grants a read lease on a file only if nobody has opened the file to write. This also finds processes of
+    other users and in containers, which the list of processes does not show.
+    """
+    import fcntl
+
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    with path.open("rb") as file:
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # if a lease is broken; the usual signal would end this process
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except OSError as error:
+            return error.errno == errno.EAGAIN  # other errors: the file system has no leases
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False
 
 
 def _close_handed_on() -> None:

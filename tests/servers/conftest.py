@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,3 +28,20 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "data"
     yield path
     wait_until(lambda: not processes_in(path), what="a process was left behind")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk with little space."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small disk")
+    mounted = subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted: {mounted.stderr.decode().strip()}")
+    yield disk
+    wait_until(lambda: not processes_in(disk / "data"), what="a process was left behind")
+    subprocess.run(["/bin/umount", disk], check=True)

@@ -129,11 +129,11 @@ def is_known_to_be_stricter(data: bytes, found: Reading, other: int) -> bool:
     """Return whether our cut is before that of the program for a known reason.
 
     The program takes an annotation without its end for whole, although a server would append the next command to it. It
-    also takes any bytes for the name of a command, and a server does not start with an unknown command.
+    also takes any bytes for the name of a command, and accepts a command without words. A server starts with neither.
     """
     name = re.match(rb"\*\d+\r\n\$\d+\r\n([^\r]*)", data[found.stopped :])
     odd = name is not None and not re.fullmatch(rb"[A-Za-z]+", name[1])
-    return found.whole < other and (odd or data[found.stopped :].startswith(b"#"))
+    return found.whole < other and (odd or data[found.stopped :].startswith((b"#", b"*0")))
 
 
 @pytest.mark.slow

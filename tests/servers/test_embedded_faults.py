@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -76,23 +74,6 @@ def test_a_server_that_exits_by_itself_is_not_started_again(folder: Path, tmp_pa
 
 
 # -- a full disk -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A disk with little space."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small disk")
-    mounted = subprocess.run(
-        ["/bin/mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted: {mounted.stderr.decode().strip()}")
-    yield disk
-    wait_until(lambda: not processes_in(disk / "data"), what="a process was left behind")
-    subprocess.run(["/bin/umount", disk], check=True)
 
 
 def fill(disk: Path) -> Path:

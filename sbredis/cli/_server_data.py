@@ -74,7 +74,9 @@ def repair_folder(call: Call, folder: str, *, lose_readable: bool, dry_run: bool
         if call.out.as_json:
             call.out.json({"folder": folder, "damage": _facts(damage), "copy": copy})
     if copy is not None:
-        call.out.remark(f"cut; the whole file is kept as {copy}\nto start the server: sbredis server start {shlex.quote(folder)}")
+        call.out.remark(
+            f"cut; the whole file is kept as {copy}\nto start the server: sbredis server start {shlex.quote(folder)}"
+        )
         return ExitCode.DONE
     if loses:
         call.out.remark(

@@ -86,9 +86,7 @@ def read_file(data: Data) -> Reading:
                 place = line.end()
                 noted = int(line[1]) if line[1] else noted
             else:
-                command = _command(data, place)
-                if command.name == (b"MULTI" if pending else b"EXEC"):
-                    raise _BrokenError("unreadable")
+                command = _next_command(data, place, is_open=bool(pending))
                 if pending or command.name == b"MULTI":
                     pending.append(command)
                 place = command.end
@@ -125,6 +123,14 @@ class _BrokenError(Exception):
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending)
         self.ending: Ending = ending
+
+
+def _next_command(data: Data, start: int, *, is_open: bool) -> Command:
+    """Return a command. Transactions are not nested, and only an open transaction has an end."""
+    command = _command(data, start)
+    if command.name == (b"MULTI" if is_open else b"EXEC"):
+        raise _BrokenError("unreadable")
+    return command
 
 
 def _command(data: Data, start: int) -> Command:

@@ -43,9 +43,9 @@ def back_up(folder: str | os.PathLike[str], backup: str | os.PathLike[str]) -> B
     """Copy the data of a server into a new folder, which :func:`~sbredis.servers.restoring` reads.
 
     The server may run and be used meanwhile. The backup has everything that an embedded server acknowledged before this
-    call. ``folder`` may also be that of another server on this machine. Then changes may be missing that this server
-    has acknowledged but not written yet, which is possible with ``appendfsync everysec`` on a slow disk. If this call is
-    interrupted, there is no backup.
+    call. ``folder`` may also be that of another server on this machine. On a slow disk and with ``appendfsync
+    everysec``, such a server may not have written yet what it acknowledged in the last two seconds; then the backup
+    does not have it. If this call is interrupted, there is no backup.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the folder has no append-only file, if the file is
     damaged, or if ``backup`` exists and is not an empty folder; and
@@ -97,8 +97,8 @@ def cut_unfinished(files: DataFiles) -> int:
 
 def _damaged(path: Path, reading: Reading) -> str:
     return (
-        f"{path.name} is damaged: it cannot be read from byte {reading.whole:,} on. Nothing was changed. 'sbredis server"
-        " repair' shows what can be saved."
+        f"{path.name} is damaged: it cannot be read from byte {reading.whole:,} on. Nothing was changed. 'sbredis"
+        " server repair' shows what can be saved."
     )
 
 
@@ -123,7 +123,8 @@ def _wait_until_written(folder: DataFolder) -> None:
             facts = dict(line.split(":", 1) for line in said.splitlines() if ":" in line)
             written, waiting = int(facts.get("aof_current_size", 0)), int(facts.get("aof_buffer_length", 0))
             wanted, base = (written + waiting, facts.get("aof_base_size")) if wanted is None else (wanted, base)
-            if written >= wanted or facts.get("aof_base_size") != base:  # it writes everything before it replaces its files
+            # A server writes everything before it replaces its files, and then counts their bytes anew.
+            if written >= wanted or facts.get("aof_base_size") != base:
                 return
         time.sleep(0.02)
     raise ServiceBusConnectionError(
@@ -138,7 +139,9 @@ def _opened(folder: Path) -> Generator[tuple[DataFiles, list[BinaryIO]]]:
         with ExitStack() as stack:
             files = named_data(folder)
             try:
-                opened = [stack.enter_context((files.directory / name).open("rb")) for name in files.names]
+                opened: list[BinaryIO] = [
+                    stack.enter_context((files.directory / name).open("rb")) for name in files.names
+                ]
             except FileNotFoundError:
                 if named_data(folder) == files:
                     find_data(folder)  # it says which file is missing

@@ -11,7 +11,16 @@ from pathlib import Path
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers._append_only import Data
 
-__all__ = ["DIRECTORY", "MANIFEST", "SNAPSHOT_MAGIC", "DataFiles", "content_of", "find_data", "named_data", "read_manifest"]
+__all__ = [
+    "DIRECTORY",
+    "MANIFEST",
+    "SNAPSHOT_MAGIC",
+    "DataFiles",
+    "content_of",
+    "find_data",
+    "named_data",
+    "read_manifest",
+]
 
 DIRECTORY = "appendonlydir"
 """The folder of the files, in the folder of the server, unless the server has another setting."""

@@ -120,7 +120,8 @@ def is_written(path: Path) -> bool:
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
     with path.open("rb") as file:
-        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # if a lease is broken; the usual signal would end this process
+        # The signal that comes if the file is opened to write meanwhile. The usual one would end this process.
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
         try:
             fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except OSError as error:

@@ -92,9 +92,7 @@ class Damage:
 
 
 @contextmanager
-def repairing(
-    folder: str | os.PathLike[str], *, binary: ServerBinary | str | None = None
-) -> Generator[Damage | None]:
+def repairing(folder: str | os.PathLike[str], *, binary: ServerBinary | str | None = None) -> Generator[Damage | None]:
     """Look for damage in the data of a server that does not run. ``None``: there is none.
 
     Nothing is changed unless the block calls :meth:`Damage.cut`. During the block, no client can start the server of an

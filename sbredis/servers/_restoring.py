@@ -1,7 +1,7 @@
 """Restoring a backup into a new folder of an embedded server.
 
-The files are copied into a hidden folder, in which a server then loads them. Only then does the hidden folder become the
-data, by one renaming. Until then :mod:`~sbredis.servers._starting` refuses to start a server on the folder: a server
+The files are copied into a hidden folder, and a server loads them from there. Only then does the hidden folder become
+the data, by one renaming. Until then :mod:`~sbredis.servers._starting` refuses to start a server on the folder: it
 would start without data, and this would look like a backup without messages.
 """
 
@@ -58,8 +58,8 @@ def restoring(
 
     ``backup`` is what :func:`~sbredis.servers.back_up` makes, a copy of an ``appendonlydir`` or of the folder with it,
     or a snapshot (an RDB file). ``folder`` must be new or empty, or a folder of an embedded server without data.
-    ``binary`` (see :func:`~sbredis.servers.find_server`) is the server that loads the backup, to check it. In the block,
-    this server can be asked what it has loaded.
+    ``binary`` (see :func:`~sbredis.servers.find_server`) is the server that loads the backup, to check it. In the
+    block, this server can be asked what it has loaded.
 
     If the block or this function raises, the folder is as before. If the process is killed, no server can be started on
     the folder until the backup is restored once more.

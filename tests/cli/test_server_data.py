@@ -164,10 +164,7 @@ def test_a_yes_cuts_and_the_server_starts(sbredis: Command, folder: Path, damage
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
-def test_on_a_terminal_the_command_asks(
-    sbredis: Command, bus: Bus, folder: Path, damaged: Path, answer: str, code: int
-) -> None:
-    del sbredis
+def test_on_a_terminal_the_command_asks(bus: Bus, folder: Path, damaged: Path, answer: str, code: int) -> None:
     before = content(folder)
     ran = bus.typed(answer, "server", "repair", str(folder))
     assert (ran.code, f"Cut 7 bytes off {damaged}?" in ran.err) == (code, True)

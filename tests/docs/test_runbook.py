@@ -188,7 +188,7 @@ async def test_a_damaged_file_is_repaired_as_the_page_says_and_nothing_acknowled
         async with sending(client, acknowledged):
             await until(acknowledged, 50)
     await machine.run("sbredis server stop bus")
-    assert "nothing to repair in bus\n" == await machine.run(LOOK)
+    assert await machine.run(LOOK) == "nothing to repair in bus\n"
     (last,) = (machine.folder / "bus" / "appendonlydir").glob("*.incr.aof")
     with last.open("ab") as file:
         file.write(b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n\x00\x9f\x00garbage")

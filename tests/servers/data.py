@@ -51,4 +51,6 @@ def content(folder: Path) -> dict[str, bytes | None]:
 
 def modes(folder: Path) -> set[str]:
     """Return who may use the files and folders below a folder."""
-    return {f"{'folder' if path.is_dir() else 'file'} {stat.S_IMODE(path.stat().st_mode):o}" for path in folder.rglob("*")}
+    return {
+        f"{'folder' if path.is_dir() else 'file'} {stat.S_IMODE(path.stat().st_mode):o}" for path in folder.rglob("*")
+    }

@@ -28,7 +28,9 @@ def writing(server: LocalServer) -> Iterator[list[int]]:
         try:
             while not ended.is_set():
                 number = len(acknowledged)
-                server.ask("EVAL", "for _, k in ipairs(KEYS) do redis.call('SET', k, 'x') end", 2, f"a{number}", f"b{number}")
+                server.ask(
+                    "EVAL", "for _, k in ipairs(KEYS) do redis.call('SET', k, 'x') end", 2, f"a{number}", f"b{number}"
+                )
                 acknowledged.append(number)
                 if number % 20 == 0 and "aof_rewrite_in_progress:0" in str(server.ask("INFO", "persistence")):
                     server.ask("BGREWRITEAOF")

@@ -190,7 +190,7 @@ def no_base(folder: Path) -> None:
 
 
 REFUSED = {
-    broken_base: r"base\.rdb is damaged: (valkey|redis) .* says: .*(?i:checksum|crc).* Nothing was changed\. Restore a backup",
+    broken_base: r"base\.rdb is damaged: .* says: .*(?i:checksum|crc).* Nothing was changed\. Restore a backup",
     broken_base_of_commands: r"base\.rdb is damaged: it cannot be read from byte 32 on",
     broken_earlier_increment: r"1\.incr\.aof is damaged: .* This is the increment before the last one",
     no_manifest: "has no append-only file",

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Tests whether the caller is permitted to do what the broker does: run a script, read the clock, and write under the
 -- namespace's prefix. The key expires by itself.
 --

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Writes that the partition is in use, for a use that changes nothing else in it: a peek, or a new rule. The time of
 -- the last use is written at most once a minute.
 --

@@ -182,6 +182,14 @@ def _of_memory(server: ServerReport) -> Iterator[Finding]:
                 "it has no memory limit (maxmemory 0): it grows until the system kills it",
                 "Set maxmemory. At the limit, sends are refused and receiving goes on.",
             )
+    elif used >= limit:
+        yield Finding(
+            Severity.CRITICAL,
+            str(facts),
+            f"it is full: it uses {used / limit:.0%} of its memory limit, so sends and new entities are refused",
+            "Receive what waits, which works as before, purge dead letters that nobody needs (sbredis dlq purge), or "
+            "raise maxmemory.",
+        )
     elif used > NEARLY_FULL * limit:
         yield Finding(
             Severity.CRITICAL if used > VERY_FULL * limit else Severity.WARNING,

@@ -78,7 +78,7 @@ from sbredis.engine._packing import (
 )
 from sbredis.engine._partition import NO_CALL_ID, CallId, Mode, Partition, new_token
 from sbredis.engine._payloads import Outbound, PropertyColumns, payloads_of
-from sbredis.engine._perform import ScriptCaller, perform
+from sbredis.engine._perform import ScriptCaller, is_full, perform
 from sbredis.engine._placement import (
     MOST_PARTITIONS,
     partition_for_key,
@@ -135,7 +135,7 @@ from sbredis.engine._results import (
     read_record,
 )
 from sbredis.engine._row_replies import RowsRead, peek_rows
-from sbredis.engine._scripts import load, operations
+from sbredis.engine._scripts import at_limit, every_script, load, operations
 from sbredis.engine._sessions import (
     accept_session,
     bury_session,
@@ -167,6 +167,7 @@ from sbredis.engine._transaction import (
     TransactedSend,
     TransactedTogether,
     advance,
+    frees,
     once,
     recipient_of,
     transact,
@@ -279,6 +280,7 @@ __all__ = [
     "WatermarksRead",
     "accept_session",
     "advance",
+    "at_limit",
     "bury_session",
     "calling",
     "close",
@@ -291,11 +293,14 @@ __all__ = [
     "encode_changes",
     "entity_name",
     "entity_rules",
+    "every_script",
     "forget_source",
+    "frees",
     "freeze",
     "get_state",
     "identifier",
     "is_dead",
+    "is_full",
     "list_sessions",
     "list_sessions_since",
     "load",

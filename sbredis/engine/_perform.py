@@ -8,10 +8,11 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from sbredis.engine._refusals import REFUSALS, Refusal, refused
 from sbredis.engine._request import Request
-from sbredis.exceptions import ScriptRefusedError
+from sbredis.engine._scripts import at_limit
+from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError, ServiceBusServerBusyError
 from sbredis.transport import Argument, Script
 
-__all__ = ["ScriptCaller", "perform"]
+__all__ = ["ScriptCaller", "is_full", "perform"]
 
 T = TypeVar("T")
 
@@ -37,6 +38,14 @@ class ScriptCaller(Protocol):
         ...
 
 
+def is_full(error: ServiceBusError) -> bool:
+    """Return whether a server has refused a call because it has reached its memory limit.
+
+    For every other cause, a server that is busy did not look at the call, and the call counts as not sent.
+    """
+    return isinstance(error, ServiceBusServerBusyError) and error.outcome is Outcome.REFUSED
+
+
 async def perform(
     transport: ScriptCaller,
     request: Request[T],
@@ -51,8 +60,9 @@ async def perform(
 
     ``refusals`` is the table from the script's codes to errors; the default is the table for partitions. A partition
     refuses a call with DUE if the partition has more due work than one call does. This function repeats such a call as
-    long as there is time. If the request was sent already, ``first`` waits for the reply to it. ``written`` is called
-    each time before the request is written to a connection.
+    long as there is time. If a server at its memory limit refuses a request that has ``at_limit``, the request is sent
+    again with the form of its script that such a server runs. If the request was sent already, ``first`` waits for the
+    reply to it. ``written`` is called each time before the request is written to a connection.
     """
     until = time.monotonic() + timeout
     while True:
@@ -73,4 +83,10 @@ async def perform(
             if error.reply_code == "DUE" and timeout > 0:
                 continue
             raise refused(error, refusals) from None
+        except ServiceBusServerBusyError as error:
+            if not request.at_limit or not is_full(error):
+                raise
+            timeout = until - time.monotonic()
+            request = request._replace(script=at_limit(request.script), at_limit=False)
+            continue
         return request.read(reply)

@@ -22,3 +22,8 @@ class Request(NamedTuple, Generic[T]):
     """The function that turns the reply into the result."""
     repeatable: bool = True
     """Whether the script recognises a repetition, so that the transport may repeat a call that got no answer."""
+    at_limit: bool = False
+    """Whether a server that has reached its memory limit shall run the call, too.
+
+    Scripts that free memory say so themselves. This is for calls of other scripts that store no more than they remove.
+    """

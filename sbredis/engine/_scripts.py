@@ -16,7 +16,7 @@ from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._state import UnknownFieldError, with_positions
 from sbredis.transport import Script
 
-__all__ = ["load", "operations", "positioned", "read_source"]
+__all__ = ["at_limit", "every_script", "load", "operations", "positioned", "read_source"]
 
 
 @cache
@@ -74,8 +74,29 @@ def _at(*path: str) -> Traversable:
     return file
 
 
+_AT_LIMIT = ("publish", "set_state", "take", "transact")
+"""The operations that mostly take in data, and of which some calls store no more than they remove."""
+
+
 @cache
 def load(name: str) -> Script:
     """Return an operation of this package as it is sent. Raises :class:`ScriptFormatError` if there is none."""
     source = expand(name, read_source)
     return Script(name, source, takes_run_id=contract(read_source(name) or "").takes_run_id)
+
+
+@cache
+def at_limit(script: Script) -> Script:
+    """Return a script that a server runs also when it has reached its memory limit. It is for calls that store no more
+    than they remove.
+    """
+    first, newline, rest = script.source.partition("\n")
+    if script.name not in _AT_LIMIT or first != "#!lua":
+        raise ValueError(f"the script {script.name!r} has no calls of its own for a full server")
+    return Script(script.name, f"{first} flags=allow-oom{newline}{rest}", takes_run_id=script.takes_run_id)
+
+
+@cache
+def every_script() -> tuple[Script, ...]:
+    """Every script that a client may call."""
+    return (*map(load, operations()), *(at_limit(load(name)) for name in _AT_LIMIT))

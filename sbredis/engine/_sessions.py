@@ -101,7 +101,7 @@ def set_state(partition: Partition, call_id: CallId, session: SessionLock, state
         return bool(reply[0])
 
     scalars = _locked(session) | {"given": int(state is not None), "state": state or b""}
-    return partition.request("set_state", call_id, read, scalars)
+    return partition.request("set_state", call_id, read, scalars)._replace(at_limit=state is None)
 
 
 def get_state(partition: Partition, session: SessionLock, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:

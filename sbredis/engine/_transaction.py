@@ -32,6 +32,7 @@ __all__ = [
     "TransactedSend",
     "TransactedTogether",
     "advance",
+    "frees",
     "once",
     "recipient_of",
     "transact",
@@ -48,6 +49,12 @@ _WATERMARK = re.compile(r"[ -~]{1,128}")
 
 COMMON_ARGUMENTS = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
+
+
+_FREEING = frozenset({"abandon", "complete", "dead_letter", "defer", "once", "withdraw"})
+"""The operations that take in no data. The keys of ``once`` come with a settlement, and the keys of a partition have a
+bound.
+"""
 
 
 class Step(NamedTuple):
@@ -175,6 +182,14 @@ def transfer(
     return Operation(partition, Step("transfer", tuple(arguments)))
 
 
+def frees(operations: Sequence[Operation]) -> bool:
+    """Return whether a transaction takes in no data, so that a server at its memory limit runs it, too."""
+    return all(
+        request.name in _FREEING if isinstance(request, Step) else request.script.name in _FREEING or request.at_limit
+        for _, request in operations
+    )
+
+
 def transact(call_id: CallId, operations: Sequence[Operation]) -> Request[Transacted]:
     """Run operations on partitions of one slot, all of them or none.
 
@@ -228,7 +243,8 @@ def _call(call_id: CallId, transactions: Sequence[Sequence[Operation]]) -> Reque
         )
     others = " ".join(f"{each.incarnation} {each.version}" for each in participants[1:])
     request = participants[0].request("transact", call_id, _transacted_together, {"others": others}, rest)
-    return request._replace(keys=(*(key for each in participants for key in each.keys), *targets))
+    every_key = (*(key for each in participants for key in each.keys), *targets)
+    return request._replace(keys=every_key, at_limit=all(map(frees, transactions)))
 
 
 def _transacted(reply: list[Any]) -> Transacted:

@@ -19,7 +19,7 @@ import sbredis.sync.management as sync_management
 from sbredis import sync
 from sbredis.aio import ServiceBusClient, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import operations
+from sbredis.engine import every_script
 from sbredis.exceptions import (
     InvalidConnectionStringError,
     OperationTimeoutError,
@@ -329,9 +329,9 @@ async def test_a_connection_loads_few_scripts_unless_it_is_asked_to_load_all(bin
         with pytest.raises(ServiceBusAuthorizationError, match="Permit SCRIPT LOAD"):
             await works(ServiceBusClient(caller))
         await works(ServiceBusClient(server.url))
-        assert 0 < loaded(server) < len(operations()) / 4
+        assert 0 < loaded(server) < len(every_script()) / 4
         await works(ServiceBusClient(f"{server.url}?scripts=all"))
-        assert loaded(server) == len(operations())
+        assert loaded(server) == len(every_script())
         await works(ServiceBusClient(caller))
 
 

@@ -460,8 +460,11 @@ FREEING = {
     *("receive_deferred", "redrive", "renew", "revise_entity", "unregister_entity"),
     *("accept_session", "bury_session", "release_session", "renew_session", "close"),
     *("forget_source", "freeze", "outgoing", "settle_batch", "plan", "unpin"),
+    *("probe", "touch"),
 }
-"""Scripts that free memory, move messages or change settings, and must work when no memory is left."""
+"""Scripts that free memory, move messages, change settings or write a little that has a bound, and must work when no
+memory is left.
+"""
 READING = {
     *(
         "count",
@@ -471,20 +474,19 @@ READING = {
         "list_sessions",
         "peek",
         "read_entity",
+        "read_namespace",
         "read_pin",
         "read_range",
     ),
     *("ripe", "settlements", "watermarks"),
 }
 TAKING_IN = {
-    "probe",
     "publish",
     "register_entity",
     "register_namespace",
     "send",
     "set_state",
     "take",
-    "touch",
     "transact",
 }
 """Scripts that add data, and are refused before their first write when no memory is left."""

@@ -662,7 +662,7 @@ def test_the_operations_are_the_files_beside_the_folder_of_fragments() -> None:
 def test_a_script_is_loaded_once_and_knows_whether_it_takes_the_run_id() -> None:
     probe = load("probe")
     assert (probe.name, probe.takes_run_id) == ("probe", True)
-    assert probe.source.startswith("#!lua\n-- probe.lua\nlocal now = ")
+    assert probe.source.startswith("#!lua flags=allow-oom\n-- probe.lua\nlocal now = ")
     assert load("probe") is probe
 
 

@@ -28,7 +28,7 @@ from sbredis.aio.calls._known_entities import KnownEntities
 from sbredis.aio.calls._lane import OTHER_LOOP
 from sbredis.aio.calls._runtime import Resting, Runtime
 from sbredis.aio.calls._sharing import MARGIN, SharedAttempt
-from sbredis.engine import MOST_PARTITIONS, load, name_key, namespace_name, operations
+from sbredis.engine import MOST_PARTITIONS, every_script, load, name_key, namespace_name
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
 from sbredis.transport import Backoff, Script, Target, open_transport, require_asyncio
@@ -295,4 +295,4 @@ def _scripts(*, all_of_them: bool) -> list[Script]:
     call takes a quarter longer if the server holds all scripts. So a connection loads only those that every client
     calls at once. The other ones are loaded when a call needs them and the server lacks them.
     """
-    return [load(name) for name in (operations() if all_of_them else ("register_namespace", "read_entity"))]
+    return list(every_script()) if all_of_them else [load("read_namespace"), load("read_entity")]

@@ -122,6 +122,10 @@ class Lane(ABC, Generic[J, R]):
         """
         return jobs
 
+    def at_limit(self, jobs: list[J]) -> list[J]:  # noqa: ARG002 -- most calls take in data, or none of their jobs does
+        """Return the jobs that a server at its memory limit takes, although it has refused a call of all these jobs."""
+        return []
+
     # -- for callers ---------------------------------------------------------------------------------------------------
 
     def submit(self, job: J) -> asyncio.Future[Any]:

@@ -24,6 +24,7 @@ from sbredis.engine import (
     Settled,
     Transacted,
     TransactedTogether,
+    frees,
     is_dead,
     new_token,
     number_of,
@@ -338,6 +339,13 @@ class TransactionJob(Job, ABC):
         Raises an error if the transaction cannot be carried out.
         """
 
+    def frees(self, now: int | None) -> bool:
+        """Return whether the transaction takes in no data."""
+        try:
+            return frees(self.operations(now)[0])
+        except ServiceBusError:
+            return False
+
     @abstractmethod
     def happened(self, result: Transacted) -> None:
         """Note that the transaction has happened, even if no caller waits for it any more."""
@@ -393,6 +401,10 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
         if copies > MOST_COPIES and len(jobs) > 1:
             raise _NotTogetherError
         return transact_together(call_id, transactions)
+
+    def at_limit(self, jobs: list[TransactionJob]) -> list[TransactionJob]:
+        """Return the jobs that take in no data."""
+        return [job for job in jobs if job.frees(self.runtime.clock.told())]
 
     def answer(self, jobs: Sequence[TransactionJob], result: TransactedTogether) -> None:
         """Give each job the result or the refusal of its transaction."""

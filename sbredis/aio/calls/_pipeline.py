@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from sbredis.aio.calls._job import Job
 from sbredis.aio.core._delivering import DefectError, Delivery, Halving, NextStep, UnmadeError
-from sbredis.engine import CallId, Partition, Request, perform
+from sbredis.engine import CallId, Partition, Request, is_full, perform
 from sbredis.exceptions import Outcome, ServiceBusError
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ class LaneOfPipeline(Protocol[J, R]):
 
     def answer(self, jobs: Sequence[J], result: R) -> None:
         """Give each job its outcome."""
+        ...
+
+    def at_limit(self, jobs: list[J]) -> list[J]:
+        """Return the jobs that a server at its memory limit takes, although it has refused a call of all these jobs."""
         ...
 
     def own_error(self, partition: Partition, job: J) -> Exception | None:
@@ -294,12 +298,22 @@ class Pipeline(Generic[J, R]):
                     assert delivery.error is not None
                     if step is NextStep.SPLIT:
                         return delivery.error
-                    lane.fail(jobs, delivery.error)
+                    self._fail(jobs, delivery.error)
+                    delivery = request = None
                 attempt = _Attempt(jobs, request, entity.record, self._loop.time())
             else:
                 self._end_call(jobs, result)
                 return None
         return None
+
+    def _fail(self, jobs: list[J], error: ServiceBusError) -> None:
+        """Fail jobs with an error, except those that a server at its memory limit takes in a call of their own."""
+        rest = self._lane.at_limit(jobs) if is_full(error) and len(jobs) > 1 else []
+        if len(rest) == len(jobs):
+            rest = []
+        kept = set(map(id, rest))
+        self._lane.fail([job for job in jobs if id(job) not in kept], error)
+        jobs[:] = rest
 
     def _end_call(self, jobs: list[J], result: R) -> None:
         self._known = True

@@ -23,6 +23,7 @@ from sbredis.aio.core._moving import (
 )
 from sbredis.aio.maintenance._destinations import Bound, Destinations, fault_of
 from sbredis.aio.maintenance._jobs import CALLING
+from sbredis.aio.maintenance._reserve import has_reserve
 from sbredis.engine import (
     NO_CALL_ID,
     Batch,
@@ -43,6 +44,7 @@ from sbredis.engine import (
     decode_changes,
     encode_changes,
     freeze,
+    is_full,
     perform,
     read_batch,
     settle_batch,
@@ -57,6 +59,7 @@ from sbredis.exceptions import (
     Outcome,
     ServiceBusError,
     ServiceBusQuotaExceededError,
+    ServiceBusServerBusyError,
 )
 from sbredis.model import read_purpose
 
@@ -98,6 +101,22 @@ async def ask(runtime: Runtime, entity: Entity, number: int, make: Callable[[Par
             await entity.reload(record, until)
         except MessagingEntityNotFoundError:
             await _recover(entity, until)
+
+
+async def _ask_to_store(
+    runtime: Runtime, entity: Entity, number: int, make: Callable[[Partition], Request[T]], *, neutral: bool
+) -> T:
+    """Make a call that stores messages that a server has accepted already.
+
+    A server at its memory limit runs the call if it is ``neutral``, which means that the server stores no more
+    afterwards than before; or if the server may still take from its reserve.
+    """
+    try:
+        return await ask(runtime, entity, number, lambda partition: make(partition)._replace(at_limit=neutral))
+    except ServiceBusServerBusyError as error:
+        if not is_full(error) or not await has_reserve(runtime, entity.partition(number).keys[0]):
+            raise
+    return await ask(runtime, entity, number, lambda partition: make(partition)._replace(at_limit=True))
 
 
 async def _recover(entity: Entity, until: float) -> None:
@@ -173,7 +192,7 @@ class Carrier:
             return transact(CallId("", 0, now), [withdrawal, Operation(entity.partition(number), sending)])
 
         try:
-            await self._ask(make)
+            await _ask_to_store(self._runtime, self._source, self._number, make, neutral=entity.record.kind != "topic")
         except PartRefusedError as refusal:
             await self._refused_in_slot(group, entity, record, refusal)
         except ServiceBusError as error:
@@ -276,14 +295,20 @@ class Carrier:
             return take(partition, self._origin, batch, action.door, sending, now=now)
 
         while entity.record.id == destination.entity:
+            neutral = entity.record.kind != "topic" and self._is_beside(entity.partition(number))
             try:
-                return await ask(self._runtime, entity, number, make)
+                return await _ask_to_store(self._runtime, entity, number, make, neutral=neutral)
             except MessageSizeExceededError:
                 # No call can carry the batch. The destination records this, unless it has judged the batch before. But
                 # first find out whether the limits are still those that the client knows.
                 if not await entity.refresh(asyncio.get_running_loop().time() + CALLING):
                     return await ask(self._runtime, entity, number, partial(make, too_large=True))
         raise MessagingEntityNotFoundError(f"'{entity.record.path}' was deleted and created again.")
+
+    def _is_beside(self, destination: Partition) -> bool:
+        """Return whether a partition is on the server of the source, which deletes each batch after it was taken."""
+        transport, source = self._runtime.transport, self._source.partition(self._number)
+        return transport.endpoint_of(destination.keys[0]) == transport.endpoint_of(source.keys[0])
 
     async def _settle(self, group: Group, destination: Destination, action: Settle) -> None:
         changes = {

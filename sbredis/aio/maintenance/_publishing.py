@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sbredis._threads import in_thread
 from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._delivering import OF_ONE_JOB
 from sbredis.aio.maintenance._jobs import CALLING
+from sbredis.aio.maintenance._reserve import has_reserve
 from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -23,10 +24,11 @@ from sbredis.engine import (
     Request,
     Sent,
     decode,
+    is_full,
     payload_offset,
     ripe,
 )
-from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError
+from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError, ServiceBusServerBusyError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -139,7 +141,7 @@ class TopicPublisher:
 
         try:
             judged = await self._judged(messages, facts, sum(len(each.record) for each, _ in part))
-            await self.partition_client.call("o", make, asyncio.get_running_loop().time() + CALLING)
+            await self._call(make)
         except (*OF_ONE_JOB, _UnpublishedError) as error:
             if len(part) == 1:
                 if isinstance(error, ServiceBusQuotaExceededError):
@@ -150,6 +152,16 @@ class TopicPublisher:
             return await self._publish_part(part[middle:], fence) and room
         self._unpublishable.published(each for each, _ in part)
         return True
+
+    async def _call(self, make: Callable[[Partition, CallId], Request[Sent]]) -> None:
+        """Make a call that publishes messages. A server at its memory limit makes the copies from its reserve."""
+        client, runtime, until = self.partition_client, self.entity.runtime, asyncio.get_running_loop().time() + CALLING
+        try:
+            await client.call("o", make, until)
+        except ServiceBusServerBusyError as error:
+            if not is_full(error) or not await has_reserve(runtime, client.partition.keys[0]):
+                raise
+            await client.call("o", lambda partition, call_id: make(partition, call_id)._replace(at_limit=True), until)
 
     async def _judged(
         self, messages: Sequence[Outgoing], facts: Sequence[MessageView], size: int

@@ -1,0 +1,44 @@
+"""The reserve of a server that has reached its memory limit: what moving and publishing stored messages may take.
+
+Such a server refuses calls that take in data. But if a mover could not store a message at its destination, and a topic
+could not make the copies of a message that is due, then nobody could receive these messages, and the server might stay
+full for ever. So these calls may exceed the limit by a small share of it. They store what some server has accepted
+already, and the receivers of these messages free the memory again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sbredis.exceptions import ServiceBusError
+from sbredis.transport import parse_info
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._runtime import Runtime
+
+__all__ = ["has_reserve", "is_within_reserve"]
+
+_SHARE = 16
+"""The reserve is the memory limit divided by this number, but not less than ``_LEAST``."""
+_LEAST = 8_000_000
+"""The scripts and the connections of a server take some megabytes, which its data cannot have."""
+_ANSWER = 5.0
+
+
+def is_within_reserve(info: Mapping[str, str]) -> bool:
+    """Return whether a server may still take from its reserve, according to its answer to INFO."""
+    try:
+        used, limit = int(info["used_memory"]), int(info["maxmemory"])
+    except (KeyError, ValueError):
+        return False
+    return limit > 0 and used <= limit + max(limit // _SHARE, _LEAST)
+
+
+async def has_reserve(runtime: Runtime, key: bytes) -> bool:
+    """Ask the server of a key whether it may still take from its reserve."""
+    try:
+        answer = await runtime.transport.command("INFO", "memory", key=key, timeout=_ANSWER)
+    except ServiceBusError:  # the user may not ask, or the server does not answer
+        return False
+    return is_within_reserve(parse_info(answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer))

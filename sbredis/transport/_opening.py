@@ -102,7 +102,7 @@ class Opener:
         ]
         info, fsync, trial, *loads = await ask(link, questions + self.packed_scripts)
         for load in (trial, *loads):
-            if isinstance(load, ReplyError) and load.code in ("LOADING", "BUSY", "MISCONF"):
+            if isinstance(load, ReplyError) and load.code in ("LOADING", "BUSY"):
                 return failure_of_reply(load.code, load.detail, endpoint)
         return server_facts(endpoint, _as_text(info), _setting(fsync), self._verdict(trial))
 

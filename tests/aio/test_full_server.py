@@ -541,6 +541,40 @@ async def test_transactions_that_share_a_call_are_told_apart(servers: Servers) -
             assert (await admin.get_queue_runtime_properties("orders")).total_message_count == 10
 
 
+# -- a cluster of which one master is full -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("servers", ["cluster"], indirect=True)
+@pytest.mark.parametrize("full", range(3))
+async def test_a_full_master_does_not_concern_the_other_masters(servers: Servers, full: int) -> None:
+    """One of the masters has the registry, so opening works whichever is full."""
+    names = [f"q{number}" for number in range(12)]
+    async with client_of(servers) as client, admin_of(servers) as admin:
+        for name in names:
+            await admin.create_queue(name)
+            async with client.get_queue_sender(name) as sender:
+                await sender.send_messages(ServiceBusMessage("before"))
+        master = servers.masters[full]
+        there = {
+            name
+            for name in names
+            async for part in admin.list_partitions(name)
+            if part.server == f"{master.host}:{master.port}"
+        }
+    assert len(there) < len(names)
+    servers.restart("scripts")
+    master.ask("CONFIG", "SET", "maxmemory", 1)
+    async with client_of(servers) as client, admin_of(servers) as admin:
+        for name in names:
+            async with client.get_queue_sender(name) as sender, client.get_queue_receiver(name) as receiver:
+                sending = sender.send_messages(ServiceBusMessage("now"))
+                await (is_refused(sending) if name in there else sending)
+                assert (
+                    await receive(receiver, 1 if name in there else 2) == ["before", "now"][: 1 + (name not in there)]
+                )
+            assert (await admin.get_queue_runtime_properties(name)).total_message_count == 0
+
+
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 

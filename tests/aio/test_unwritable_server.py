@@ -1,0 +1,82 @@
+"""A server that takes no writes for a while: clients open and read meanwhile, and go on when the cause ends."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import Outcome, ServiceBusServerBusyError
+from sbredis.model import ServiceBusMessage
+from sbredis.servers import LocalServer
+from tests.waiting import eventually, wait_until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def own_server(binary: str | None) -> Iterator[LocalServer]:
+    with LocalServer(binary=binary, config={"enable-protected-configs": "yes"}) as server:
+        yield server
+
+
+def without_replicas(server: LocalServer) -> Callable[[], None]:
+    """Let the server want a replica that it does not have. Return a function that ends this."""
+    server.ask("CONFIG", "SET", "min-replicas-to-write", 1)
+
+    def end() -> None:
+        server.ask("CONFIG", "SET", "min-replicas-to-write", 0)
+
+    return end
+
+
+def without_snapshots(server: LocalServer) -> Callable[[], None]:
+    """Let the server fail to write a snapshot. Return a function that lets it succeed."""
+    folder = server.directory / "gone"
+    folder.mkdir()
+    server.ask("CONFIG", "SET", "dir", str(folder))
+    shutil.rmtree(folder)
+    server.ask("CONFIG", "SET", "save", "3600 1")
+    server.ask("BGSAVE")
+    wait_until(lambda: "rdb_last_bgsave_status:err" in str(server.ask("INFO", "persistence")))
+
+    def end() -> None:
+        server.ask("CONFIG", "SET", "dir", str(server.directory))
+        server.ask("BGSAVE")
+
+    return end
+
+
+@pytest.mark.parametrize("scripts", ["needed", "all"])
+@pytest.mark.parametrize(
+    ("fault", "code"), [(without_replicas, "NOREPLICAS"), (without_snapshots, "MISCONF")], ids=["replicas", "snapshots"]
+)
+async def test_a_client_opens_and_reads_and_goes_on_when_writes_are_taken_again(
+    own_server: LocalServer, fault: Callable[[LocalServer], Callable[[], None]], code: str, scripts: str
+) -> None:
+    url = f"{own_server.url}?scripts={scripts}"
+    async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as admin:
+        await admin.create_queue("orders")
+        async with client.get_queue_sender("orders") as sender:
+            await sender.send_messages(ServiceBusMessage("before"))
+    end = fault(own_server)
+    async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as admin:
+        async with client.get_queue_receiver("orders") as receiver, client.get_queue_sender("orders") as sender:
+            assert [str(message) for message in await receiver.peek_messages()] == ["before"]
+            with pytest.raises(ServiceBusServerBusyError, match=code) as raised:
+                await sender.send_messages(ServiceBusMessage("meanwhile"), timeout=0.5)
+            assert raised.value.outcome is Outcome.NEVER_SENT
+            waiting = asyncio.ensure_future(receiver.receive_messages(max_wait_time=60))
+            end()
+            [message] = await waiting
+            assert str(message) == "before"
+            await receiver.complete_message(message)
+        await eventually(lambda: _is_empty(admin))
+
+
+async def _is_empty(admin: ServiceBusAdministrationClient) -> bool:
+    return (await admin.get_queue_runtime_properties("orders")).total_message_count == 0

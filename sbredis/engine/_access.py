@@ -17,7 +17,7 @@ from functools import cache
 from typing import Final
 
 from sbredis.engine._keys import STORE_KINDS, due_pattern, entity_pattern, namespace_pattern, registry_pattern
-from sbredis.engine._scripts import load, operations
+from sbredis.engine._scripts import every_script, load, operations
 
 __all__ = ["AccessTo", "commands_of", "entity_rules", "namespace_rules"]
 
@@ -94,7 +94,5 @@ def _commands(*, loads: bool) -> tuple[str, ...]:
     named = sorted({*_CONNECTION, *commands_of(operations())})
     if loads:
         return tuple(f"+{each}" for each in sorted([*named, "evalsha", "evalsha_ro", "script|load"]))
-    scripts = (
-        f"+{'evalsha_ro' if script.only_reads else 'evalsha'}|{script.sha}" for script in map(load, operations())
-    )
-    return (*(f"+{each}" for each in named), *scripts)
+    calls = (f"{'evalsha_ro' if script.only_reads else 'evalsha'}|{script.sha}" for script in every_script())
+    return tuple(f"+{each}" for each in [*named, *calls])

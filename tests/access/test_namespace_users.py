@@ -12,7 +12,7 @@ import redis
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import load, namespace_rules, operations
+from sbredis.engine import every_script, namespace_rules
 from sbredis.exceptions import ServiceBusAuthorizationError
 from sbredis.servers import LocalCluster, LocalSentinel, LocalServer
 from tests.access.users import OF_TESTS, set_user, url_of
@@ -110,7 +110,7 @@ def guarded(binary: str | None) -> Iterator[LocalServer]:
 
 def load_scripts(server: LocalServer) -> None:
     """Load all scripts, as an administrator does for users that may load none."""
-    for script in map(load, operations()):
+    for script in every_script():
         server.ask("SCRIPT", "LOAD", script.source)
 
 
@@ -142,7 +142,9 @@ def test_a_script_of_a_user_cannot_do_more_than_the_user(guarded: LocalServer) -
     with redis.Redis(host=guarded.host, port=guarded.port, username="orders", password="orders-pw") as connection:
         for command in ("redis.call('HGET', 'sb:other:{a}:x', 'f')", "redis.call('CONFIG', 'GET', 'requirepass')"):
             loaded = connection.script_load(f"return {command}")
-            with pytest.raises(redis.ResponseError, match=r"(?i)permission|NOPERM|ACL|can't access|not allowed from script"):
+            with pytest.raises(
+                redis.ResponseError, match=r"(?i)permission|NOPERM|ACL|can't access|not allowed from script"
+            ):
                 connection.evalsha(loaded, 0)
 
 

@@ -30,7 +30,13 @@ __all__ = ["ConnectionReport", "ServerReport", "check_connection"]
 _log = logging.getLogger("sbredis.client")
 _ANSWER = 5.0
 _SETTINGS = ("maxmemory", "min-replicas-to-write", "cluster-node-timeout", "save", "proto-max-bulk-len")
-_DANGEROUS = (("FLUSHALL",), ("EVAL", "return 1", "0"))
+_DANGEROUS = {
+    "FLUSHALL": ("FLUSHALL",),
+    "EVAL": ("EVAL", "return 1", "0"),
+    "CONFIG GET": ("CONFIG", "GET", "requirepass"),
+    "FUNCTION LOAD": ("FUNCTION", "LOAD", "#!lua name=x"),
+    "SCAN": ("SCAN", "0"),
+}
 """Commands that a user for applications should not have."""
 _SKEW = 1.0
 """The largest difference between two clocks, in seconds, that causes no warning."""
@@ -159,9 +165,9 @@ async def _with_details(report: ServerReport, transport: Transport, key: bytes) 
     rights = {"publish": await _asked(transport, "SPUBLISH", key, b"", key=key) is not None}
     user = await _asked(transport, "ACL", "WHOAMI", key=key)
     if isinstance(user, bytes):
-        for command in _DANGEROUS:
+        for name, command in _DANGEROUS.items():
             allowed = await _asked(transport, "ACL", "DRYRUN", user, *command, key=key)
-            rights |= {} if allowed is None else {command[0]: allowed in (b"OK", "OK")}
+            rights |= {} if allowed is None else {name: allowed in (b"OK", "OK")}
     return replace(report, info=parse_info(_text(info)) if info else {}, settings=settings, rights=rights)
 
 

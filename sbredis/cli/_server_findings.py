@@ -208,14 +208,28 @@ def _of_rights(server: ServerReport) -> Iterator[Finding]:
             "this user may not publish to channels: receivers that wait are not woken, and look at most every 25 s",
             "Grant SPUBLISH and SSUBSCRIBE on the channels of the namespace.",
         )
-    dangerous = [name for name in ("FLUSHALL", "EVAL") if rights.get(name)]
+    dangerous = [name for name, allowed in rights.items() if name != "publish" and allowed]
     if dangerous:
         yield Finding(
             Severity.NOTE,
             str(facts),
-            f"this user may run {' and '.join(dangerous)}",
-            "Give applications a user of their own without the rights to EVAL and to @dangerous: see 'A user with few "
-            "rights' on the page 'Connecting' of the documentation.",
+            f"this user may run {', '.join(dangerous)}",
+            "Give applications a user of their own: 'sbredis acl namespace NAME' prints the rights that it needs.",
+        )
+    if not server.info:
+        yield Finding(
+            Severity.WARNING,
+            str(facts),
+            "INFO may not be read, so a client cannot see whether the server evicts keys, keeps a file of its data or "
+            "was restarted, and this examination lacks its facts",
+            "Grant INFO, or check maxmemory-policy (noeviction) and appendonly (yes) yourself.",
+        )
+    elif not server.settings:
+        yield Finding(
+            Severity.NOTE,
+            str(facts),
+            "CONFIG GET may not be read, which is right for applications, so the settings are not examined",
+            "Run this command as an administrator too.",
         )
 
 

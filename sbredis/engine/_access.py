@@ -94,5 +94,5 @@ def _commands(*, loads: bool) -> tuple[str, ...]:
     named = sorted({*_CONNECTION, *commands_of(operations())})
     if loads:
         return tuple(f"+{each}" for each in sorted([*named, "evalsha", "evalsha_ro", "script|load"]))
-    calls = (f"{'evalsha_ro' if script.only_reads else 'evalsha'}|{script.sha}" for script in every_script())
+    calls = (f"{script.command.lower()}|{script.sha}" for script in every_script())
     return tuple(f"+{each}" for each in [*named, *calls])

@@ -29,7 +29,7 @@ from sbredis.transport._wire import Wire, WireLimits
 __all__ = ["Opener", "WireHolder"]
 
 _log = logging.getLogger("sbredis.transport")
-_NO_SUCH_SCRIPT = b"0" * 40
+_OF_NOBODY = Script("none", "return 0")
 _OPEN_PACING = Backoff(first=0.05, longest=1.0)
 
 
@@ -93,18 +93,19 @@ class Opener:
                 await to_the_end(hang_up(link))
 
     async def _survey(self, link: Link, endpoint: Endpoint) -> ServerFacts | Failure:
+        trial = self.scripts[0] if self.scripts else _OF_NOBODY
         questions = [
             pack((b"INFO",)),
             pack((b"CONFIG", b"GET", b"appendfsync")),
             # This trial call announces one key and gives none, so it cannot run, whether or not the server has the
             # script.
-            pack((b"EVALSHA", self.scripts[0].sha if self.scripts else _NO_SUCH_SCRIPT, 1)),
+            pack((trial.command, trial.sha, 1)),
         ]
-        info, fsync, trial, *loads = await ask(link, questions + self.packed_scripts)
-        for load in (trial, *loads):
+        info, fsync, tried, *loads = await ask(link, questions + self.packed_scripts)
+        for load in (tried, *loads):
             if isinstance(load, ReplyError) and load.code in ("LOADING", "BUSY"):
                 return failure_of_reply(load.code, load.detail, endpoint)
-        return server_facts(endpoint, _as_text(info), _setting(fsync), self._verdict(trial))
+        return server_facts(endpoint, _as_text(info), _setting(fsync), self._verdict(tried))
 
     def _verdict(self, trial: Any) -> Literal["allowed", "denied"] | None:
         """Whether scripts may be called; ``None`` if unknown.

@@ -63,11 +63,16 @@ class Script:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha", sha1(self.source.encode(), usedforsecurity=False).hexdigest())
-        command = b"$10\r\nEVALSHA_RO" if self.only_reads else b"$7\r\nEVALSHA"
-        object.__setattr__(self, "head", b"*%%d\r\n%b\r\n$40\r\n%b" % (command, self.sha.encode()))
+        name = self.command.encode()
+        object.__setattr__(self, "head", b"*%%d\r\n$%d\r\n%b\r\n$40\r\n%b" % (len(name), name, self.sha.encode()))
 
     def __repr__(self) -> str:
         return f"Script({self.name!r}, {self.sha[:8]})"
+
+    @property
+    def command(self) -> str:
+        """The command that calls the script."""
+        return "EVALSHA_RO" if self.only_reads else "EVALSHA"
 
     @property
     def only_reads(self) -> bool:

@@ -20,7 +20,14 @@ FACTS = ServerFacts(
     Endpoint("h", 1), product="valkey", version="9.1.2", append_only=True, append_fsync="always", connected_replicas=2
 )
 INFO = {"used_memory": str(GIGABYTE), "maxmemory": str(8 * GIGABYTE), "total_system_memory": str(16 * GIGABYTE)}
-HEALTHY = ServerReport(FACTS, 0.001, 0.0, info=INFO, rights={"publish": True, "FLUSHALL": False, "EVAL": False})
+HEALTHY = ServerReport(
+    FACTS,
+    0.001,
+    0.0,
+    info=INFO,
+    settings={"maxmemory": INFO["maxmemory"]},
+    rights={"publish": True, "FLUSHALL": False, "EVAL": False},
+)
 
 
 def with_facts(**changes: Any) -> ServerReport:
@@ -61,9 +68,10 @@ SERVERS: dict[str, tuple[ServerReport, Severity | None, str]] = {
     "very full": (with_info(used_memory=str(8 * GIGABYTE - 1)), Severity.CRITICAL, "at the limit, sends are refused"),
     "full": (with_info(used_memory=str(8 * GIGABYTE)), Severity.CRITICAL, "it is full: it uses 100%"),
     "over its limit": (with_info(used_memory=str(9 * GIGABYTE)), Severity.CRITICAL, "112% of its memory limit"),
-    "memory that may not be read": (replace(HEALTHY, info={}), None, ""),
+    "facts that may not be read": (replace(HEALTHY, info={}), Severity.WARNING, "INFO may not be read"),
+    "settings that may not be read": (replace(HEALTHY, settings={}), Severity.NOTE, "CONFIG GET may not be read"),
     "no right to publish": (replace(HEALTHY, rights={"publish": False}), Severity.WARNING, "are not woken"),
-    "too many rights": (replace(HEALTHY, rights={"EVAL": True, "FLUSHALL": True}), Severity.NOTE, "FLUSHALL and EVAL"),
+    "too many rights": (replace(HEALTHY, rights={"EVAL": True, "FLUSHALL": True}), Severity.NOTE, "EVAL, FLUSHALL"),
     "a wrong clock": (replace(HEALTHY, clock_ahead=30.0), Severity.WARNING, "30.0 s ahead"),
 }
 

@@ -112,6 +112,14 @@ def test_a_call_is_packed_as_evalsha_with_the_number_of_keys(
     assert call.size >= len(call.payload(RUN_ID))
 
 
+@pytest.mark.parametrize("first", ["#!lua flags=no-writes", "#!lua flags=no-writes,allow-stale"])
+def test_a_script_that_only_reads_is_called_as_such(first: str) -> None:
+    """A user with the right to read the keys may call it."""
+    script = Script("s", f"{first}\nreturn 1")
+    assert Call(script, [b"k"], [b"a"]).payload(RUN_ID) == packed_by_redis_py("EVALSHA_RO", script.sha, 1, b"k", b"a")
+    assert script.without_shebang().command == "EVALSHA"  # fakeredis knows no other
+
+
 @given(KEYS, ARGUMENTS, st.sampled_from([RUN_ID, b"?"]))
 def test_the_run_id_is_the_first_argument_of_a_script_that_takes_it(
     keys: list[bytes], arguments: list[bytes | str | int], run_id: bytes

@@ -117,13 +117,23 @@ class DataFolder:
 def open_folder(path: str | os.PathLike[str]) -> DataFolder:
     """Make the folder, or check an existing one, and make it accessible to this user only.
 
-    Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the path is not a folder, may not be written, or holds
-    files that do not belong to an embedded server.
+    Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the path is not a folder, is a home folder, belongs to
+    another user, may not be written, or holds links, or files that do not belong to an embedded server.
     """
     real = Path(os.path.realpath(path))
     try:
+        made = not real.exists()
         real.mkdir(mode=0o700, parents=True, exist_ok=True)
-        strangers = sorted(entry.name for entry in os.scandir(real) if not _is_harmless(entry.name))
+        _require_own(real)
+        if made:
+            real.chmod(0o700)  # the umask may have taken rights from this user too
+        entries = list(os.scandir(real))
+        if links := sorted(entry.name for entry in entries if entry.is_symlink()):
+            raise ServerUnsuitableError(
+                f"{real} contains the link {links[0]!r}. An embedded server would write to the file to which it leads, "
+                "so its folder may contain no links. Remove it; the folder itself may be a link."
+            )
+        strangers = sorted(entry.name for entry in entries if not _is_harmless(entry.name))
         # Look for owner.lock after listing the other files, because another process may be making the folder's first
         # files just now.
         if strangers and not (real / _OURS).exists():
@@ -147,6 +157,39 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
     except OSError as error:
         raise unusable(real, error) from error
     return DataFolder(real)
+
+
+def _require_own(folder: Path) -> None:
+    """Raise if a folder belongs to another user, or if it is a home folder, which must keep its rights and files."""
+    owner = folder.stat().st_uid
+    if owner != os.geteuid():
+        raise ServerUnsuitableError(
+            f"{folder} belongs to {_name_of(owner)}, who could read and change all messages. An embedded server needs "
+            f"a folder that belongs to {_name_of(os.geteuid())}."
+        )
+    if any(os.path.realpath(home) == str(folder) for home in _homes()) or folder.parent == folder:
+        raise ServerUnsuitableError(
+            f"{folder} is a home folder. An embedded server needs a folder of its own, such as {folder / 'bus'}."
+        )
+
+
+def _homes() -> list[str]:
+    """Return the home folders of this user, as the environment and the system name them."""
+    import pwd
+
+    homes = [os.environ.get("HOME", "")]
+    with contextlib.suppress(KeyError):  # a user without an entry, as in some containers
+        homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return [home for home in homes if home]
+
+
+def _name_of(user: int) -> str:
+    import pwd
+
+    try:
+        return f"the user {pwd.getpwuid(user).pw_name!r}"
+    except KeyError:
+        return f"the user with the number {user}"
 
 
 @contextlib.contextmanager

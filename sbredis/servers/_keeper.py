@@ -26,6 +26,7 @@ from sbredis.servers._folder import open_folder
 from sbredis.servers._locks import FileLock
 from sbredis.servers._logs import tail_of
 from sbredis.servers._spawn import python_command, python_environment
+from sbredis.servers._storing import open_private
 
 __all__ = ["KeptServer", "ServerOrder", "find_kept", "keep", "start_kept", "stop_kept"]
 
@@ -97,7 +98,7 @@ def start_kept(
     order = json.dumps(asdict(ServerOrder(str(path), port, masters, replicas)))
     log = path / _LOG
     log.unlink(missing_ok=True)
-    with log.open("ab") as written:
+    with open_private(log, "ab") as written:
         subprocess.run(
             [*python_command("_keeper"), order],
             env=python_environment(),
@@ -150,7 +151,8 @@ def keep(order: ServerOrder, ready: Callable[[KeptServer], None]) -> None:
             signal.signal(each, lambda number, _: ended.append(number))
         with _kept_cluster(order) if order.masters else _kept_server(order) as (found, look):
             made = path / f"{_FACTS}.new"
-            made.write_text(json.dumps(asdict(found)), "utf-8")
+            with open_private(made, "wb") as file:
+                file.write(json.dumps(asdict(found)).encode())
             made.replace(facts)
             try:
                 ready(found)

@@ -17,6 +17,7 @@ import weakref
 from pathlib import Path
 
 from sbredis.exceptions import ServerUnsuitableError
+from sbredis.servers._storing import private
 
 __all__ = ["FileLock", "is_locked", "is_written"]
 
@@ -32,7 +33,7 @@ class FileLock:
 
     def __init__(self, path: Path, *, handed_on: bool = False) -> None:
         self.path = path
-        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.descriptor = private(path, os.O_RDWR | os.O_CREAT)
         if handed_on:
             _handed_on.add(self)
 

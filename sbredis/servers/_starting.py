@@ -25,6 +25,7 @@ from sbredis.servers._logs import tail_of
 from sbredis.servers._mending import take_zeros_away
 from sbredis.servers._repairing import repair_advice
 from sbredis.servers._spawn import python_command, python_environment
+from sbredis.servers._storing import open_private
 
 __all__ = ["Fsync", "Starter", "answers"]
 
@@ -127,10 +128,11 @@ class Starter:
                 )
             self.folder.make_socket_folder()
             self.folder.socket.unlink(missing_ok=True)
-            self.folder.config.write_bytes(self._configuration())
+            with open_private(self.folder.config, "wb") as config:
+                config.write(self._configuration())
             log_start = self.folder.turn_log()
             order = Order(str(self.folder.path), str(program), self.linger, server.descriptor, supervisor.descriptor)
-            with self.folder.log.open("ab") as log:
+            with open_private(self.folder.log, "ab") as log:
                 launched = subprocess.run(
                     [*python_command("_embedded_supervisor"), order.text()],
                     cwd=self.folder.path,
@@ -226,7 +228,7 @@ class Starter:
 def _no_room(probe: Path) -> str | None:
     """Try to write the file ``probe``. Return why that failed, or ``None`` if it worked."""
     try:
-        with probe.open("wb") as file:
+        with open_private(probe, "wb") as file:
             file.write(bytes(_ROOM))
             file.flush()
             os.fsync(file.fileno())

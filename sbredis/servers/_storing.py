@@ -1,4 +1,4 @@
-"""Copying files so that they survive a loss of power."""
+"""Making and copying files that only this user can read, and that survive a loss of power."""
 
 from __future__ import annotations
 
@@ -6,15 +6,36 @@ import errno
 import os
 import shutil
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from sbredis.exceptions import ServiceBusServerBusyError
 
-__all__ = ["copy_file", "copy_open", "require_room", "sync", "write_file"]
+__all__ = ["copy_file", "copy_open", "open_private", "private", "require_room", "sync", "write_file"]
 
 _BLOCK = 1 << 20
 _RESERVE = 1 << 20
 """The number of bytes that must stay free on the disk."""
+
+
+def private(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file of a data folder, as the ``opener`` of :func:`open`: never a link, and never for other users.
+
+    The mode does not depend on the umask. A link could make a server write to any file of its user.
+    """
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if flags & os.O_CREAT:
+            os.fchmod(descriptor, 0o600)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_private(path: Path, mode: Literal["ab", "wb"]) -> BinaryIO:
+    """Open a file to write to it as :func:`private` does: at its end (``ab``), or from its beginning (``wb``)."""
+    begin = os.O_APPEND if mode == "ab" else os.O_TRUNC
+    return os.fdopen(private(path, os.O_WRONLY | os.O_CREAT | begin), mode)
 
 
 def require_room(folder: Path, size: int) -> None:
@@ -69,4 +90,4 @@ def sync(folder: Path) -> None:
 
 
 def _new(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    return os.fdopen(private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")

@@ -62,7 +62,10 @@ PARTS = {
         "Show the layout of the stored data, and finish what was interrupted.",
     ),
     "acl": ("sbredis.cli._acl:acl", "Print the rights that a user of the server needs."),
-    "server": ("sbredis.cli._servers:servers", "Run a server on a folder of this machine, for one user."),
+    "server": (
+        "sbredis.cli._servers:servers",
+        "Run a server on a folder of this machine; back up, restore and repair its data.",
+    ),
     "demo": ("sbredis.cli._demonstrating:demo", "Show sbredis at work on servers that it starts itself."),
     "context": (
         "sbredis.cli._context:contexts",

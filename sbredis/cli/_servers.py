@@ -15,7 +15,7 @@ __all__ = ["servers"]
 
 servers = group(
     "server",
-    "Run a server on a folder of this machine, for one user.",
+    "Run a server on a folder of this machine; back up, restore and repair its data.",
     examples=["sbredis server start bus", "sbredis server status bus"],
 )
 

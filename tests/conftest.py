@@ -24,7 +24,7 @@ from sbredis.aio.receiving import _accepting as accepting
 from sbredis.aio.receiving import _inbox as inbox
 from sbredis.aio.receiving._receive_call import ReceiveCall
 from sbredis.servers import LocalCluster, LocalServer
-from sbredis.transport import forget_memory
+from sbredis.transport import forget_memory, forget_notes
 from sbredis.transport._memory import memory_names
 from tests.access.users import confined_url
 from tests.loops import OneThreadLoop
@@ -59,6 +59,12 @@ def forgotten_memory() -> Iterator[None]:
     for name in memory_names():
         if name not in before:
             forget_memory(name)
+
+
+@pytest.fixture(autouse=True)
+def forgotten_notes() -> None:
+    """Let the first client of a test log what its servers may lose, even if an earlier test has used these servers."""
+    forget_notes()
 
 
 @pytest.fixture(autouse=True)

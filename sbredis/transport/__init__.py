@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions, parse_target, redacted
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._from_redis import target_of
+from sbredis.transport._judgement import forget_notes
 from sbredis.transport._memory import forget_memory, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
 from sbredis.transport._resp import as_mapping
@@ -40,6 +41,7 @@ __all__ = [
     "WireLimits",
     "as_mapping",
     "forget_memory",
+    "forget_notes",
     "key_slot",
     "open_transport",
     "parse_info",

@@ -1,13 +1,21 @@
-"""The judgement of a target's servers, made when they are reached. A server is refused, or described in the log."""
+"""The judgement of a target's servers, made when they are reached. A server is refused, or described in the log.
+
+Many clients of a process may open connections to the same servers. So a process remembers the last text that it has
+logged about a server, and logs a text only if it differs from that one.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Target
 from sbredis.transport._server_facts import (
+    UNKNOWN_RUN_ID,
     ReplicaCount,
     ServerFacts,
     can_lose_acknowledged,
@@ -16,9 +24,42 @@ from sbredis.transport._server_facts import (
     unknown_note,
 )
 
-__all__ = ["judge"]
+__all__ = ["forget_notes", "judge"]
 
 _log = logging.getLogger("sbredis.transport")
+
+
+class _Notes:
+    """The last texts that this process has logged about servers, by server and subject."""
+
+    MOST: Final = 1000
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[tuple[object, ...], str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def is_news(self, key: tuple[object, ...], text: str | None) -> bool:
+        """Remember the text; return whether it differs from the last one. ``None`` means that there is none now."""
+        with self._lock:
+            before = self._texts.pop(key, None)
+            if text is not None:
+                self._texts[key] = text
+                while len(self._texts) > self.MOST:
+                    self._texts.popitem(last=False)
+            return text is not None and text != before
+
+    def forget(self) -> None:
+        """Forget all texts."""
+        with self._lock:
+            self._texts.clear()
+
+
+_notes = _Notes()
+
+
+def forget_notes() -> None:
+    """Forget what was logged about servers, so that it is logged again for the next connection to them."""
+    _notes.forget()
 
 
 def judge(
@@ -31,18 +72,28 @@ def judge(
     refused: list[str] = []
     worth: dict[tuple[int, str], list[ServerFacts]] = {}
     for facts in reached:
-        if unread := unknown_note(facts, durability):
-            _log.warning("%s", unread)
+        # A server process has one run id, whatever the name under which a client reaches it. What a user may read of
+        # the server depends on the user.
+        server: object = facts.endpoint if facts.run_id == UNKNOWN_RUN_ID else facts.run_id
+        asked = server, target.username, durability, target.replicas
+        _tell(logging.WARNING, (*asked, "unread"), unknown_note(facts, durability))
         copies = replica_count_of(facts)
         problem = unconfirmable(facts, copies, target.kind) if durability == "replicated" else None
-        if problem is not None and problem[1]:
-            _log.warning("%s Calls to it wait.", problem[0])
-        elif problem is not None:
+        passing = f"{problem[0]} Calls to it wait." if problem is not None and problem[1] else None
+        _tell(logging.WARNING, (*asked, "waiting"), passing)
+        if problem is not None and passing is None:
             refused.append(problem[0])
         level = logging.WARNING if can_lose_acknowledged(facts, replicated=bool(copies.known)) else logging.INFO
         note = durability_note(facts, durability, replicated=bool(copies.known))
-        worth.setdefault((level, note), []).append(facts)
+        if _log.isEnabledFor(level) and _notes.is_news((*asked, "durability"), note):
+            worth.setdefault((level, note), []).append(facts)
     if refused:
         raise ServerUnsuitableError(" ".join(refused))
     for (level, note), servers in worth.items():
         _log.log(level, "durability=%s on %s: %s", durability, ", ".join(map(str, servers)), note)
+
+
+def _tell(level: int, key: tuple[object, ...], text: str | None) -> None:
+    """Log a text about a server, unless it was the last one that this process has logged about it."""
+    if _log.isEnabledFor(level) and _notes.is_news(key, text):
+        _log.log(level, "%s", text)

@@ -75,7 +75,7 @@ async def test_a_server_that_can_lose_acknowledged_messages_causes_a_warning(
         report = await check_connection(server.url)
     assert report.servers[0].can_lose_acknowledged
     assert "can lose acknowledged messages" in str(report)
-    # every client logs this warning
+    # the first client of a process logs this warning
     assert "a crash of the server loses everything since its last snapshot" in caplog.text
 
 

@@ -53,6 +53,14 @@ def lines(server: LocalServer, part: str) -> list[str]:
     ]
 
 
+async def test_sixteen_clients_of_a_process_log_once_what_their_server_may_lose(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "sbredis"):
+        await asyncio.gather(*(works(ServiceBusClient(server.url)) for _ in range(16)))
+    assert len([each for each in caplog.records if each.getMessage().startswith("durability=")]) == 1
+
+
 # -- targets, credentials and options ----------------------------------------------------------------------------------
 
 

@@ -227,6 +227,46 @@ async def test_the_log_says_what_an_acknowledgement_promises(
     assert "writes no append-only file" in caplog.text
 
 
+async def test_a_process_logs_once_what_a_server_may_lose(binary: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has a text again if something has changed: another process of the server, or other settings."""
+
+    def said() -> list[str]:
+        texts = [each.getMessage() for each in caplog.records if each.getMessage().startswith("durability=")]
+        caplog.clear()
+        return texts
+
+    with caplog.at_level(logging.INFO, "sbredis"), LocalServer(binary=binary) as server:
+        for together in (False, True):
+            if together:
+                transports = await asyncio.gather(*(open_transport(server.url) for _ in range(8)))
+            else:
+                transports = [await open_transport(server.url) for _ in range(8)]
+            for transport in transports:
+                await transport.aclose()
+        (text,) = said()
+        assert "writes no append-only file" in text
+        server.ask("CONFIG", "SET", "appendonly", "yes")
+        await (await open_transport(server.url)).aclose()
+        (text,) = said()
+        assert "appendfsync everysec" in text
+        server.ask("CONFIG", "SET", "appendonly", "no")
+        await (await open_transport(server.url)).aclose()
+        assert "writes no append-only file" in said()[0]
+        await anyio.to_thread.run_sync(server.restart)
+        await (await open_transport(server.url)).aclose()
+        assert len(said()) == 1
+
+
+async def test_a_server_is_described_when_the_log_shows_it(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "sbredis"):
+        await (await open_transport(server.url)).aclose()
+    with caplog.at_level(logging.WARNING, "sbredis"):
+        await (await open_transport(server.url)).aclose()
+    assert caplog.text.count("durability=master on") == 1
+
+
 async def test_a_lost_server_that_returns_serves_calls_again(binary: str | None) -> None:
     """While the server is away, each call fails with this reason within its own timeout."""
     with LocalServer(binary=binary) as server:

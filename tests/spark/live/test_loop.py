@@ -10,6 +10,7 @@ from pyspark import TaskContext
 from sbredis.servers import LocalServer
 from sbredis.spark._loop import client_of, close_clients, run
 from sbredis.spark._secrets import Server
+from sbredis.transport import forget_notes
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +28,7 @@ def test_only_the_driver_says_what_its_servers_may_lose(
     assert "durability=master on" in caplog.text
     close_clients()
     caplog.clear()
+    forget_notes()  # a task of Spark runs in another process
     monkeypatch.setattr(logging.getLogger("sbredis.transport"), "filters", [])  # the process of a task would keep them
     monkeypatch.setattr(TaskContext, "get", object)
     run(opened(Server(server.url, None)))

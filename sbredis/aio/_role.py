@@ -129,6 +129,8 @@ class ServiceBusRole:
         try:
             await asyncio.wait((keeping, ending), return_when=asyncio.FIRST_COMPLETED)
             self._lost = keeping.done() and not keeping.cancelled()
+            if self._lost and (error := keeping.exception()) is not None:
+                self._connection.failures.report(f"the claim to the role {self._name!r}", error)
         finally:
             keeping.cancel()
             ending.cancel()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self, Unpack, final, overload
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._test_hooks import dismantle, set_up
-from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._duty import Shared
 from sbredis.aio.maintenance._mover import Mover
 from sbredis.aio.maintenance._publishing import TopicPublisher
@@ -409,7 +408,7 @@ class Bus:
         connection = self._administration()._connection
         await connection.open(deadline_of(None))
         with suppress(ServiceBusError):  # messages that cannot be moved now still wait, and are shown where they are
-            await Mover(Shared(connection, connection.entity, Census(connection.namespace))).move_now()
+            await Mover(Shared.of(connection, connection.entity)).move_now()
 
 
 def _rules(given: Rules) -> Sequence[RuleProperties]:

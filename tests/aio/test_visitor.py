@@ -12,7 +12,6 @@ import pytest
 
 from sbredis._tasks import wait_until
 from sbredis.aio.core._agenda import Pace, Place, Read
-from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._destinations import NotKnownYetError
 from sbredis.aio.maintenance._duty import Shared
 from sbredis.aio.maintenance._visiting import Visitor
@@ -75,7 +74,7 @@ async def visiting(url: str) -> AsyncIterator[tuple[Hand, EntityRecord, Any]]:
     async with queue_at(url, partitions=4, partitioned=True) as queue:
         connection = queue.client._connection
         record = queue.entity.record
-        hand = Hand(Shared(connection, connection.entity, Census(connection.namespace)), [record])
+        hand = Hand(Shared.of(connection, connection.entity), [record])
         running = asyncio.create_task(hand.run())
         try:
             await hand.visitor.begin()
@@ -199,7 +198,7 @@ async def test_a_defect_is_logged_and_does_not_stop_the_visits(url: str, caplog:
         await announce(connection, 2, record.id.encode())
         await eventually(lambda: hand.visits == [Place(2, record.id)] * 2)
         (logged,) = caplog.records
-        assert logged.getMessage() == "visiting partitions failed because of a defect"
+        assert logged.getMessage() == "visiting partitions failed because of a defect, and is tried again"
         assert logged.exc_info is not None
         assert logged.exc_info[0] is ZeroDivisionError
 

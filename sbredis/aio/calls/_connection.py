@@ -196,8 +196,13 @@ class Connection(Runtime):
                 if not ready.done():
                     ready.set_result(None)
                 await asyncio.sleep(math.inf)  # the event loop references a task that sleeps, but not other tasks
-        except Exception:  # noqa: BLE001  # a defect: callers get an error when the calls that they wait for end
-            _log.exception("the client of %s failed because of a defect and is closed", self.target)
+        except Exception as error:  # noqa: BLE001  # callers get an error when the calls that they wait for end
+            if self.closed:
+                _log.debug(
+                    "a task of the client of %s has ended, because the client was closed: %r", self.target, error
+                )
+            else:
+                _log.exception("the client of %s failed because of a defect and is closed", self.target)
         finally:
             self.closed = True
             for entity in self._entities:

@@ -120,7 +120,7 @@ class PartitionLink:
         """Do the due work in the background, after a call reported that more is due than one call does."""
         if not self._catching_up:
             self._catching_up = True
-            self.runtime.start(self._catch_up())
+            self.runtime.attempt(f"{self}: due work", self._catch_up)
 
     async def _catch_up(self) -> None:
         try:
@@ -145,7 +145,7 @@ class PartitionLink:
         now = self.runtime.clock.now()
         if now - self._noted_at >= _NOTING:
             self._noted_at = now
-            self.runtime.start(self._note_use())
+            self.runtime.attempt(f"{self}: the note of a use", self._note_use)
 
     async def _note_use(self) -> None:
         try:
@@ -177,7 +177,7 @@ class PartitionLink:
         now = self._loop.time()
         if self.down_until <= now:
             self.down_until = now + 2 * _PROBING
-            self.runtime.start(self._probe())
+            self.runtime.attempt(f"{self}: a test of the partition", self._probe)
 
     async def _probe(self) -> None:
         try:

@@ -6,12 +6,14 @@ Lanes and receivers use it instead of the connection.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sbredis._tasks import TaskScope
 from sbredis.aio.calls._clock import Clock
+from sbredis.aio.calls._failures import Failures
 from sbredis.aio.calls._test_hooks import hooks_for
 from sbredis.transport import Backoff, Target
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Resting", "Runtime"]
 
+_log = logging.getLogger("sbredis.client")
 _PARTING = 3.0
 
 
@@ -61,6 +64,8 @@ class Runtime:
         """
         self.closed = False
         """Whether the client is closed or being closed."""
+        self.failures = Failures(_log, lambda: self.closed)
+        """The failures of work for which no caller waits."""
         self._background: TaskScope
         self._seen_off: set[asyncio.Task[None]] = set()
 
@@ -78,11 +83,19 @@ class Runtime:
         raise NotImplementedError
 
     def start(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Run a coroutine in the background, until it ends or the client is closed.
+        """Run a coroutine in the background, until it ends or the client is closed. Callers wait for what it does.
+
+        If it raises an error, the client is closed, so that no caller waits for ever. Return whether it was started. It
+        is not started if the client is being closed.
+        """
+        return self._background.start(work)
+
+    def attempt(self, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Do some work in the background for which no caller waits. If it fails, only log that ``what`` has failed.
 
         Return whether it was started. It is not started if the client is being closed.
         """
-        return self._background.start(work)
+        return self._background.start(self.failures.attempt(what, work))
 
     def see_off(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that no caller waits for. Closing the client waits for it, but only for a short time."""

@@ -15,6 +15,7 @@ from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sbredis.aio.calls._failures import Failures
     from sbredis.registry import EntityRecord, Namespace
 
 __all__ = ["Census"]
@@ -41,8 +42,9 @@ class Census:
     All duties of a client share a census. It is read while at least one of them uses it.
     """
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Namespace, failures: Failures) -> None:
         self._namespace = namespace
+        self._failures = failures
         self._known: dict[str, tuple[int, list[EntityRecord]]] = {}
         """A mapping from a topic's incarnation to its subscriptions, and to its version when they were read."""
         self.topics: list[EntityRecord] = []
@@ -91,11 +93,14 @@ class Census:
                 try:
                     await self.read()
                 except ServiceBusError as error:
-                    _log.info("the list of entities could not be read: %s", error)
+                    self._failures.report("the list of entities", error)
                     self._read_at = min(self._read_at, loop.time() + _PAUSE)
+                except Exception:
+                    self._read_at = 0.0
+                    raise
                 else:
                     for changed in list(self._users):
-                        changed()
+                        self._failures.guard("a use of the list of entities", changed)
                 continue
             await wait_until(self._news, self._read_at if self._users else math.inf)
 

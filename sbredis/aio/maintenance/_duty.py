@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from sbredis.aio.calls._failures import Failures
+from sbredis.aio.maintenance._census import Census
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._runtime import Runtime
-    from sbredis.aio.maintenance._census import Census
 
 __all__ = ["Duty", "Shared", "Tenure"]
+
+_log = logging.getLogger("sbredis.maintenance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,14 @@ class Shared:
     """A function that returns the entity with a name. Its second argument is a deadline, a time of the event loop."""
     census: Census
     """The list of all entities. It is read once for all duties."""
+    failures: Failures
+    """The failures of maintenance, each of which is logged once."""
+
+    @classmethod
+    def of(cls, runtime: Runtime, find: Callable[[str, float], Awaitable[Entity]]) -> Self:
+        """Return the objects for the duties of a client."""
+        failures = Failures(_log, lambda: runtime.closed)
+        return cls(runtime, find, Census(runtime.namespace, failures), failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,6 @@ class Duty(ABC):
     async def run(self, tenure: Tenure) -> None:
         """Do the duty until the task is cancelled, because the client has lost the role or is being closed.
 
-        The method begins anew each time the client takes the role, and leaves no task behind. If it raises a
-        ``ServiceBusError``, it is called again after a pause.
+        The method begins anew each time the client takes the role, and leaves no task behind. If it raises an
+        error, it is called again after a pause.
         """

@@ -47,7 +47,7 @@ class IdleDuty(Duty):
         self._records: dict[str, EntityRecord] = {}
         self._unfinished: set[str] = set()
         """The ids of entities that were being deleted when the census was read last."""
-        self._jobs = Jobs("removing unused entities", self._news.set)
+        self._jobs = Jobs("removing unused entities", shared.failures, self._news.set)
         self._salts = salts(self.runtime.namespace.partitions)
 
     def called(self) -> None:
@@ -106,7 +106,9 @@ class IdleDuty(Duty):
         try:
             times = await perform(runtime.transport, request, timeout=_READING)
         except ServiceBusError as error:
-            _log.info("the last uses in partition %d of each entity could not be read: %s", read.number, error)
+            self.shared.failures.report(
+                f"the reading of the last uses in partition {read.number} of each entity", error
+            )
             agenda.read_failed(read, runtime.clock.now())
         except BaseException:
             agenda.read_failed(read, runtime.clock.now())
@@ -127,7 +129,7 @@ class IdleDuty(Duty):
         except MessagingEntityNotFoundError:
             agenda.removed(removal.entity)
         except ServiceBusError as error:
-            _log.info("%s: the unused entity could not be removed yet: %s", record.path, error)
+            self.shared.failures.report(f"{record.path}: the removal of the unused entity", error)
             agenda.removal_failed(removal.entity, clock.now())
             self.shared.census.read_soon()
         except BaseException:
@@ -145,7 +147,7 @@ class IdleDuty(Duty):
         try:
             await self.runtime.namespace.finish_deletion(record, timeout=_REMOVING)
         except ServiceBusError as error:
-            _log.info("%s: the deletion could not be finished yet: %s", record.path, error)
+            self.shared.failures.report(f"{record.path}: the end of the deletion", error)
 
 
 def _idle(record: EntityRecord) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._failures import Failures
 
 __all__ = ["CALLING", "Jobs"]
-
-_log = logging.getLogger("sbredis.maintenance")
 
 CALLING = 30.0
 """The seconds after which a call of maintenance gives up. The work is then tried again."""
@@ -18,9 +18,10 @@ CALLING = 30.0
 class Jobs:
     """Tasks that run while their owner does other things. An unexpected error in one of them is only logged."""
 
-    def __init__(self, purpose: str, ended: Callable[[], None]) -> None:
+    def __init__(self, purpose: str, failures: Failures, ended: Callable[[], None]) -> None:
         """``purpose`` begins the text that is logged about an error. ``ended`` is called whenever a task has ended."""
         self._purpose = purpose
+        self._failures = failures
         self._when_ended = ended
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -45,5 +46,5 @@ class Jobs:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s failed because of a defect", self._purpose, exc_info=error)
+            self._failures.report(self._purpose, error)
         self._when_ended()

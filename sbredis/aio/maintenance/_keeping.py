@@ -86,6 +86,9 @@ class RoleKeeper:
             except ServiceBusError as error:
                 self.answered.set()
                 _log.info("%s: the role %r could not be claimed: %s", self._runtime.target, self.role, error)
+            except Exception:
+                self.answered.set()
+                raise
             await wait_until(self._news, self._loop.time() + wait * random.uniform(0.5, 1.0) + 0.05)
 
     async def keep(self) -> None:

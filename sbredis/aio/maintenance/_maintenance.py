@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sbredis._tasks import TaskScope
-from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
 from sbredis.aio.maintenance._idle import IdleDuty
 from sbredis.aio.maintenance._keeping import RoleKeeper
 from sbredis.aio.maintenance._moving import MovingDuty
 from sbredis.aio.maintenance._routing import RoutingDuty
-from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._runtime import Runtime
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Maintenance"]
 
 _log = logging.getLogger("sbredis.maintenance")
-_PAUSE = 1.0
 DUTIES: Sequence[type[Duty]] = (RoutingDuty, MovingDuty, IdleDuty)
 """The duties of a client that maintains its namespace, one for each role."""
 
@@ -43,6 +41,7 @@ class _Part:
     def __init__(self, duty: Duty) -> None:
         self.duty = duty
         self._runtime = duty.runtime
+        self._failures = duty.shared.failures
         self.keeper = RoleKeeper(duty.runtime, duty.role, called=duty.called)
 
     async def run(self) -> None:
@@ -61,22 +60,24 @@ class _Part:
             await self.keeper.leave()
 
     async def _work(self, tenure: Tenure) -> None:
-        while True:
-            try:
-                await self.duty.run(tenure)
-            except ServiceBusError as error:
-                _log.info("%s: the duty %r waits: %s", self._runtime.target, self.duty.role, error)
-            await asyncio.sleep(_PAUSE)
+        await self._failures.tend(
+            f"{self._runtime.target}: the duty {self.duty.role!r}", partial(self.duty.run, tenure)
+        )
 
 
 class Maintenance:
     """One client's offer to maintain the namespace."""
 
-    def __init__(self, runtime: Runtime, find: Callable[[str, float], Awaitable[Entity]]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        find: Callable[[str, float], Awaitable[Entity]],
+        duties: Sequence[type[Duty]] = DUTIES,
+    ) -> None:
         """``find`` returns the entity with a name. Its second argument is a deadline, as a time of the event loop."""
-        self.census = Census(runtime.namespace)
-        shared = Shared(runtime, find, self.census)
-        self.duties: dict[str, Duty] = {duty.role: duty(shared) for duty in DUTIES}
+        shared = Shared.of(runtime, find)
+        self.census, self._failures = shared.census, shared.failures
+        self.duties: dict[str, Duty] = {duty.role: duty(shared) for duty in duties}
         """The duties by their roles."""
         self._parts = {role: _Part(duty) for role, duty in self.duties.items()}
         self._ending = asyncio.Event()
@@ -89,11 +90,11 @@ class Maintenance:
     async def run(self) -> None:
         """Maintain the namespace whenever no other client does, until this client is closed or :meth:`end` is called.
 
-        At the end, the client gives up its roles.
+        At the end, the client gives up its roles. No error in a part of maintenance ends another part, or the client.
         """
         try:
             async with TaskScope() as tasks:
-                tasks.start(self.census.run())
+                tasks.start(self._failures.tend("the list of entities", self.census.run))
                 tasks.start(self._take_part(tasks))
                 await self._ending.wait()
                 tasks.cancel()
@@ -103,11 +104,14 @@ class Maintenance:
     async def _take_part(self, tasks: TaskScope) -> None:
         """Start the parts. The first one asks alone, so that a user without the rights is refused only once."""
         first, *others = self._parts.values()
-        tasks.start(first.run())
+        tasks.start(self._tended(first))
         if first.duty.runtime.test_hooks is None:
             await first.keeper.answered.wait()
         for part in others:
-            tasks.start(part.run())
+            tasks.start(self._tended(part))
+
+    def _tended(self, part: _Part) -> Coroutine[Any, Any, None]:
+        return self._failures.tend(f"the role {part.duty.role!r}", part.run)
 
     async def end(self) -> None:
         """Stop maintaining the namespace, and give up the roles."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis.aio.maintenance._maintenance import Maintenance
@@ -60,7 +61,7 @@ class MaintenanceOffer:
 
     def _start(self, connection: Connection) -> None:
         maintenance = Maintenance(connection, connection.entity)
-        if connection.start(maintenance.run()):
+        if connection.attempt("maintenance", maintenance.run):
             self.maintenance = maintenance
 
     def scheduled_on(self, connection: Connection, topic: Entity) -> None:
@@ -70,7 +71,7 @@ class MaintenanceOffer:
         """
         if topic.record.incarnation not in self._announced:
             self._announced.add(topic.record.incarnation)
-            connection.start(self._announce(connection))
+            connection.attempt("the announcement of a scheduled message", partial(self._announce, connection))
 
     def moves_from(self, runtime: Runtime, record: EntityRecord, waits: bool) -> None:
         """Log a warning if messages wait in an entity, and no client would move them: once for each entity.
@@ -85,7 +86,9 @@ class MaintenanceOffer:
             self._announced.add(key)
         else:
             self._asked[key] = now
-        runtime.start(self._warn_of_moves(runtime, record, key, waits))
+        runtime.attempt(
+            "the question whether a client moves messages", partial(self._warn_of_moves, runtime, record, key, waits)
+        )
 
     async def _announce(self, connection: Connection) -> None:
         """Announce the topic, and log a warning if no client would publish the message."""

@@ -12,7 +12,6 @@ schedule in one step, and a visit does only work that is due.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RoutingDuty"]
 
-_log = logging.getLogger("sbredis.maintenance")
 _PAUSE = 1.0
 _AT_ONCE = 16
 
@@ -138,7 +136,7 @@ class RoutingDuty(Duty):
             except MessagingEntityNotFoundError:
                 continue  # the topic was deleted meanwhile
             except ServiceBusError as error:
-                _log.info("%s: the topic cannot be watched yet: %s", record.path, error)
+                self.shared.failures.report(f"{record.path}: the watch of the topic", error)
                 found |= {(record.incarnation, number) for number in record.partitions}
                 self._retry_at = loop.time() + _PAUSE
         self._drop([place for place in self.watchers if place not in found])
@@ -154,7 +152,9 @@ class RoutingDuty(Duty):
         places = {(entity.record.incarnation, number) for number in entity.numbers}
         for place in places:
             if place not in self.watchers:
-                self.watchers[place] = TopicWatcher(entity, place[1], changed=self._news.set, failed=self._failed)
+                self.watchers[place] = TopicWatcher(
+                    entity, place[1], self.shared.failures, changed=self._news.set, failed=self._failed
+                )
                 self._news.set()
         return places
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis.aio.core._pauses import Pauses
@@ -13,8 +14,8 @@ from sbredis.engine import due_channel, salts
 from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._runtime import Runtime
     from sbredis.aio.calls._waking import OpenChannel
+    from sbredis.aio.maintenance._duty import Shared
 
 __all__ = ["SlotChannels", "is_move_announcement"]
 
@@ -50,12 +51,13 @@ class _Listener:
 class SlotChannels:
     """The channels of all slots of a namespace. A slot that cannot be heard yet is tried again and again."""
 
-    def __init__(self, runtime: Runtime, heard: Callable[[int, bytes], None], missed: Callable[[int], None]) -> None:
+    def __init__(self, shared: Shared, heard: Callable[[int, bytes], None], missed: Callable[[int], None]) -> None:
         """``heard`` gets the number of a slot and an announcement. ``missed`` gets the number of a slot.
 
         ``missed`` is called whenever the client begins to hear a slot, because it may have missed announcements before.
         """
-        self._runtime = runtime
+        self._runtime = runtime = shared.runtime
+        self._failures = shared.failures
         self._heard = heard
         self._missed = missed
         self._salts = salts(runtime.namespace.partitions)
@@ -68,7 +70,9 @@ class SlotChannels:
             return
         loop = asyncio.get_running_loop()
         for number in range(len(self._salts)):
-            task = loop.create_task(self._listen(number))
+            task = loop.create_task(
+                self._failures.tend(f"listening to partition {number} of each entity", partial(self._listen, number))
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         await asyncio.wait(list(self._tasks), timeout=_PAUSE)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._waking import LiveWatch
 from sbredis.aio.maintenance._publishing import TopicPublisher
-from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._failures import Failures
 
 __all__ = ["TopicWatcher"]
 
-_log = logging.getLogger("sbredis.maintenance")
 _WAITING = "route"
 
 
@@ -27,6 +25,7 @@ class TopicWatcher:
         self,
         entity: Entity,
         number: int,
+        failures: Failures,
         *,
         changed: Callable[[], None],
         failed: Callable[[TopicWatcher, BaseException], None],
@@ -41,6 +40,7 @@ class TopicWatcher:
         self._live = LiveWatch(self.partition_client, identity, changed=changed, failed=self._tell)
         self.watch = self._live.watch
         """The decisions about this partition."""
+        self._failures = failures
         self._changed = changed
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
@@ -68,16 +68,7 @@ class TopicWatcher:
         self._changed()
 
     def _tell(self, error: BaseException) -> None:
-        if isinstance(error, ServiceBusError):
-            _log.info(
-                "%s: scheduled messages are not published yet, because of an error: %s", self.partition_client, error
-            )
-        else:
-            _log.error(
-                "%s: scheduled messages are not published yet, because of a defect",
-                self.partition_client,
-                exc_info=error,
-            )
+        self._failures.report(f"{self.partition_client}: the publishing of scheduled messages", error)
         self._failed(self, error)
 
     def close(self) -> None:

@@ -63,8 +63,9 @@ class Visitor:
         self._census = shared.census
         self._errand = errand
         self._changed = changed
-        self._slots = SlotChannels(shared.runtime, self._heard, self._missed)
-        self._jobs = Jobs("visiting partitions", changed)
+        self._failures = shared.failures
+        self._slots = SlotChannels(shared, self._heard, self._missed)
+        self._jobs = Jobs("visiting partitions", shared.failures, changed)
         self._listed = False
         """Whether the entities are known."""
 
@@ -136,7 +137,7 @@ class Visitor:
         try:
             times = await self._errand.read(read)
         except ServiceBusError as error:
-            _log.info("partition %d of each entity could not be read: %s", read.number, error)
+            self._failures.report(f"the reading of partition {read.number} of each entity", error)
             agenda.read_failed(read, loop.time())
         except BaseException:
             agenda.read_failed(read, loop.time())
@@ -157,9 +158,11 @@ class Visitor:
             agenda.remove_entity(place.entity)
             self._census.read_soon()
         except ServiceBusError as error:
-            # The first messages for a new entity often come before its census: that is no news for an operator.
-            level = logging.DEBUG if isinstance(error, NotKnownYetError) else logging.INFO
-            _log.log(level, "%s, partition %d: the work there waits: %s", record.path, place.number, error)
+            if isinstance(error, NotKnownYetError):
+                # The first messages for a new entity often come before its census: that is no news for an operator.
+                _log.debug("%s, partition %d: the work there waits: %s", record.path, place.number, error)
+            else:
+                self._failures.report(f"{record.path}, partition {place.number}: the work there", error)
             agenda.visit_failed(place, errand.clock())
         except BaseException:
             agenda.visit_failed(place, errand.clock())

@@ -103,12 +103,20 @@ class Worker(Router):
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Self]:
-        """Handle messages while the block runs."""
+        """Handle messages while the block runs.
+
+        Raises :class:`~sbredis.exceptions.ServiceBusConnectionError` at the end of the block if the client of the
+        worker was closed meanwhile.
+        """
         async with self._begun(self._setup()):
             yield self
 
     async def run(self) -> None:
-        """Handle messages until :meth:`stop` is called or the caller is cancelled. Installs no signal handlers."""
+        """Handle messages until :meth:`stop` is called or the caller is cancelled. Installs no signal handlers.
+
+        Raises :class:`~sbredis.exceptions.ServiceBusConnectionError` if the client of the worker is closed meanwhile,
+        because the worker can then handle nothing any more.
+        """
         async with self._begun(self._setup()) as runtime:
             await runtime.stopped.wait()
 

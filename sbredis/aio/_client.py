@@ -449,6 +449,21 @@ class ServiceBusClient(Handlers):
         await self._connection.open(deadline)
         return await next_tick(self._connection, name, period, wait, seconds)
 
+    async def wait_closed(self, *, timeout: float | None = None) -> bool:
+        """Wait until the client is closed, and return ``True``; return ``False`` if ``timeout`` seconds are over.
+
+        A client is closed by :meth:`close`. An error that should not happen also closes it, and is logged with its
+        traceback. So a program that runs for long can wait for the end of its client, and end too. Without a
+        ``timeout`` there is no limit.
+        """
+        seconds = None if timeout is None else seconds_of(timeout, "timeout", zero=True)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._connection.closing.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def close(self) -> None:
         """Close all senders and receivers as their ``close`` does, and then the connection.
 

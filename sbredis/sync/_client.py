@@ -331,6 +331,9 @@ class ServiceBusClient(Handlers):
     ) -> Tick | None:
         return self._portal.call(self._aio.tick, name, every, max_wait_time=max_wait_time, timeout=timeout)
 
+    def wait_closed(self, *, timeout: float | None = None) -> bool:
+        return self._portal.call(self._aio.wait_closed, timeout=timeout)
+
     def close(self) -> None:
         """Close all senders and receivers as their ``close`` does. Then end the connection and background thread."""
         self._portal.close()

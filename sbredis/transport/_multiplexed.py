@@ -189,6 +189,10 @@ class Transport:
             await asyncio.wait((self._root,))
             self._root = None
 
+    async def wait_closed(self) -> None:
+        """Wait until the transport is closed: by a call of :meth:`aclose`, or because of a defect."""
+        await self._closing.wait()
+
     def abandon(self) -> None:
         """Release the resources that outlive the event loop. The loop and all its tasks have already ended."""
         self._closing.set()

@@ -24,6 +24,7 @@ ACCEPTED = {
     "sbredis*ServiceBusClient.from_redis: added": "from-redis",
     "sbredis*ServiceBusClient(maintenance): added": "maintenance",
     "sbredis*ServiceBusClient.maintain: added": "maintenance",
+    "sbredis*ServiceBusClient.wait_closed: added": "wait-closed",
     "sbredis*ServiceBusClient.claim_role: added": "roles",
     "sbredis*.ServiceBusRole: added": "roles",
     "sbredis*ServiceBusClient.tick: added": "ticks",

@@ -196,3 +196,14 @@ def wait_for_inbox(receiver: ServiceBusReceiver) -> Inbox:
     inbox = receiver._aio._inbox
     assert inbox is not None
     return inbox
+
+
+def test_a_thread_waits_until_the_client_is_closed(url: str) -> None:
+    client = ServiceBusClient(url)
+    with ThreadPoolExecutor(1) as pool, client:
+        client.ensure_queue("q")
+        assert not client.wait_closed(timeout=0)
+        waiting = pool.submit(client.wait_closed)
+        wait_until(lambda: client._aio._connection.closing._waiters)  # the call has begun
+        client.close()
+        assert waiting.result(60)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sbredis.model import ServiceBusReceivedMessage
@@ -270,7 +271,8 @@ class Consumer(Running):
         """Give back what was fetched ahead, let the running handlers finish, and give the rest back uncounted."""
         if self._resting is not None:
             self._resting.cancel()
-        self.place.receiver.prefetch_count = 0
+        with suppress(ValueError):  # the client is closed, so nothing is fetched ahead any more
+            self.place.receiver.prefetch_count = 0
         await super().finish(seconds)
 
     def _call_for(self, message: ServiceBusReceivedMessage) -> Call | None:

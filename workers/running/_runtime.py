@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from sbredis._version import __version__
 from sbredis.aio import (
@@ -21,6 +21,8 @@ from sbredis.aio import (
     ServiceBusSessionReceiver,
 )
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import Outcome as ServiceBusOutcome
+from sbredis.exceptions import ServiceBusConnectionError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._addresses import address_of
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
@@ -98,6 +100,9 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.stopped = asyncio.Event()
+        """Set when the worker is to end: it was stopped, or its client was closed."""
+        self.lost_client = False
+        """Whether the client was closed before the end of the worker, which can handle nothing any more."""
 
     def stop(self) -> None:
         """Set :attr:`stopped`. May be called in any thread."""
@@ -122,6 +127,7 @@ class Runtime:
             if settings.http is not None:
                 await stack.enter_async_context(self._serving_http(settings.http))
             await stack.enter_async_context(self.client)
+            stack.callback(asyncio.create_task(self._watch_client()).cancel)
             await self._create_missing()
             if settings.lifespan is not None:
                 await stack.enter_async_context(lifespan_of(settings.lifespan, worker))
@@ -149,6 +155,21 @@ class Runtime:
                     await stack.enter_async_context(self._reach.watching())
             self._state = "running"
             yield self
+            if self.lost_client:
+                raise ServiceBusConnectionError(
+                    "The client of the worker was closed, so the worker can handle nothing any more. If the log has an "
+                    "error of the client, that has closed it. Start the worker again.",
+                    outcome=ServiceBusOutcome.NEVER_SENT,
+                    is_transient=False,
+                )
+
+    async def _watch_client(self) -> None:
+        """End the worker if its client is closed before that, by a defect or by the application."""
+        await self.client.wait_closed()
+        if self._state != "stopping":
+            _log.error("the client of the worker was closed, so the worker ends")
+            self.lost_client = True
+            self.stopped.set()
 
     async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         self._state = "stopping"
@@ -329,9 +350,12 @@ class Runtime:
     def _live(self) -> Health:
         """Return whether the process should go on. Called in another thread, as is the next function."""
         now = monotonic()
-        return Health(not self._pulse.dead(now), {"event_loop_silent_for": round(self._pulse.silence(now), 1)})
+        details: dict[str, Any] = {"event_loop_silent_for": round(self._pulse.silence(now), 1)}
+        if self.lost_client:
+            details["client"] = "closed"
+        return Health(not self.lost_client and not self._pulse.dead(now), details)
 
     def _ready(self) -> Health:
-        state = "stuck" if self._pulse.stuck(monotonic()) else self._state
+        state = "stuck" if self._pulse.stuck(monotonic()) else "stopping" if self.lost_client else self._state
         paused = self._paused()
         return Health(state == "running" and not paused, {"state": state, "paused": paused})

@@ -198,7 +198,8 @@ class _Run:
         if most is not None and sum(each.received for each in report.counts.values()) >= most:
             self.stop()
         ending = self.runtime.stopped.is_set()
-        return replace(report, ending=ending, stopped=ending and not self._stopping, http=self._first.http)
+        stopped = ending and not self._stopping and not self.runtime.lost_client
+        return replace(report, ending=ending, stopped=stopped, http=self._first.http)
 
     @asynccontextmanager
     async def watching_depths(self) -> AsyncGenerator[None]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sbredis._call_site import calling_line, warn_of_line
 from sbredis._tasks import TaskScope, to_the_end
@@ -29,9 +29,17 @@ from sbredis.aio.calls._lane import OTHER_LOOP
 from sbredis.aio.calls._runtime import Resting, Runtime
 from sbredis.aio.calls._sharing import MARGIN, SharedAttempt
 from sbredis.engine import MOST_PARTITIONS, every_script, load, name_key, namespace_name
-from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
 from sbredis.registry import EntityRecord, Namespace
 from sbredis.transport import Backoff, Script, Target, open_transport, require_asyncio
+
+if TYPE_CHECKING:
+    from sbredis.transport import Transport
 
 __all__ = ["Connection", "Share"]
 
@@ -178,7 +186,8 @@ class Connection(Runtime):
                 told=self.clock.told,
             )
             ready: asyncio.Future[None] = loop.create_future()
-            self._root = loop.create_task(self._run_background(ready), name=f"sbredis client {self.target}")
+            work = self._run_background(transport, ready)
+            self._root = loop.create_task(work, name=f"sbredis client {self.target}")
             await ready
         except BaseException:
             await to_the_end(transport.aclose())
@@ -189,10 +198,11 @@ class Connection(Runtime):
         if self._dropped:
             self.see_off(self.aclose())
 
-    async def _run_background(self, ready: asyncio.Future[None]) -> None:
-        """Run the background tasks. When this task ends, they end too."""
+    async def _run_background(self, transport: Transport, ready: asyncio.Future[None]) -> None:
+        """Run the background tasks. When this task ends, they end too. The transport ends early only by a defect."""
         try:
             async with TaskScope() as self._background:
+                self._background.start(_require_open(transport))
                 if not ready.done():
                     ready.set_result(None)
                 await asyncio.sleep(math.inf)  # the event loop references a task that sleeps, but not other tasks
@@ -204,7 +214,7 @@ class Connection(Runtime):
             else:
                 _log.exception("the client of %s failed because of a defect and is closed", self.target)
         finally:
-            self.closed = True
+            self._note_closing()
             for entity in self._entities:
                 entity.close()
 
@@ -214,7 +224,7 @@ class Connection(Runtime):
         If the event loop was closed before, there is nothing to wait for.
         """
         self.check_loop()
-        self.closed = True
+        self._note_closing()
         if self.orphaned:
             if self._opened:
                 self._opened = False
@@ -232,6 +242,11 @@ class Connection(Runtime):
         if self._opened:
             self._opened = False
             await self.transport.aclose()
+
+    def _note_closing(self) -> None:
+        self.closed = True
+        if not self.orphaned:  # nobody waits in an event loop that was closed
+            self.closing.set()
 
     # -- entities ------------------------------------------------------------------------------------------------------
 
@@ -285,6 +300,12 @@ class Connection(Runtime):
             if create is None or not isinstance(error, MessagingEntityNotFoundError):
                 raise
         return await create(self.namespace, name, until - loop.time())
+
+
+async def _require_open(transport: Transport) -> None:
+    """Wait until the transport has ended, and raise then."""
+    await transport.wait_closed()
+    raise ServiceBusConnectionError(f"The transport to {transport.target} has ended.", is_transient=False)
 
 
 def _forget(forgotten: weakref.ref[Connection]) -> None:

@@ -64,6 +64,8 @@ class Runtime:
         """
         self.closed = False
         """Whether the client is closed or being closed."""
+        self.closing = asyncio.Event()
+        """Set when the client is closed or begins to be closed."""
         self.failures = Failures(_log, lambda: self.closed)
         """The failures of work for which no caller waits."""
         self._background: TaskScope

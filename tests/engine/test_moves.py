@@ -22,6 +22,7 @@ from sbredis.engine import (
     destroy_source,
     encode_changes,
     forget_source,
+    freeze,
     new_token,
     publish,
     read_record,
@@ -375,6 +376,17 @@ async def test_a_source_that_was_made_again_is_another_source(town: Town) -> Non
     assert await town.bodies("a") == [b"one", b"two"]
 
 
+async def test_messages_of_a_former_source_are_not_frozen(town: Town) -> None:
+    """A mover has read the source before it was made again. The new source has other messages of the same names."""
+    await town.send("q", b"one", b"two")
+    waiting = await town.waiting()
+    await town.remake("q")
+    await town.send("q", b"three", b"four")
+    before = await town.everything()
+    assert await town.tell(freeze(town.of["q"], waiting.birth, A, "the-a", waiting.messages, now=town.now)) is None
+    assert await town.everything() == before
+
+
 # -- sources that are gone ---------------------------------------------------------------------------------------------
 
 
@@ -387,6 +399,14 @@ async def test_a_destroyed_source_is_forgotten(town: Town) -> None:
     assert await town.tell(forget_source(town.of["a"], [Origin("q", birth)], now=town.now)) == 0
     kept = (await town.everything("a"))[f"sb:{NAMESPACE}:{{abd}}:a:lasting"][1]
     assert set(kept) == {b"door"}
+
+
+async def test_a_source_tells_each_destination_once_however_many_batches_it_gets(town: Town) -> None:
+    for destination in (A, B, A, T, A):
+        await town.send("q", b"one")
+        await town.move(destination, *(await town.waiting()).messages)
+    assert await town.field("q", "lasting", "to") == b" a b t "
+    assert (await town.remake("q"))[1] == ("a", "b", "t")
 
 
 async def test_a_batch_of_a_forgotten_source_is_not_taken_again(town: Town) -> None:

@@ -390,6 +390,21 @@ async def test_a_loss_can_be_accepted(bench: Bench, reader: Reader, loss: str) -
     assert planned.rows + len(rest) == 6 - begin
 
 
+async def test_a_plan_that_is_not_pinned_yet_cannot_be_committed(bench: Bench, reader: Reader) -> None:
+    """A failover has lost the calls that pinned the rest of the range, so messages of it may have expired."""
+    await bench.send(b"last to expire", time_to_live=NEVER - 1)
+    for count in (1000, 10):
+        await bench.send(*of(count), time_to_live=10_000)
+    begun = await reader.begin()
+    planned = await reader.ask(reader.committed, 1005)
+    assert (planned.more, planned.plan, planned.end) == (True, 1, 1000)
+    before = await bench.whole()
+    with pytest.raises(MessagesLostError, match="failover"):
+        await reader.ask(Committed(begun.birth, 1, 1005))
+    assert await bench.whole() == before
+    assert (await reader.plan(1005)).end == 1005
+
+
 async def test_a_range_that_is_not_pinned_cannot_be_read(bench: Bench, reader: Reader) -> None:
     await bench.send(*of(6))
     await reader.begin()

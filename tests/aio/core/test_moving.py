@@ -102,11 +102,26 @@ def test_the_batch_is_read_again_before_a_new_door_is_used() -> None:
 
 
 @pytest.mark.parametrize(
+    ("batch", "action"),
+    [(1, Take(1, moves("ab", "b"), "new")), (2, Settle(2, "refused", given_up=((moves("b", "b")[0], WRONG),)))],
+    ids=["the same batch", "another batch"],
+)
+def test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up(batch: int, action: Take | Settle) -> None:
+    """A take of the batch may have run, so its destination decides. Another mover may have settled it meanwhile."""
+    group = Group(moves("ab"), same_slot=False)
+    group.frozen(1, "ab")
+    group.judged("door", "new")
+    group.read(batch, moves("ab", "b"))
+    assert group.next() == action
+
+
+@pytest.mark.parametrize(
     ("verdict", "settle"),
     [("again", Settle(1, "again", names=("a",))), ("over", Settle(1, "back"))],
 )
 def test_after_a_rollback_the_source_is_read_again(verdict: str, settle: Settle) -> None:
     group = Group(moves("abc"), same_slot=False, most=2)
+    assert group.next() == Freeze(moves("ab"))  # the first piece; another one would follow
     group.frozen(1, "ab")
     group.judged(verdict, names=["a"])
     assert group.next() == settle
@@ -116,6 +131,7 @@ def test_after_a_rollback_the_source_is_read_again(verdict: str, settle: Settle)
 
 def test_a_settlement_by_another_mover_ends_the_group() -> None:
     group = Group(moves("abc"), same_slot=False, most=1)
+    assert group.next() == Freeze(moves("a"))  # the first piece; two others would follow
     group.frozen(1, "a")
     group.judged("taken")
     group.settled(done=False)

@@ -283,6 +283,18 @@ class AimedMovesMachine(FailingMovesMachine):
         self._again("take")
         self._again("settle_batch")
 
+    @rule(name=st.sampled_from("ab"), count=st.integers(3, 6))
+    def freeze_messages_of_a_former_source(self, name: str, count: int) -> None:
+        """A mover has read the source before it was made again. The new source has other messages of the same names."""
+        self.make_the_source_again(5)
+        self.send(count, None)
+        movers = len(self.movers)
+        self.begin(name, count)
+        self.make_the_source_again(5)
+        self.send(count, None)
+        if len(self.movers) > movers and self._step(self.movers[-1], divide=False):
+            self.movers.pop()
+
     @rule(name=st.sampled_from("ab"), count=st.integers(1, 3))
     def repeat_a_refused_take(self, name: str, count: int) -> None:
         """The destination refuses a batch, receivers take the messages at the source, and the take is repeated."""

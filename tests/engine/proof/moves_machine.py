@@ -156,6 +156,11 @@ class MovesMachine(RuleBasedStateMachine):
         bands = {name.decode(): split_score(int(score))[0] for name, score in order}
         return {name: Place(*state_of_band(band)[:2]) for name, band in bands.items() if band != SENTINEL_BAND}
 
+    def _birth(self) -> str:
+        """Return the birth of the source as it is now."""
+        birth = self.on.ask("HGET", self.of["q"].keys[0], "birth")
+        return birth.decode() if isinstance(birth, bytes) else birth
+
     def _frozen(self) -> set[str]:
         return {name for name, place in self._places().items() if place.state is State.FROZEN}
 
@@ -320,6 +325,7 @@ class MovesMachine(RuleBasedStateMachine):
             if mover.batch is None:
                 self.tally["freeze: no batch"] += 1
                 return True
+            assert mover.birth == self._birth(), "messages of a former source were frozen"
             new = not {*mover.batch.names} <= frozen
             self.tally["freeze: a batch" if new else "freeze: the outstanding batch"] += 1
             if mover.batch.purpose:
@@ -490,6 +496,8 @@ class MovesMachine(RuleBasedStateMachine):
             assert self.on.ask("HGET", self.of[name].keys[0], "calling") in {b"", "", b"1"}
         assert self.on.ask("HGET", self.of["q"].keys[0], "calling") in {b"", ""}
         assert not self._frozen(), "messages are frozen"
+        told = (self.on.ask("HGET", self.of["q"].keys[30], "to") or b"").split()
+        assert len(told) == len(set(told)), f"the source has noted a destination twice: {told}"
         entries, members = (
             self.on.ask("HKEYS", self.of["q"].keys[2]),
             self.on.ask("ZRANGE", self.of["q"].keys[1], 0, -1),

@@ -183,4 +183,19 @@ OF_MOVES = (
         wrong="",
         of="moves",
     ),
+    Bug(
+        "messages of a former source are frozen",
+        file="freeze",
+        right="if redis.call('HGET', p.state, 'birth') ~= ARGV[9] then",
+        wrong="if false then",
+        of="moves",
+        aims=("freeze_messages_of_a_former_source",),
+    ),
+    Bug(
+        "a source tells a destination with each batch",
+        file="freeze",
+        right="if not string.find(told, ' ' .. id .. ' ', 1, true) then",
+        wrong="if true then",
+        of="moves",
+    ),
 )

@@ -113,6 +113,14 @@ OF_RESERVED = (
         of="reserved",
     ),
     Bug(
+        "a plan that is not pinned is committed",
+        file="plan",
+        right="or committed < pin.upto or pin.last < pin.upto then",
+        wrong="or committed < pin.upto then",
+        of="reserved",
+        aims=("fail_over_to_a_growing_pin",),
+    ),
+    Bug(
         "a commit does not move the floor",
         file="plan",
         right="  pin.floor = committed\n",

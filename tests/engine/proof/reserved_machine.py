@@ -300,6 +300,21 @@ class ReservedMachine(SharedPartition):
         self.held, self.planned, self.snapshot = [], None, None
         self._go_on()
 
+    @precondition(lambda self: self.reserved)
+    @rule(rows=st.integers(3, 6))
+    def fail_over_to_a_growing_pin(self, rows: int) -> None:
+        """A failover loses the calls that pinned the rest of a range, which the reader has committed since."""
+        self.send(6, 0, 9_000, None)
+        while self._plan(0, MOST):
+            pass
+        if self.planned is None and self._plan(rows, MOST):
+            self.take_a_snapshot()
+            while self._plan(rows, MOST):
+                pass
+            if self.snapshot and self.planned:
+                self.commit()
+                self.fail_over()
+
     def _restore(self, dumps: Sequence[bytes | None]) -> None:
         for key, dump in zip(self.of.keys, dumps, strict=True):
             self.on.ask("DEL", key)
@@ -326,6 +341,10 @@ class ReservedMachine(SharedPartition):
         picture, there = self._picture()
         answer = self._answer(request)
         self._compare(request, there, self._pin(picture)[1], {})
+        assert self.committed is not None
+        _, _, floor, last, upto, *_ = map(int, (picture.state["pin"] or "0 0 0 0 0").split())
+        committed = isinstance(answer, Refused) or self.committed.number <= floor or last == upto
+        assert committed, "a plan was committed that was not pinned"
         if isinstance(answer, Refused):
             assert answer.code == "LOSS", f"{answer.code} {answer.detail}"
             self.seen[f"LOSS {answer.detail.split()[0]}"] += 1

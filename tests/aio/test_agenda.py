@@ -121,6 +121,30 @@ def test_failed_visits_are_retried_with_a_bounded_backoff() -> None:
     assert 0.5 <= at - clock <= 1.0
 
 
+def test_an_announcement_during_a_failed_visit_causes_no_further_visit() -> None:
+    """The visit after the pause does all the work that is due then."""
+    agenda = an_agenda(A)
+    agenda.announced(A, 1.0)
+    assert agenda.next(1.0, 1.0) == Visit(A)
+    agenda.announced(A, 2.0)
+    agenda.visit_failed(A, 3.0)
+    at = agenda.due_at(A)
+    assert at is not None
+    assert at > 3.0
+    assert agenda.next(at, at) == Visit(A)
+    agenda.visit_done(A, None)
+    assert agenda.due_at(A) is None
+
+
+def test_late_visits_do_not_shorten_the_sleep() -> None:
+    agenda = an_agenda(A, B, C, Place(1, "d"), Place(1, "e"))
+    for at, place in enumerate((A, B, C, Place(1, "d"), Place(1, "e")), 1):
+        agenda.announced(place, at / 10)
+    assert [agenda.next(2.0, 2.0), agenda.next(2.0, 2.0)] == [Visit(A), Visit(B)]
+    assert [agenda.next(3.0, 3.0), agenda.next(3.0, 3.0)] == [Visit(C), Visit(Place(1, "d"))]
+    assert agenda.next(3.25, 3.25) == Sleep(0.75)  # C and d are late then, as A and B are now
+
+
 def test_new_entities_are_read_by_slot_in_paced_batches() -> None:
     agenda = Agenda(PACE)
     agenda.set_entities({name: [0] for name in "abcd"} | {"e": [0, 1]}, 0.0)
@@ -169,6 +193,43 @@ def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     assert isinstance(pause, Sleep)
     assert 0.5 <= pause.seconds <= 1.0
     assert agenda.next(6.0, 6.0) == first
+
+
+def test_a_read_that_succeeds_ends_the_growth_of_the_pauses() -> None:
+    agenda, now, pause = Agenda(PACE), 0.0, 0.0
+    agenda.set_entities({"a": [0]}, now)
+    for fails in (True, True, True, False, True):
+        todo = agenda.next(now, now)
+        assert todo == Read(0, ("a",))
+        if fails:
+            agenda.read_failed(Read(0, ("a",)), now)
+            wait = agenda.next(now, now)
+            assert isinstance(wait, Sleep)
+            pause = wait.seconds
+        else:
+            agenda.read_done(Read(0, ("a",)), [None])
+            agenda.missed(0)
+            pause = PACE.between_reads
+        now += pause
+    assert pause <= PACE.first_pause
+
+
+def test_a_round_leaves_out_entities_that_were_removed_during_it() -> None:
+    agenda = an_agenda(*(Place(0, name) for name in "pqrst"))
+    now, seen = 10.0, list[str]()
+    while len(seen) < 3:  # the first part of the round
+        todo = agenda.next(now, now)
+        if isinstance(todo, Read):
+            seen += todo.entities
+            agenda.read_done(todo, [None] * len(todo.entities))
+        else:
+            assert isinstance(todo, Sleep)
+            now += todo.seconds
+    (gone, left) = (name for name in "pqrst" if name not in seen)
+    agenda.remove_entity(gone)
+    while isinstance(todo := agenda.next(now, now), Sleep):
+        now += todo.seconds
+    assert todo == Read(0, (left,))
 
 
 def test_every_place_is_read_again_in_each_round_in_several_parts() -> None:

@@ -134,6 +134,13 @@ def test_the_error_names_the_chunk_of_the_other_rows() -> None:
         written(ROWS[:3], into=partition)
 
 
+def test_chunks_are_counted_on_behind_those_of_an_earlier_run() -> None:
+    partition = written(ROWS[:10], 5)
+    written(ROWS[:20], 5, into=partition)
+    assert partition.value is not None
+    assert read_mark(partition.value).chunk == 4
+
+
 def test_rows_may_be_cut_in_other_places() -> None:
     """A hash of joined rows alone would not see this."""
     partition = written([b"ab", b"c"])

@@ -131,6 +131,27 @@ def test_a_use_ends_the_growth_of_the_pauses() -> None:
     assert pause <= PACE.first_pause
 
 
+def test_a_use_that_a_removal_finds_ends_the_growth_of_the_pauses() -> None:
+    agenda, now = an_agenda("a", numbers=(0,)), 0.0
+    for _ in range(3):
+        todo = agenda.next(now, now)
+        assert isinstance(todo, ReadQuiet)
+        agenda.read_failed(todo, now)
+        wait = agenda.next(now, now)
+        assert isinstance(wait, Wait)
+        now += wait.seconds
+    answered(agenda, now, LONG_AGO)
+    assert agenda.next(now, now) == RemoveIdle("a")
+    agenda.kept("a", 0.0, now)
+    now += IDLE + MARGIN
+    todo = agenda.next(now, now)
+    assert isinstance(todo, ReadQuiet)
+    agenda.read_failed(todo, now)
+    wait = agenda.next(now, now)
+    assert isinstance(wait, Wait)
+    assert wait.seconds <= PACE.first_pause
+
+
 def test_a_few_entities_are_removed_at_the_same_time() -> None:
     agenda, now = about_to_be_removed(*"abc")
     assert [agenda.next(now, now), agenda.next(now, now)] == [RemoveIdle("a"), RemoveIdle("b")]
@@ -184,6 +205,15 @@ def test_an_entity_that_is_gone_is_forgotten(when: str) -> None:
     assert agenda.at_rest
 
 
+def test_an_entity_that_is_gone_before_its_turn_is_not_asked() -> None:
+    agenda = an_agenda(*"abcde", numbers=(0,))
+    first = agenda.next(0.0, 0.0)
+    assert first == ReadQuiet(0, ("a", "b", "c"))
+    agenda.set_entities({each: Temporary((0,), IDLE) for each in "abce"}, 1.0)
+    agenda.read_done(ReadQuiet(0, ("a", "b", "c")), [1.0] * 3, 1.0)
+    assert agenda.next(1.0, 1.0) == ReadQuiet(0, ("e",))
+
+
 def test_an_entity_with_another_time_is_asked_again_at_once() -> None:
     agenda = an_agenda("a", numbers=(0,))
     answered(agenda, 0.0, 0.0)
@@ -201,6 +231,24 @@ def test_an_answer_to_a_question_of_before_a_change_does_not_count() -> None:
     agenda.set_entities({"a": Temporary((0,), IDLE / 2)}, 1.0)
     agenda.read_done(old, [LONG_AGO], 1.0)
     assert isinstance(agenda.next(1.0, 1.0), ReadQuiet)
+
+
+def test_a_failed_question_of_before_a_change_does_not_delay_the_next_one() -> None:
+    agenda = an_agenda("a", numbers=(0,))
+    old = agenda.next(0.0, 0.0)
+    assert isinstance(old, ReadQuiet)
+    agenda.set_entities({"a": Temporary((1,), IDLE)}, 1.0)
+    agenda.next(1.0, 1.0)
+    agenda.read_failed(old, 1.0)
+    assert agenda.next(1.0, 1.0) == ReadQuiet(1, ("a",))
+
+
+def test_a_change_before_a_removal_causes_new_questions() -> None:
+    agenda, now = about_to_be_removed(*"abc")
+    assert [agenda.next(now, now), agenda.next(now, now)] == [RemoveIdle("a"), RemoveIdle("b")]
+    agenda.set_entities({"a": Temporary((0,), IDLE), "b": Temporary((0,), IDLE), "c": Temporary((0,), 2 * IDLE)}, now)
+    agenda.removed("a")
+    assert agenda.next(now, now) == ReadQuiet(0, ("c",))
 
 
 def test_a_change_during_a_removal_waits_for_its_end() -> None:

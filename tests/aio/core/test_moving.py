@@ -138,10 +138,10 @@ def test_a_settlement_by_another_mover_ends_the_group() -> None:
     assert group.next() == Ended()
 
 
-@pytest.mark.parametrize("others", ["xy", "abx"])
-def test_a_batch_with_other_messages_is_read_before_it_is_taken(others: str) -> None:
+@pytest.mark.parametrize(("others", "foreign"), [("xy", False), ("abx", False), ("abc", True)])
+def test_a_batch_with_other_messages_or_another_purpose_is_read_before_it_is_taken(others: str, foreign: bool) -> None:
     group = Group(moves("abc"), same_slot=False)
-    group.frozen(1, others)
+    group.frozen(1, others, foreign=foreign)
     assert group.next() == ReadBatch()
     group.read(1, moves(others))
     assert group.next() == Take(1, moves(others), "")
@@ -190,6 +190,16 @@ def test_the_message_that_is_too_large_is_known_by_its_index() -> None:
     assert group.next() == MoveInSlot(moves("a"))
     group.moved()
     assert group.next() == Freeze(moves("b"))
+
+
+@pytest.mark.parametrize("detail", ["3", "-1", "", "not an index"])
+def test_a_piece_without_a_known_guilty_message_is_divided(detail: str) -> None:
+    group = Group(moves("abc"), same_slot=False)
+    group.frozen(1, "abc")
+    group.judged("TOOLARGE", detail, fault=FULL)
+    assert group.next() == Settle(1, "back")
+    group.settled(done=True)
+    assert group.next() == Freeze(moves("a"))
 
 
 # -- whole moves -------------------------------------------------------------------------------------------------------

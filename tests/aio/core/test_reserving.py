@@ -243,6 +243,12 @@ def test_a_reservation_waits_for_messages_that_may_come_back() -> None:
     )
 
 
+@pytest.mark.parametrize("state", ["locked", "delayed", "frozen"])
+def test_one_message_that_may_come_back_is_enough_to_wait(state: str) -> None:
+    what = decide.awaited({1: NO_COUNTS, 4: NO_COUNTS._replace(**{state: 1})}, (), 1000.0)
+    assert (what.over, what.partitions) == (False, (4,))
+
+
 def test_a_reservation_waits_for_nothing_else() -> None:
     counts = {2: NO_COUNTS._replace(active=9, deferred=3, scheduled=4, transfer=1, dead_locked=5, due=1)}
     what = decide.awaited(counts, (), 1000.0)
@@ -268,6 +274,7 @@ def test_a_run_is_stale_after_its_last_call_or_after_its_claim() -> None:
     assert not decide.is_stale(kept(), None, now, 2.0)
     assert decide.is_stale(kept(), None, now + 2, 2.0)
     assert not decide.is_stale(kept(), datetime.fromtimestamp(now + 1, UTC), now + 2, 2.0)
+    assert not decide.is_stale(kept(), datetime.fromtimestamp(now - 60, UTC), now + 1, 2.0)
 
 
 # -- the stored form ---------------------------------------------------------------------------------------------------

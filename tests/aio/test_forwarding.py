@@ -16,9 +16,15 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.calls import _routing as routing
 from sbredis.aio.maintenance import _keeping as keeping
 from sbredis.aio.maintenance import _offer
+from sbredis.aio.maintenance._carrying import Carrier
+from sbredis.aio.maintenance._census import Census
+from sbredis.aio.maintenance._destinations import Destinations
+from sbredis.aio.maintenance._duty import Shared
+from sbredis.aio.maintenance._mover import Mover
 from sbredis.aio.maintenance._moving import MovingDuty
 from sbredis.aio.maintenance._role import MOVE
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import outgoing, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
@@ -59,6 +65,11 @@ class Flow:
 
     async def send_to_a_deleted_queue(self, *messages: ServiceBusMessage) -> None:
         """Let a transaction of the queue "home" send messages to the queue "to", which is deleted then."""
+        await self.transfer(*messages)
+        await self.admin.delete_queue("to")
+
+    async def transfer(self, *messages: ServiceBusMessage) -> None:
+        """Let a transaction of the queue "home" send messages to the queue "to"."""
         for name in ("home", "to"):
             await self.admin.create_queue(name)
         async with (
@@ -68,7 +79,6 @@ class Flow:
         ):
             tx.send_messages(home, text("home"))
             tx.send_messages(to, [*messages])
-        await self.admin.delete_queue("to")
 
     async def take(self, count: int, name: str, **options: Any) -> list[ServiceBusReceivedMessage]:
         """Receive and complete this number of messages."""
@@ -95,6 +105,17 @@ def text(body: str, **options: Any) -> ServiceBusMessage:
 
 def bodies(messages: list[ServiceBusReceivedMessage]) -> list[str]:
     return [str(message) for message in messages]
+
+
+def soon() -> float:
+    return asyncio.get_running_loop().time() + 60
+
+
+async def shared_of(client: ServiceBusClient) -> Shared:
+    """Return what the duties of a client share, for a client that maintains nothing."""
+    connection = client._connection
+    await connection.open(soon())
+    return Shared(connection, connection.entity, Census(connection.namespace))
 
 
 def moving_of(client: ServiceBusClient) -> MovingDuty:
@@ -186,6 +207,19 @@ async def test_a_key_chooses_the_partition_of_the_destination(url: str, kind: st
                 places.append({str(one): (one.sequence_number or 0) >> 48 for one in found})
             assert places[0] == places[1]
             assert len(set(places[0].values())) == 3
+
+
+async def test_a_message_without_a_key_stays_in_the_partition_of_its_number(url: str) -> None:
+    """So the messages of a partitioned queue are spread over the partitions of the next one."""
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("to", **KINDS["partitioned"])
+        await flow.admin.create_queue("from", forward_to="to", **KINDS["partitioned"])
+        async with flow.mover():
+            await flow.send("from", *(str(number) for number in range(12)))
+            found = await flow.take(12, "to")
+        places = [((one.enqueued_sequence_number or 0) >> 48, (one.sequence_number or 0) >> 48) for one in found]
+        assert {before for before, _ in places} == {0, 1, 2}
+        assert all(before == after for before, after in places)
 
 
 async def test_duplicates_are_dropped_at_the_destination(url: str) -> None:
@@ -599,6 +633,121 @@ async def test_a_transfer_to_a_deleted_queue_goes_to_the_transfer_dead_letter_qu
 
 
 @pytest.mark.slow
+async def test_a_transfer_to_a_deleted_queue_does_not_go_to_another_queue_of_its_name(url: str) -> None:
+    """This holds even if the list of all entities, which maintenance reads now and then, still has the deleted queue."""
+    async with flow_at(url, partitions=16) as flow, flow.other_client() as other:
+        await flow.transfer(text("lost"))
+        records = [await flow.client._connection.record(name, soon()) for name in ("home", "to")]
+        await flow.admin.delete_queue("to")
+        await flow.admin.create_queue("to")
+        shared = await shared_of(other)
+        shared.census.by_id = {record.id: record for record in records}
+        home = await shared.find("home", soon())
+        (number,) = home.numbers
+        waiting = await perform(shared.runtime.transport, outgoing(home.partition(number)))
+        ((heap,), error) = await Destinations(shared, home, number).sorted(waiting.messages, waiting.now)
+        assert error is None
+        assert heap.entity is None
+        (move,) = heap.moves
+        assert move.fault is not None
+        assert move.fault.reason == "MessagingEntityNotFound"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("near", [True, False], ids=["one slot", "two slots"])
+async def test_messages_stay_if_their_destination_is_made_again_during_the_move(url: str, near: bool) -> None:
+    """Another task of the client may have noticed it meanwhile. The next reading decides anew where they go."""
+    async with flow_at(url, partitions=1 if near else 3) as flow, flow.other_client() as other:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_to="to")
+        await flow.send("from", "m")
+        shared = await shared_of(other)
+        source = await shared.find("from", soon())
+        (number,) = source.numbers
+        waiting = await perform(shared.runtime.transport, outgoing(source.partition(number)))
+        destinations = Destinations(shared, source, number)
+        ((heap,), _) = await destinations.sorted(waiting.messages, waiting.now)
+        assert heap.entity is not None
+        assert (heap.destination.number == number) == near
+        await flow.admin.delete_queue("to")
+        await flow.admin.create_queue("to")
+        await heap.entity.refresh(soon())
+        carrier = Carrier(shared.runtime, source, number, waiting.birth, destinations)
+        await carrier.carry(heap.destination, heap.entity, heap.moves)
+        counts = [await flow.admin.get_queue_runtime_properties(name) for name in ("from", "to")]
+        assert [each.total_message_count for each in counts] == [1, 0]
+
+
+@pytest.mark.slow
+async def test_a_batch_for_a_deleted_queue_goes_to_the_next_queue_of_its_name(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mover has died after it has frozen the batch. The messages are forwarded by name, and the name has a queue."""
+    monkeypatch.setattr(keeping, "_CLAIM", 0.3)
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_to="to")
+        await flow.send("from", "a", "b")
+        async with flow.other_client() as client:
+            mortal = Mortal(client, 1, frozenset({"take"}), runs=False)
+            async with client.maintain():
+                await eventually(lambda: mortal.dead)
+        await flow.admin.delete_queue("to")
+        await flow.admin.create_queue("to")
+        async with flow.mover():
+            assert bodies(await flow.take(2, "to")) == ["a", "b"]
+
+
+@pytest.mark.slow
+async def test_a_move_within_a_slot_without_an_answer_keeps_the_order(url: str) -> None:
+    """The call may not have run, so the mover reads the source again, and does not go on with later messages."""
+
+    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+        if script.name == "transact" and not lost:
+            lost.append(script.name)
+            raise ServiceBusConnectionError("No answer.", outcome=Outcome.UNKNOWN)
+        return await through(script, *arguments, **options)
+
+    lost: list[str] = []
+    async with flow_at(url, partitions=1) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_to="to")
+        large = [letter * 600_000 for letter in "abc"]  # one call moves one of them
+        await flow.send("from", *large)
+        async with flow.other_client() as client:
+            transport: Any = client._connection.transport
+            through = transport.call
+            divert(transport, call)
+            async with client.maintain():
+                assert bodies(await flow.take(3, "to")) == large
+    assert lost
+
+
+async def test_a_queue_that_never_empties_lets_others_go_first(url: str) -> None:
+    """Whenever the mover reads the queue, it finds a message that was sent meanwhile."""
+
+    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+        if script.name == "outgoing" and filling:
+            await flow.send("from", "m")
+        return await through(script, *arguments, **options)
+
+    filling = True
+    async with flow_at(url, partitions=1) as flow, flow.other_client() as client:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_to="to")
+        shared = await shared_of(client)
+        source, mover = await shared.find("from", soon()), Mover(shared)
+        transport: Any = client._connection.transport
+        through = transport.call
+        divert(transport, call)
+        async with asyncio.timeout(60):
+            assert not await mover.move_all(source, source.numbers[0])
+        filling = False
+        assert await mover.move_all(source, source.numbers[0])
+        assert (await flow.admin.get_queue_runtime_properties("from")).total_message_count == 0
+
+
+@pytest.mark.slow
 async def test_an_unreachable_partition_delays_only_its_own_messages(url: str) -> None:
     """This holds even if more messages wait for that partition than one call reads."""
     async with flow_at(url) as flow:
@@ -651,3 +800,46 @@ async def test_deleted_sources_leave_nothing_at_their_destination(url: str) -> N
             for name in names:
                 await flow.admin.delete_queue(name)
             assert await remembered(transport) == []
+
+
+@pytest.mark.slow
+async def test_a_former_destination_forgets_the_sources_that_are_gone_and_no_others(url: str) -> None:
+    """A deletion only tells the present destination. A mover finds what a former one still remembers."""
+    gone, kept = [[f"{kind}-{number}" for number in range(4)] for kind in ("gone", "kept")]
+    async with flow_at(url) as flow, await open_transport(url) as transport:
+
+        async def remembered() -> set[str]:
+            record = await flow.client._connection.record("collector", soon())
+            found: set[str] = set()
+            for key in await transport.command("KEYS", f"*:{record.id}:lasting"):
+                fields = await transport.command("HKEYS", key, key=key)
+                found |= {field.decode().split(":")[1] for field in fields if field.startswith(b"in:")}
+            return found
+
+        for name in ("collector", "other"):
+            await flow.admin.create_queue(name)
+        ids: dict[str, str] = {}
+        for name in [*gone, *kept]:
+            await flow.admin.create_queue(name, forward_to="collector")
+            ids[name] = (await flow.client._connection.record(name, soon())).id
+        async with flow.mover() as mover:
+            for names in (gone, kept):  # a destination names those that it knows when it gets to know another one
+                for name in names:
+                    await flow.send(name, name)
+                await flow.take(4, "collector")
+            before = await remembered()
+            assert before & {ids[name] for name in gone}
+            assert before & {ids[name] for name in kept}
+            for name in gone:
+                queue = await flow.admin.get_queue(name)
+                queue.forward_to = "other"
+                await flow.admin.update_queue(queue)
+                await flow.admin.delete_queue(name)
+            assert await remembered() == before
+
+            async def forgotten() -> bool:
+                moving_of(mover).shared.census.read_now()
+                return not await remembered() & {ids[name] for name in gone}
+
+            await eventually(forgotten)
+            assert await remembered() == before & {ids[name] for name in kept}

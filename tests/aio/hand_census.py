@@ -1,0 +1,66 @@
+"""A list of all entities that the test writes, and the objects that duties share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.calls._entity import Entity
+from sbredis.aio.maintenance._census import Census
+from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
+from sbredis.registry import EntityRecord
+
+__all__ = ["HandCensus", "doing", "shared_of"]
+
+
+class HandCensus:
+    """A census that is read when the test says so."""
+
+    def __init__(self) -> None:
+        self.topics: list[EntityRecord] = []
+        self.others: list[EntityRecord] = []
+        self.by_id: dict[str, EntityRecord] = {}
+        self._users: list[Callable[[], None]] = []
+
+    def use(self, changed: Callable[[], None]) -> Callable[[], None]:
+        self._users.append(changed)
+        return lambda: self._users.remove(changed)
+
+    def read_now(self) -> None:
+        """Do nothing: the test decides when the census is read."""
+
+    def read_soon(self) -> None:
+        """Do nothing."""
+
+    def show(self, *records: EntityRecord) -> None:
+        """Let all users know that these are the entities."""
+        self.by_id = {record.id: record for record in records}
+        self.topics = [record for record in records if record.kind == "topic" and record.state == "active"]
+        self.others = [record for record in records if record.kind != "topic" and record.state == "active"]
+        for changed in self._users:
+            changed()
+
+
+def shared_of(
+    client: ServiceBusClient, census: HandCensus, find: Callable[[str, float], Awaitable[Entity]] | None = None
+) -> Shared:
+    """Return what the duties of a connected client share. ``find`` finds entities, in place of the client."""
+    connection = client._connection
+    return Shared(connection, find or connection.entity, cast("Census", census))
+
+
+@asynccontextmanager
+async def doing(
+    duty: Duty, fence: Callable[[], int | None] = lambda: None, doubt: Callable[[], None] = lambda: None
+) -> AsyncIterator[None]:
+    """Do a duty, as a client with its role."""
+    task = asyncio.create_task(duty.run(Tenure(fence, doubt)))
+    try:
+        await asyncio.sleep(0)  # the duty begins to use the census
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

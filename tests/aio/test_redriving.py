@@ -21,6 +21,7 @@ from sbredis.exceptions import (
     RuleSyntaxError,
 )
 from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
+from tests.aio.diverting import divert
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, handling, in_memory, queue_at
 from tests.aio.topics import topic_at
 from tests.waiting import eventually
@@ -275,6 +276,46 @@ async def test_a_share_that_nobody_handles_holds_a_redrive_up_for_the_window_onl
         assert (result.moved, result.died_again, result.completed) == (6, 0, True)
 
 
+@in_memory
+async def test_a_share_is_judged_when_its_last_message_is_handled(url: str) -> None:
+    """The redrive looks at the messages of the share again and again, and moves no other one meanwhile."""
+    async with queue_at(url, partitions=1) as queue:
+        await kill(queue, *"ab")
+        letters, receiver = queue.receiver(sub_queue="deadletter"), queue.receiver()
+        with Calls(queue.transport) as calls:
+            budget = RedriveBudget(share=0.5, minimum=1, window=3600)
+            redriving = asyncio.ensure_future(letters.redrive_messages(budget=budget))
+            await eventually(lambda: redriving.done() or calls.by_script["peek"] > 10)
+        assert not redriving.done()
+        assert (await queue.counts()).active == 1
+        (message,) = await receiver.receive_messages(1, 60)
+        await receiver.complete_message(message)
+        result = await redriving
+        assert (result.moved, result.died_again, result.completed) == (2, 0, True)
+
+
+@in_memory
+async def test_a_redrive_that_waits_keeps_its_claim(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_redriving, "_RENEW", 0.02)
+    async with queue_at(url) as queue:
+        await kill(queue, *"ab")
+        with Calls(queue.transport) as calls:
+            redriving = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=0.001))
+            await eventually(lambda: calls.by_script["hold_role"] > 5)
+        assert (await queue.counts()).active == 1  # it waits until it may move the second message
+        redriving.cancel()
+        await asyncio.wait([redriving])
+
+
+@in_memory
+async def test_large_messages_are_found_by_their_numbers(url: str) -> None:
+    """One call does not return all of them."""
+    async with queue_at(url, partitions=1) as queue:
+        numbers = await kill(queue, *(str(number) * 900_000 for number in range(7)))
+        result = await queue.receiver(sub_queue="deadletter").redrive_messages(sequence_numbers=numbers)
+        assert (result.matched, result.moved) == (7, 7)
+
+
 @pytest.mark.slow
 @both
 async def test_a_redrive_by_number_goes_on_at_the_cursor_of_the_one_that_its_budget_stopped(
@@ -329,6 +370,18 @@ async def test_the_dead_letters_of_a_subscription_return_to_it_only(url: str, pa
         assert result.moved == 3
         assert sorted(bodies(await all_of(receiver, 3))) == ["a", "b", "c"]
         assert len(await topic.take_all("two")) == 3
+
+
+@in_memory
+async def test_a_copy_without_the_session_that_its_subscription_requires_stays_and_is_counted(url: str) -> None:
+    async with topic_at(url) as topic:
+        await topic.create({"one": None}, requires_session=True)
+        messages = [ServiceBusMessage("a", session_id="s"), ServiceBusMessage("b"), ServiceBusMessage("c")]
+        await topic.sender().send_messages(messages)
+        letters = topic.receiver("one", sub_queue="deadletter")
+        result = await asyncio.wait_for(letters.redrive_messages(), 60)
+        assert (result.matched, result.moved, result.skipped, result.completed) == (2, 0, 2, True)
+        assert sorted(bodies(await letters.peek_messages(10))) == ["b", "c"]
 
 
 @both
@@ -397,6 +450,28 @@ async def test_messages_that_the_destination_does_not_take_stay_dead_letters(url
         assert (result.matched, result.moved, result.skipped) == (3, 0, 3)
         assert len(await all_dead(queue)) == 3
         assert (await letters.redrive_messages()).moved == 3
+
+
+@in_memory
+@pytest.mark.parametrize("near", [True, False], ids=["one slot", "several slots"])
+async def test_a_letter_that_a_receiver_gets_before_it_is_moved_elsewhere_is_not_counted(url: str, near: bool) -> None:
+    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+        if script.name in {"freeze", "transact"} and not held:
+            held.extend(await letters.receive_messages(1, 60))
+        return await through(script, *arguments, **options)
+
+    held: list[Any] = []
+    async with queue_at(url, partitions=1 if near else 3, partitioned=True) as queue:
+        await queue.client.ensure_queue("other", enable_partitioning=near)
+        await kill(queue, *"abc")
+        letters = queue.receiver(sub_queue="deadletter")
+        through = queue.transport.call
+        divert(queue.transport, call)
+        result = await queue.receiver(sub_queue="deadletter").redrive_messages(to="other")
+        divert(queue.transport, through)
+        assert (result.matched, result.moved, result.skipped) == (3, 2, 1)
+        await letters.complete_message(held[0])
+        assert await all_dead(queue) == []
 
 
 @in_memory

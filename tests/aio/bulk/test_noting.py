@@ -46,6 +46,24 @@ async def test_a_task_that_goes_on_behind_the_rows_of_an_earlier_run_is_refused(
     assert [(each.stored, each.known) for each in again] == [(0, 150), (0, 150)]
 
 
+async def test_two_runs_of_a_task_with_other_rows_do_not_both_end(client: ServiceBusClient) -> None:
+    """The second one has begun before the first one has noted the end of the task."""
+    async with BulkWriter(client, "out", writer="w", batch=0, task=0, kind="batch", whole=True) as writer:
+        await writer.write(Outbound([b"%d" % number for number in range(150)]))
+        await write(client, 0, range(100))
+        with pytest.raises(BatchConflictError, match="the task has 100 rows in an earlier run, and more in this one"):
+            await writer.finish()
+
+
+async def test_a_run_that_ends_before_another_one_that_has_stored_more_rows_is_refused(client: ServiceBusClient) -> None:
+    async with BulkWriter(client, "out", writer="w", batch=0, task=0, kind="batch") as writer:
+        await writer.write(Outbound([b"%d" % number for number in range(30)]))
+        await write(client, 0, range(150), whole=False)
+        with pytest.raises(BatchConflictError, match=r"an earlier run has stored \d+ rows there, and this one has only"):
+            await writer.finish()
+    assert await waiting(client) == 150
+
+
 async def test_a_task_that_is_new_is_refused(client: ServiceBusClient) -> None:
     for task in range(2):
         await write(client, task, range(50 * task, 50 * (task + 1)))

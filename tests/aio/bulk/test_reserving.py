@@ -13,16 +13,20 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.bulk import Awaited, Reservation, list_reservations, release, reserve
 from sbredis.aio.bulk import _reserving as reserving_module
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import perform, unpin
 from sbredis.exceptions import (
     EntityReservedError,
     MessagingEntityNotFoundError,
     Outcome,
     ReservationLostError,
     ReservationTimeoutError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
     ServiceBusError,
 )
 from sbredis.model import ReservationStatus, ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.registry import Namespace, reservation_of
+from tests.aio.diverting import divert
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")]
@@ -285,6 +289,70 @@ async def test_a_reservation_that_is_cancelled_opens_the_entity_again(client: Se
         await asyncio.wait([reserving])
     assert reserving.cancelled()
     assert await listed(admin) == []
+
+
+@in_memory
+async def test_a_claim_whose_answer_does_not_come_is_taken_back(client: ServiceBusClient, admin: Admin) -> None:
+    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+        answer = await through(script, *arguments, **options)
+        if script.name == "revise_entity" and not claimed.is_set():
+            claimed.set()
+            await asyncio.Event().wait()
+        return answer
+
+    claimed = asyncio.Event()
+    transport: Any = client._connection.transport
+    through = transport.call
+    divert(transport, call)
+    reserving = asyncio.ensure_future(capture(client))
+    await asyncio.wait_for(claimed.wait(), 60)
+    assert [each.consumer for each in await listed(admin)] == ["capture"]
+    reserving.cancel()
+    await asyncio.wait([reserving])
+    assert reserving.cancelled()
+    assert await listed(admin) == []
+
+
+@in_memory
+async def test_an_entity_stays_closed_until_all_its_partitions_are_unpinned(
+    client: ServiceBusClient, admin: Admin
+) -> None:
+    async def call(script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
+        if script.name == "unpin" and keys[0] == lost:
+            raise ServiceBusConnectionError("There is no way.", outcome=Outcome.NEVER_SENT)
+        return await through(script, keys, *arguments, **options)
+
+    await send(client, 9)
+    reservation = await capture(client)
+    for number in reservation.partitions:
+        await reservation.plan(number, await reservation.begin(number), 100, 1 << 20)
+    transport: Any = client._connection.transport
+    entity = await client._connection.entity("orders", asyncio.get_running_loop().time() + 60)
+    lost, through = entity.partition(2).keys[0], transport.call
+    divert(transport, call)
+    with pytest.raises(ServiceBusCommunicationError, match="partitions of it could not be reached: 2"):
+        await release(client, "orders", "capture", timeout=5)
+    assert [each.consumer for each in await listed(admin)] == ["capture"]
+    with pytest.raises(EntityReservedError):
+        await receive(client)
+    divert(transport, through)
+    assert await release(client, "orders", "capture")
+    assert len(await receive(client)) == 9
+
+
+@in_memory
+async def test_a_release_that_the_partitions_refuse_ends_with_their_error(
+    client: ServiceBusClient, admin: Admin
+) -> None:
+    """A failover of the registry has lost a later reservation, so the partitions have a higher fence."""
+    await send(client, 1)
+    await capture(client)
+    entity = await client._connection.entity("orders", asyncio.get_running_loop().time() + 60)
+    await perform(client._connection.transport, unpin(entity.partition(1), 1_000_000))
+    async with asyncio.timeout(60):
+        with pytest.raises(ReservationLostError):
+            await release(client, "orders", "capture")
+    assert [each.consumer for each in await listed(admin)] == ["capture"]
 
 
 @in_memory

@@ -77,6 +77,7 @@ def judge(
         server: object = facts.endpoint if facts.run_id == UNKNOWN_RUN_ID else facts.run_id
         asked = server, target.username, durability, target.replicas
         _tell(logging.WARNING, (*asked, "unread"), unknown_note(facts, durability))
+        _tell(logging.WARNING, (*asked, "unverified"), _unverified_note(target, facts))
         copies = replica_count_of(facts)
         problem = unconfirmable(facts, copies, target.kind) if durability == "replicated" else None
         passing = f"{problem[0]} Calls to it wait." if problem is not None and problem[1] else None
@@ -91,6 +92,16 @@ def judge(
         raise ServerUnsuitableError(" ".join(refused))
     for (level, note), servers in worth.items():
         _log.log(level, "durability=%s on %s: %s", durability, ", ".join(map(str, servers)), note)
+
+
+def _unverified_note(target: Target, facts: ServerFacts) -> str | None:
+    """Return what a connection risks that checks no certificate."""
+    if target.tls is None or target.tls.verify != "none":
+        return None
+    return (
+        f"tls_verify=none: nothing shows that the server at {facts.endpoint} is yours, so everybody on the way can "
+        "read and change the password and all messages. Give the certificate authority with tls_ca."
+    )
 
 
 def _tell(level: int, key: tuple[object, ...], text: str | None) -> None:

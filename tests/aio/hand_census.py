@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import cast
 
 from sbredis.aio import ServiceBusClient
@@ -49,7 +50,8 @@ def shared_of(
 ) -> Shared:
     """Return what the duties of a connected client share. ``find`` finds entities, in place of the client."""
     connection = client._connection
-    return Shared(connection, find or connection.entity, cast("Census", census))
+    shared = Shared.of(connection, find or connection.entity)
+    return replace(shared, census=cast("Census", census))
 
 
 @asynccontextmanager

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from sbredis.aio.core._agenda import Place
-from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._due_work import DueWork
 from sbredis.aio.maintenance._duty import Shared
 from sbredis.engine import SettingsStaleError, perform
@@ -26,7 +25,7 @@ async def visited(url: str) -> AsyncIterator[tuple[Queue, DueWork, Place, HandCl
     clock = HandClock()
     async with queue_at(url, clock=clock, time_to_live=1000, dead_letter_expired=True) as queue:
         connection = queue.client._connection
-        errand = DueWork(Shared(connection, connection.entity, Census(connection.namespace)))
+        errand = DueWork(Shared.of(connection, connection.entity))
         yield queue, errand, Place(queue.entity.numbers[0], queue.entity.record.id), clock
 
 
@@ -73,12 +72,12 @@ async def test_a_partition_with_newer_settings_than_the_registry_is_an_error(url
 async def test_an_update_that_the_census_has_not_seen_is_adopted(url: str) -> None:
     async with visited(url) as (queue, _, place, clock):
         record, connection = queue.entity.record, queue.client._connection
-        census = Census(connection.namespace)
-        census.by_id = {record.id: record}
-        errand = DueWork(Shared(connection, connection.entity, census))
+        shared = Shared.of(connection, connection.entity)
+        shared.census.by_id = {record.id: record}
+        errand = DueWork(shared)
         updated = await connection.namespace.update_entity(record, replace(record.settings, max_delivery_count=77))
         assert await errand.visit(place, record) == clock.now()
-        assert census.by_id == {record.id: updated}
+        assert shared.census.by_id == {record.id: updated}
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -17,7 +17,6 @@ from sbredis.aio.calls import _routing as routing
 from sbredis.aio.maintenance import _keeping as keeping
 from sbredis.aio.maintenance import _offer
 from sbredis.aio.maintenance._carrying import Carrier
-from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._destinations import Destinations
 from sbredis.aio.maintenance._duty import Shared
 from sbredis.aio.maintenance._mover import Mover
@@ -115,7 +114,7 @@ async def shared_of(client: ServiceBusClient) -> Shared:
     """Return what the duties of a client share, for a client that maintains nothing."""
     connection = client._connection
     await connection.open(soon())
-    return Shared(connection, connection.entity, Census(connection.namespace))
+    return Shared.of(connection, connection.entity)
 
 
 def moving_of(client: ServiceBusClient) -> MovingDuty:

@@ -18,7 +18,7 @@ import trustme
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError, ServiceBusError
 from sbredis.servers import LocalServer, ServerBinary, ServerNotFoundError, find_server, free_port
-from sbredis.transport import Script, open_transport
+from sbredis.transport import Script, forget_notes, open_transport
 from tests.transport.ears import Ear
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +122,18 @@ async def test_a_server_with_the_right_certificate_is_accepted(
     encrypted: Encrypted, host: str, options: dict[str, str]
 ) -> None:
     await works(encrypted.url(host, **options))
+
+
+async def test_a_connection_that_checks_no_certificate_is_warned_of_once(
+    encrypted: Encrypted, caplog: pytest.LogCaptureFixture
+) -> None:
+    forget_notes()
+    for options in ({"tls_verify": "none"}, {"tls_verify": "none"}, {"tls_verify": "ca"}):
+        async with await open_transport(encrypted.url(**options)):
+            pass
+    warned = [record.getMessage() for record in caplog.records if "tls_verify=none" in record.getMessage()]
+    assert len(warned) == 1
+    assert "can read and change the password and all messages" in warned[0]
 
 
 @pytest.mark.parametrize(

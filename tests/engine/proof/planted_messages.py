@@ -35,8 +35,8 @@ OF_MESSAGES = (
     Bug(
         "a receiver waits for messages that it has",
         file="receive",
-        right="waiting_for - n, asked",
-        wrong="waiting_for, asked",
+        right="waiting_for - n)",
+        wrong="waiting_for)",
     ),
     Bug(
         "a deferred message returns as an active one",

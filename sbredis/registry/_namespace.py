@@ -19,16 +19,11 @@ from sbredis.engine import (
     namespace_name,
     new_token,
     partition_for_name,
-    perform,
     rule_name,
     salts,
     subscription_name,
 )
-from sbredis.exceptions import (
-    MessagingEntityAlreadyExistsError,
-    MessagingEntityNotFoundError,
-    ServiceBusServerBusyError,
-)
+from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
 from sbredis.registry._checks import check_kind, kinds
 from sbredis.registry._entity import (
     IDLE_PROPERTY,
@@ -43,18 +38,17 @@ from sbredis.registry._entity import (
     split_path,
 )
 from sbredis.registry._forwarding import require_destinations
+from sbredis.registry._opening import open_namespace
 from sbredis.registry._refusals import (
     NamespaceMissingError,
     SubscriptionGoneError,
-    add_sentence,
     changed,
     exists,
     missing,
     missing_rule,
-    refusals,
     rule_refusals,
 )
-from sbredis.registry._registry import read_namespace, register_namespace, require_bounds
+from sbredis.registry._registry import register_namespace, require_bounds
 from sbredis.registry._removal import Before, Removal, delete, note_use, remove_if_idle
 from sbredis.registry._routes import Routes, read_routes
 from sbredis.registry._rulebook import Rulebook
@@ -65,7 +59,6 @@ from sbredis.rules import Rule
 __all__ = ["Namespace", "TopicFacts"]
 
 T = TypeVar("T")
-_PARTITIONS = 16
 
 
 class TopicFacts(NamedTuple):
@@ -119,24 +112,13 @@ class Namespace:
 
         ``told`` returns the time for partitions with a test clock.
 
-        The namespace is read first, and only a missing one is created. So a client opens at a server that has reached
-        its memory limit, and can empty it.
-
         The number of partitions cannot change. If the namespace has another number, this raises
         :class:`NamespacePartitionsError`.
         """
         namespace_name(name)
-        wanted = _PARTITIONS if partitions is None else partitions
-        salts(wanted)  # `salts` raises an error for an invalid number of partitions
-        until, codes = anyio.current_time() + timeout, refusals(name)
-        facts = await perform(transport, read_namespace(name, partitions), timeout=timeout, refusals=codes)
-        if facts is None:
-            request = register_namespace(name, wanted, exact=partitions is not None)
-            try:
-                facts = await perform(transport, request, timeout=until - anyio.current_time(), refusals=codes)
-            except ServiceBusServerBusyError as error:
-                add_sentence(error, f"The namespace '{name}' does not exist yet, and could not be created.")
-                raise
+        if partitions is not None:
+            salts(partitions)  # `salts` raises an error for an invalid number of partitions
+        facts = await open_namespace(transport, name, partitions, timeout=timeout)
         return cls(transport, name, facts.partitions, facts.created_at, told)
 
     # -- queues and topics ----------------------------------------------------------------------------------------

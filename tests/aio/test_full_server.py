@@ -615,18 +615,21 @@ GIGABYTE = 1 << 30
 
 
 @for_each(
-    ("info", "expected"),
+    ("used", "limit", "expected"),
     [
-        ({"used_memory": f"{GIGABYTE}", "maxmemory": f"{GIGABYTE}"}, True),
-        ({"used_memory": f"{GIGABYTE * 17 // 16}", "maxmemory": f"{GIGABYTE}"}, True),
-        ({"used_memory": f"{GIGABYTE * 17 // 16 + 1}", "maxmemory": f"{GIGABYTE}"}, False),
-        ({"used_memory": "9000000", "maxmemory": "1000000"}, True),
-        ({"used_memory": "9000001", "maxmemory": "1000000"}, False),
-        ({"used_memory": "1", "maxmemory": "0"}, False),
-        ({"used_memory": "many", "maxmemory": "1000000"}, False),
-        ({"used_memory": "1"}, False),
-        ({}, False),
+        (GIGABYTE, GIGABYTE, True),
+        (GIGABYTE * 17 // 16, GIGABYTE, True),
+        (GIGABYTE * 17 // 16 + 1, GIGABYTE, False),
+        (9_000_000, 1_000_000, True),
+        (9_000_001, 1_000_000, False),
+        (1, 0, False),
     ],
 )
-def test_the_reserve_is_a_small_share_of_the_limit(info: dict[str, str], *, expected: bool) -> None:
-    assert is_within_reserve(info) is expected
+def test_the_reserve_is_a_small_share_of_the_limit(used: int, limit: int, *, expected: bool) -> None:
+    about = f"# Memory\r\nused_memory:{used}\r\nused_memory_human:1G\r\nmaxmemory:{limit}\r\nmaxmemory_human:0B\r\n"
+    assert is_within_reserve(about) is expected
+
+
+@for_each("about", ["", "used_memory:1\r\n", "maxmemory:1000\r\n", "used_memory:many\r\nmaxmemory:1000\r\n"])
+def test_a_server_that_does_not_tell_its_memory_has_no_reserve(about: str) -> None:
+    assert not is_within_reserve(about)

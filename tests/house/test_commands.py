@@ -17,7 +17,7 @@ from tools import check
 from tools.repository import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
-SCRIPTS = ["tools/environment", "tools/nats", "tools/spark", "tools/system-packages", ".ci/run"]
+SCRIPTS = ["tools/environment", "tools/nats", "tools/peers", "tools/spark", "tools/system-packages", ".ci/run"]
 
 
 def make(*arguments: str) -> str:
@@ -47,7 +47,7 @@ def test_the_demo_does_not_fetch_spark(tmp_path: Path) -> None:
     """It installs PySpark only if the wheel is there already. Here neither the wheel nor pip is there."""
     (tmp_path / "tools").mkdir()
     (tmp_path / "requirements").mkdir()
-    for name in ("tools/spark", "requirements/spark.txt"):
+    for name in ("tools/spark", "requirements/spark.txt", "requirements/spark.lock"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     command = ["sh", "tools/spark", "if-kept"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
@@ -87,7 +87,7 @@ def test_each_script_is_executable_and_well_formed(script: str) -> None:
     subprocess.run([shell, "-n", path], check=True, timeout=280)
 
 
-@pytest.mark.parametrize("name", ["test.txt", "check.txt", "nats.txt", "spark.txt"])
+@pytest.mark.parametrize("name", ["test.txt", "check.txt", "docs.txt", "nats.txt", "spark.txt", "virtualenv.txt"])
 def test_requirements_name_exact_versions_so_that_a_run_can_be_repeated(name: str) -> None:
     assert pins(name)
     assert {package for package, version in pins(name).items() if not re.fullmatch(r"[\w.]+", version)} == set()

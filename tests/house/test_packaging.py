@@ -55,6 +55,15 @@ def test_a_build_makes_an_sdist_and_a_wheel(dist: Path) -> None:
     assert {path.name for path in dist.iterdir()} == {SDIST, WHEEL}
 
 
+def test_a_second_build_gives_the_same_bytes(dist: Path, tmp_path: Path) -> None:
+    """So everybody can verify a release by building it again (docs/supply-chain.md)."""
+    again = build(tmp_path)
+    assert {path.name: path.read_bytes() == (again / path.name).read_bytes() for path in dist.iterdir()} == {
+        SDIST: True,
+        WHEEL: True,
+    }
+
+
 @pytest.mark.parametrize("folder", ["lua", "workers"])
 def test_the_folders_at_the_root_are_shipped_inside_sbredis_byte_for_byte(wheel: zipfile.ZipFile, folder: str) -> None:
     assert shipped(wheel, f"sbredis/{folder}") == sources(folder) != {}

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from sbredis.model import ServiceBusReceivedMessage
 from sbredis.servers import LocalServer
 from tests.children import child
 from tests.waiting import eventually
+from tests.workers.chaos.journal import Ends, Journal, handled_without_right
 
 __all__ = ["kill_workers"]
 
@@ -32,19 +34,26 @@ APP = """
     import os
     from datetime import timedelta
     from sbredis.workers import Context, Worker
+    from tests.workers.chaos.notes import note_done, note_start, noting
 
-    worker = Worker(os.environ["BUS"])
+    worker = Worker(os.environ["BUS"], middleware=[noting])
 
     @worker.cron(every=timedelta(seconds=1), name="ticking", missed="all", overlap="queue")
     async def tick(context: Context) -> None:
+        note_start(str(context.message), context)
         context.send("handled", "", message_id=context.message.message_id)
+        note_done(str(context.message), context)
 """
 
 
 async def kill_workers(url: str, folder: Path, *, workers: int, kills: int, restart: bool) -> list[str]:
-    """Start workers, and kill one after the other. Return the ids of all ticks, in their order."""
+    """Start workers, and kill one after the other. Return the ids of all ticks, in their order.
+
+    No handler starts for a tick whose handler has started already, because no lock ends while the workers run.
+    """
     (folder / "app.py").write_text(textwrap.dedent(APP))
     running: list[asyncio.subprocess.Process] = []
+    journal, ends = Journal(folder), Ends()
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("ticking")
         await client.ensure_queue("handled", colocate_with="ticking")  # no message waits to be moved by a killed worker
@@ -52,7 +61,7 @@ async def kill_workers(url: str, folder: Path, *, workers: int, kills: int, rest
             log = stack.enter_context((folder / "log").open("ab"))
 
             async def start() -> None:
-                given, env = ("-m", "sbredis.workers", "app:worker"), {"BUS": url}
+                given, env = ("-m", "sbredis.workers", "app:worker"), {"BUS": url, "JOURNAL": str(folder)}
                 running.append(await stack.enter_async_context(child(*given, cwd=folder, env=env, stderr=log)))
 
             for _ in range(workers):
@@ -62,6 +71,7 @@ async def kill_workers(url: str, folder: Path, *, workers: int, kills: int, rest
                 count = len(await _ids_in(client, "handled"))
                 await asyncio.sleep(random.random())  # a moment before, at or after a tick
                 victim = running.pop(0)
+                ends.killed[victim.pid] = time.time()
                 victim.kill()
                 await victim.wait()
                 if restart:
@@ -71,6 +81,8 @@ async def kill_workers(url: str, folder: Path, *, workers: int, kills: int, rest
                 process.terminate()
             for process in running:
                 assert await process.wait() in (0, -signal.SIGTERM)  # one that is starting has no handler of signals
+        wrong = handled_without_right(journal.handlings(), ends)
+        assert not wrong, "\n".join(wrong[:10])
         left = await _ids_in(client, "ticking")  # a killed worker had them
         return sorted([*left, *await _ids_in(client, "handled")])
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from sbredis.servers import LocalCluster, LocalServer
 from tests.workers.chaos.journal import Ends, Handling, faults, handlings
-from tests.workers.chaos.scenes import failovers, kills, outages, terminations
+from tests.workers.chaos.scenes import failovers, kills, outages, planted, terminations
 
 pytestmark = pytest.mark.anyio
 
@@ -54,19 +55,28 @@ async def test_workers_outlast_a_failover_and_a_slot_that_moves(
 # -- the check itself --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+async def test_two_handlers_that_have_one_message_at_once_are_found(server: LocalServer, tmp_path: Path) -> None:
+    """Two of the messages are given away while their handlers run, as a defect might do it."""
+    found = await planted(server, tmp_path, {3, 5})
+    assert "2 messages were handled again, but the faults are reasons for at most 0" in found
+    for complaint in ("two handlers at once, and the first one had its lock", "handled again without a reason"):
+        assert {each.partition(":")[0] for each in found if complaint in each} == {"3", "5"}
+
+
 def handling(began: float, **given: Any) -> Handling:
-    made = Handling(7, given.pop("pid", 1), began, given.pop("attempt", 1), given.pop("fence", int(began)), False, None)
-    made.until, made.done, made.how = began + 5, True, "end"
-    for name, value in given.items():
-        setattr(made, name, value)
-    return made
+    """Return a handling that has started at once, has a lock of five seconds, and ends half a second later."""
+    fence = given.pop("fence", int(began))
+    made = Handling(7, fence, 1, began, 1, starts=[began], until=began + 5, done=True, how="end", ended=began + 0.5)
+    return replace(made, **given)
 
 
 KILLED = Ends(killed={1: 3.0})
 TERMINATED = Ends(terminated={1: 3.0}, shutdown_timeout=1.0)
-AWAY = Ends(server_was_away=True)
+AWAY = Ends(away=[(2.0, 4.0)])
 CUT = handling(1, done=False, how="cut", ended=4.0)
 AGAIN = handling(4.1, pid=2, interrupted=True)
+SECOND = handling(7, pid=2, attempt=2)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +84,17 @@ AGAIN = handling(4.1, pid=2, interrupted=True)
     [
         ([], KILLED, "lost"),
         ([handling(1, done=False, how="failed")], KILLED, "lost"),
-        ([handling(1), handling(7, pid=2, attempt=2)], Ends(), "without a reason"),
+        ([handling(1), SECOND], Ends(), "without a reason"),
+        ([handling(1), SECOND], Ends(killed={2: 3.0}), "without a reason"),
+        ([handling(1), SECOND], Ends(killed={1: 7.5}), "without a reason"),
+        ([handling(1), SECOND], Ends(away=[(7.1, 9.0)]), "without a reason"),
+        ([handling(21), replace(SECOND, began=27, starts=[27], fence=27)], AWAY, "without a reason"),
+        ([handling(1, starts=[1, 1.1])], Ends(), "its handler started 2 times under one lock"),
+        ([handling(1, starts=[])], Ends(), "has not said that it started"),
+        ([handling(1, ended=3.0), handling(2, pid=2, attempt=2)], AWAY, "at once, and the first one had its lock"),
+        ([handling(1, how=None), handling(2, attempt=2)], AWAY, "at once, and the first one had its lock"),
+        ([handling(1, ended=8.0), SECOND], Ends(), "at once, and the first one had lost its lock without a reason"),
+        ([handling(1), SECOND], Ends(killed={1: 3.0}, in_work=0), "1 messages were handled again, but the faults"),
         ([handling(1), handling(5.9, pid=2, attempt=2)], KILLED, "0.100 s before the lock ended"),
         ([handling(1), handling(7, pid=2)], KILLED, "not counted"),
         ([handling(1), handling(7, pid=2, attempt=2, fence=1)], KILLED, "fence"),
@@ -87,8 +107,11 @@ AGAIN = handling(4.1, pid=2, interrupted=True)
         ([handling(1, attempt=3)], KILLED, "the delivery 3"),
         ([handling(1, interrupted=True)], TERMINATED, "another was interrupted"),
         ([handling(1, message=8)], KILLED, "never sent"),
-        ([handling(1), handling(7, pid=2, attempt=2)], KILLED, ""),
+        ([handling(1), SECOND], KILLED, ""),
+        ([handling(1, how=None, done=False), SECOND], KILLED, ""),
         ([handling(1), handling(7, attempt=2)], AWAY, ""),
+        ([handling(1, ended=8.0), handling(7, attempt=2)], AWAY, ""),
+        ([handling(1), SECOND], Ends(away=[(2.0, 4.0)], in_work=1), ""),
         ([CUT, AGAIN], TERMINATED, ""),
     ],
 )
@@ -105,14 +128,17 @@ def test_the_check_finds_a_session_that_is_out_of_order() -> None:
 
 
 def test_the_lines_of_processes_become_handlings() -> None:
-    begin = {"attempt": 1, "fence": 3, "interrupted": False, "session": None}
-    lines: list[dict[str, Any]] = [
-        {"event": "begin", "id": 7, "pid": 1, "time": 1.0, **begin},
-        {"event": "lock", "id": 7, "pid": 1, "time": 1.1, "until": 6.0},
-        {"event": "lock", "id": 7, "pid": 1, "time": 2.8, "until": 7.8},
-        {"event": "done", "id": 7, "pid": 99, "time": 3.0},
-        {"event": "end", "id": 7, "pid": 1, "time": 3.1},
-        {"event": "acknowledged", "id": 7, "pid": 1, "time": 3.2},
+    """A handler in a process has a process id of its own."""
+    begin = {"attempt": 1, "interrupted": False, "session": None, "until": 6.0}
+    events: list[dict[str, Any]] = [
+        {"event": "begin", "pid": 1, "time": 1.0, **begin},
+        {"event": "start", "pid": 99, "time": 1.1, "attempt": 1},
+        {"event": "lock", "pid": 1, "time": 2.8, "until": 7.8},
+        {"event": "done", "pid": 99, "time": 3.0},
+        {"event": "end", "pid": 1, "time": 3.1},
+        {"event": "acknowledged", "pid": 1, "time": 3.2},
+        {"event": "begin", "pid": 2, "time": 9.0, **begin, "fence": 4, "until": 14.0},
     ]
-    (made,) = handlings(lines)
-    assert (made.until, made.done, made.how, made.ended, made.acknowledged) == (7.8, True, "end", 3.1, True)
+    first, second = handlings({"id": 7, "fence": 3, **event} for event in events)
+    assert first == Handling(7, 3, 1, 1.0, 1, False, None, [1.1], 7.8, True, "end", 3.1, True)
+    assert second == Handling(7, 4, 2, 9.0, 1, until=14.0)

@@ -1,13 +1,15 @@
 """Read what workers have written down, and find handlings that they had no right to. Pure, except for reading files.
 
-A message may be handled again only for one of these reasons:
+A handler starts once for each lock of its message. A message may be handled again only for one of these reasons:
 
 - *Its worker was killed* while it held the message, or *the server was away*, and the lock had ended before the second
   handling began. Then the second delivery is counted.
 - *Its worker was terminated*, and the handler had not finished within the time for it. Then the handler was cut off,
   the second handling sees that the first was interrupted, and the delivery count is the same.
 
-Nothing else allows it, and nothing at all after the completion was acknowledged.
+Nothing else allows it, and nothing at all after the completion was acknowledged. The reason must come before the second
+handling, and each fault is a reason for no more messages than the workers that it meets can have in work. While a
+handler runs and its lock has not ended, no other handler starts for its message, whatever the reason.
 """
 
 from __future__ import annotations
@@ -17,25 +19,32 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Ends", "Handling", "Journal", "faults", "handlings", "summary"]
+__all__ = ["Ends", "Handling", "Journal", "faults", "handled_without_right", "handlings", "summary"]
 
 Lines = list[dict[str, Any]]
+_LINGERING = 10.0
+"""The seconds after an outage in which a lock may still end because of it: two of the shortest locks."""
 
 
 @dataclass(slots=True)
 class Handling:
-    """One call of a handler for one message."""
+    """The handling of one delivery of a message, under one lock."""
 
     message: int
-    pid: int
-    began: float
-    attempt: int
     fence: int
-    interrupted: bool
-    session: str | None
+    pid: int = 0
+    """The worker process."""
+    began: float = 0.0
+    """When the worker began to call the handler."""
+    attempt: int = 0
+    interrupted: bool = False
+    session: str | None = None
+    starts: list[float] = field(default_factory=list[float])
+    """When the handler started. It writes that down itself."""
     until: float = 0.0
     """When the lock ended, as far as the worker has written it down: the server did not end it earlier."""
     done: bool = False
@@ -48,14 +57,34 @@ class Handling:
 
 @dataclass(slots=True)
 class Ends:
-    """How the worker processes were ended, and whether the server was away."""
+    """How the worker processes were ended, and when the server was away."""
 
     killed: dict[int, float] = field(default_factory=dict[int, float])
     """The processes that were killed, and when."""
     terminated: dict[int, float] = field(default_factory=dict[int, float])
     """The processes that got SIGTERM, and when."""
     shutdown_timeout: float = 25.0
-    server_was_away: bool = False
+    away: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """The times in which the server, or a part of it, was away or moved for so long that locks could end."""
+    in_work: int = 1000
+    """The largest number of messages that one worker can have between their handlers' starts and the acknowledgements
+    of their completions.
+    """
+    workers: int = 1
+    """How many workers an outage meets."""
+
+    def has_killed(self, pid: int, before: float) -> bool:
+        """Return whether a process was killed before a time."""
+        return self.killed.get(pid, before) < before
+
+    def was_away(self, since: float, until: float) -> bool:
+        """Return whether a lock that was held at the first time could end by the second because the server was away."""
+        return any(begin <= until and since <= end + _LINGERING for begin, end in self.away)
+
+    @property
+    def most_again(self) -> int:
+        """The largest number of messages that may be handled again for all these reasons together."""
+        return self.in_work * (len(self.killed) + len(self.terminated) + len(self.away) * self.workers)
 
 
 class Journal:
@@ -104,19 +133,18 @@ class Journal:
 
 def handlings(lines: Iterable[Mapping[str, Any]]) -> list[Handling]:
     """Return the calls of handlers, from the lines of all processes."""
-    found: list[Handling] = []
-    last: dict[tuple[int, int], Handling] = {}
-    by_message: dict[int, Handling] = {}
+    found: dict[tuple[int, int], Handling] = {}
     for line in lines:
-        message, pid, event = line["id"], line["pid"], line["event"]
+        key, event = (line["id"], line["fence"]), line["event"]
+        if key not in found:
+            found[key] = Handling(*key, line["pid"], line["time"])
+        handling = found[key]
         if event == "begin":
-            given = (line["attempt"], line["fence"], line["interrupted"], line["session"])
-            made = Handling(message, pid, line["time"], *given)
-            last[message, pid] = by_message[message] = made
-            found.append(made)
-            continue
-        handling = last.get((message, pid)) or by_message[message]  # a handler in a process has a pid of its own
-        if event == "lock":
+            handling.pid, handling.attempt, handling.until = line["pid"], line["attempt"], line["until"]
+            handling.interrupted, handling.session = line["interrupted"], line["session"]
+        elif event == "start":
+            handling.starts.append(line["time"])
+        elif event == "lock":
             handling.until = max(handling.until, line["until"])
         elif event == "done":
             handling.done = True
@@ -124,31 +152,40 @@ def handlings(lines: Iterable[Mapping[str, Any]]) -> list[Handling]:
             handling.acknowledged = True
         else:
             handling.how, handling.ended = event, line["time"]
-    return found
+    return list(found.values())
 
 
 def faults(sent: Iterable[int], given: Iterable[Handling], ends: Ends) -> list[str]:
     """Return everything that is against the promise, in words."""
+    handled = list(given)
+    expected, done = set(sent), {each.message for each in handled if each.done}
+    found = [f"{each} was never sent" for each in sorted({each.message for each in handled} - expected)]
+    lost = sorted(expected - done)
+    found += [f"{each} was lost: {[handling for handling in handled if handling.message == each]}" for each in lost]
+    return found + handled_without_right(handled, ends)
+
+
+def handled_without_right(given: Iterable[Handling], ends: Ends) -> list[str]:
+    """Return the handlings that were against the promise, in words. Whether a message was lost is another question."""
     found: list[str] = []
-    by_message: dict[int, list[Handling]] = {number: [] for number in sent}
+    by_message: dict[int, list[Handling]] = {}
     for handling in given:
-        if handling.message not in by_message:
-            found.append(f"{handling.message} was never sent")
         by_message.setdefault(handling.message, []).append(handling)
     for message, own in by_message.items():
         own.sort(key=lambda each: each.began)
-        if not any(each.done for each in own):
-            found.append(f"{message} was lost: {own}")
-        found += [f"{message}: {fault}: {own}" for fault in _of_message(own, ends)]
+        found += [f"{message}: {fault}: {own}" for fault in (*_of_message(own, ends), *_at_once(own, ends))]
+    again = sum(len(own) - 1 for own in by_message.values())
+    if again > ends.most_again:
+        found.append(f"{again} messages were handled again, but the faults are reasons for at most {ends.most_again}")
     found += _out_of_order(by_message.values())
     return found
 
 
 def _of_message(own: list[Handling], ends: Ends) -> Iterable[str]:
-    most = 1 + len(ends.killed) if not ends.server_was_away else 1000
-    if own and not 1 <= own[0].attempt <= most:
+    most = 1 + len(ends.killed) if not ends.away else 1000
+    if not 1 <= own[0].attempt <= most:
         yield f"the first handling is the delivery {own[0].attempt}"
-    if own and own[0].interrupted:
+    if own[0].interrupted:
         yield "the first handling says that another was interrupted"
     for first, second in itertools.pairwise(own):
         if first.acknowledged:
@@ -157,13 +194,32 @@ def _of_message(own: list[Handling], ends: Ends) -> Iterable[str]:
             yield "the fence did not rise"
         if first.pid in ends.terminated and first.pid not in ends.killed:
             yield from _after_a_signal(first, second, ends)
-        elif first.pid in ends.killed or ends.server_was_away:
+        elif ends.has_killed(first.pid, second.began) or ends.was_away(first.began, second.began):
             if second.began < first.until:
                 yield f"handled again {first.until - second.began:.3f} s before the lock ended"
             if second.attempt <= first.attempt:
                 yield "the delivery was not counted"
         else:
             yield "handled again without a reason"
+
+
+def _at_once(own: list[Handling], ends: Ends) -> Iterable[str]:
+    """Return where a second handler started while a first one ran and had its lock."""
+    for handling in own:
+        if len(handling.starts) > 1:
+            yield f"its handler started {len(handling.starts)} times under one lock"
+        if handling.done and not handling.starts:
+            yield "its handler has not said that it started"
+    for first, second in itertools.combinations(own, 2):
+        if not (first.starts and second.starts):
+            continue
+        ran_until = min(inf if first.how is None else first.ended, ends.killed.get(first.pid, inf))
+        if (second_start := second.starts[0]) >= ran_until:
+            continue
+        if second_start < first.until:
+            yield "two handlers at once, and the first one had its lock"
+        elif not ends.was_away(first.began, second_start):
+            yield "two handlers at once, and the first one had lost its lock without a reason"
 
 
 def _after_a_signal(first: Handling, second: Handling, ends: Ends) -> Iterable[str]:

@@ -9,9 +9,10 @@ import random
 import re
 import signal
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,24 @@ from tests.children import child
 from tests.waiting import eventually
 from tests.workers.chaos.journal import Ends, Handling, Journal, faults
 
-__all__ = ["LOCK", "Town", "crowd"]
+__all__ = ["LOCK", "Town", "crowd", "in_work"]
 
 LOCK = timedelta(seconds=5)
 """The shortest lock that an entity can have."""
 AHEAD = 20
 """The number of messages for each worker that wait in each entity, so that every worker has something to do."""
 SESSIONS = 6
+AT_ONCE = {"plain": 8, "thread": 8, "session": 4, "batch": 10, "process": 2}
+"""The number of messages of each entity that a worker handles at once."""
+BATCH = 5
+
+
+def in_work(kinds: Sequence[str]) -> int:
+    """Return how many messages of these entities one worker can have in work.
+
+    Those whose handlers have ended, and whose completions are not acknowledged, are as many again.
+    """
+    return 2 * sum(AT_ONCE[kind] for kind in kinds)
 
 
 class Town:
@@ -45,6 +57,7 @@ class Town:
         *,
         processes: AsyncExitStack,
         ahead: bool,
+        lock: timedelta,
         **options: Any,
     ) -> None:
         self.client = client
@@ -59,15 +72,18 @@ class Town:
         """The messages whose sending was not acknowledged. The server may have them."""
         self.unsafe: set[int] = set()
         """The messages about which nothing is promised."""
-        self.ends = Ends(shutdown_timeout=options.get("shutdown_timeout", 25.0))
+        self.planted: set[int] = set()
+        """The messages that their handlers give away at their first delivery, so that two have them at once."""
+        self.ends = Ends(shutdown_timeout=options.get("shutdown_timeout", 25.0), in_work=in_work(kinds))
         self.takes: Sequence[float] = (0.0, 0.0, 0.001, 0.005, 0.02, 0.05)
         """How long the handlers take, chosen by chance."""
         self.long: tuple[Sequence[str], float] = (), 0.0
         """Some handlers of these entities take this long."""
         self.living: dict[int, asyncio.subprocess.Process] = {}
         self._processes = processes
-        self._given: dict[str, Any] = {"url": url, "folder": str(folder), "kinds": self.kinds, "options": options}
-        self._given["prefetch"] = None if ahead else 0
+        self._given: dict[str, Any] = {"url": url, "kinds": self.kinds, "options": options}
+        self._given |= {"prefetch": None if ahead else 0, "at_once": AT_ONCE, "batch": BATCH}
+        self._lock = lock
         self._random = random.Random(len(kinds))
         self._senders = {kind: client.get_queue_sender(kind) for kind in kinds}
 
@@ -75,7 +91,7 @@ class Town:
         await self.client.ensure_queue("out")
         for kind in self.kinds:
             await self.client.ensure_queue(
-                kind, lock_duration=LOCK, max_delivery_count=2000, requires_session=kind == "session"
+                kind, lock_duration=self._lock, max_delivery_count=2000, requires_session=kind == "session"
             )
 
     # -- messages ------------------------------------------------------------------------------------------------------
@@ -101,7 +117,8 @@ class Town:
         chosen = self._random.choice(takes or self.takes)
         if kind in self.long[0] and number % 10 == 0:
             chosen = self.long[1]
-        body = json.dumps({"id": number, "takes": chosen, "sends": sends})
+        planted = number in self.planted
+        body = json.dumps({"id": number, "takes": chosen, "sends": sends, "planted": planted})
         session = f"s{number % SESSIONS}" if kind == "session" else None
         return ServiceBusMessage(body, session_id=session, message_id=str(number))
 
@@ -119,12 +136,13 @@ class Town:
 
     async def start(self) -> int:
         """Start a worker process, and return its id."""
-        program, env = "tests.workers.chaos.app:worker", {"CHAOS": json.dumps(self._given)}
+        program, env = "tests.workers.chaos.app:worker", {"CHAOS": json.dumps(self._given), "JOURNAL": str(self.folder)}
         with (self.folder / "log").open("ab") as log:
             process = await self._processes.enter_async_context(
                 child("-m", "sbredis.workers", program, env=env, stderr=log)
             )
         self.living[process.pid] = process
+        self.ends.workers = max(self.ends.workers, len(self.living))
         return process.pid
 
     async def working(self, pid: int) -> None:
@@ -154,6 +172,14 @@ class Town:
         self.ends.terminated[pid] = time.time()
         self.living[pid].send_signal(signal.SIGTERM)
         return await self.living.pop(pid).wait()
+
+    @contextmanager
+    def away(self) -> Generator[None]:
+        """Note that the server, or a part of it, is away or moves while the block runs: locks may end because of it."""
+        began = time.time()
+        self.ends.away.append((began, inf))
+        yield
+        self.ends.away[-1] = (began, time.time())
 
     def forget(self, since: float, until: float) -> None:
         """Promise nothing about the messages that were sent, locked or completed between two times."""
@@ -209,7 +235,14 @@ def _is_ready(address: str) -> bool:
 
 @asynccontextmanager
 async def crowd(
-    url: str, folder: Path, kinds: Sequence[str], workers: int, *, ahead: bool = True, **options: Any
+    url: str,
+    folder: Path,
+    kinds: Sequence[str],
+    workers: int,
+    *,
+    ahead: bool = True,
+    lock: timedelta = LOCK,
+    **options: Any,
 ) -> AsyncGenerator[Town]:
     """Start worker processes. At the end kill those that still run.
 
@@ -220,7 +253,7 @@ async def crowd(
         ServiceBusAdministrationClient(url, namespace="ns") as administration,
         AsyncExitStack() as processes,
     ):
-        town = Town(client, administration, url, folder, kinds, processes=processes, ahead=ahead, **options)
+        town = Town(client, administration, url, folder, kinds, processes=processes, ahead=ahead, lock=lock, **options)
         await town.create()
         for _ in range(workers):
             await town.start()

@@ -15,7 +15,8 @@ from tests.waiting import eventually
 from tests.workers.chaos.journal import summary
 from tests.workers.chaos.programs import Town, crowd
 
-__all__ = ["failovers", "kills", "outages", "terminations"]
+__all__ = ["failovers", "kills", "outages", "planted", "terminations"]
+
 
 
 @asynccontextmanager
@@ -86,20 +87,20 @@ async def outages(folder: Path, times: int, kinds: tuple[str, ...], workers: int
     config = {"appendonly": "yes", "appendfsync": "always"}
     with LocalServer(directory=folder / "data", config=config) as server:
         async with crowd(server.url, folder, kinds, workers, http="127.0.0.1:0") as town:
-            town.ends.server_was_away = True
             town.takes = (*town.takes, 0.4, 2.5)
             async with fed(town):
                 for _ in range(times):
                     for pid in town.living:
                         await town.working(pid)
                     await eventually(lambda: ready(town, workers, True))
-                    await asyncio.to_thread(server.kill)
-                    away = asyncio.create_task(asyncio.sleep(seconds))
-                    await eventually(lambda: ready(town, workers, False))
-                    await away
-                    done = len(town.journal.done)
-                    await asyncio.to_thread(server.start)
-                    await eventually(lambda: ready(town, workers, True))
+                    with town.away():
+                        await asyncio.to_thread(server.kill)
+                        away = asyncio.create_task(asyncio.sleep(seconds))
+                        await eventually(lambda: ready(town, workers, False))
+                        await away
+                        done = len(town.journal.done)
+                        await asyncio.to_thread(server.start)
+                        await eventually(lambda: ready(town, workers, True))
                     await more_done(town, done)
             return await checked(town)
 
@@ -118,6 +119,16 @@ async def more_done(town: Town, count: int) -> None:
     await eventually(done)
 
 
+async def planted(server: LocalServer, folder: Path, numbers: set[int]) -> list[str]:
+    """Let the handlers of these messages give them away while they run. Return what the check has found."""
+    async with crowd(server.url, folder, ("plain",), 2) as town:
+        town.planted |= numbers
+        town.takes = (0.5,)
+        await town.send("plain", max(numbers) + 1)
+        await town.finished()
+        return town.faults()
+
+
 async def failovers(
     cluster: LocalCluster, folder: Path, times: int, kinds: tuple[str, ...], *, replicated: bool
 ) -> str:
@@ -131,7 +142,6 @@ async def failovers(
     """
     durability = "replicated" if replicated else "master"
     async with crowd(f"{cluster.url}?durability={durability}", folder, kinds, 2, ahead=replicated) as town:
-        town.ends.server_was_away = True
         town.takes = (*town.takes, 0.4, 2.5)
         entity = await town.client._connection.entity(kinds[0], asyncio.get_running_loop().time() + 60)
         slot = key_slot(entity.partition(entity.numbers[0]).keys[0])
@@ -140,18 +150,19 @@ async def failovers(
                 for pid in town.living:
                     await town.working(pid)
                 master = await asyncio.to_thread(cluster.master_of, slot)
-                if turn % 2:
-                    await asyncio.to_thread(_move_there_and_back, cluster, slot)
-                else:
-                    await asyncio.to_thread(master.ask, "WAIT", 1, 60_000, timeout=70)
-                    before = time.time()
-                    await asyncio.to_thread(master.kill)
-                    await asyncio.to_thread(cluster.wait_until_ok, 60)
-                    if not replicated:
-                        town.forget(before, time.time())
-                    await asyncio.to_thread(master.restart)
-                    await asyncio.to_thread(cluster.wait_until_ok, 60)
-                await more_done(town, len(town.journal.done))
+                with town.away():
+                    if turn % 2:
+                        await asyncio.to_thread(_move_there_and_back, cluster, slot)
+                    else:
+                        await asyncio.to_thread(master.ask, "WAIT", 1, 60_000, timeout=70)
+                        before = time.time()
+                        await asyncio.to_thread(master.kill)
+                        await asyncio.to_thread(cluster.wait_until_ok, 60)
+                        if not replicated:
+                            town.forget(before, time.time())
+                        await asyncio.to_thread(master.restart)
+                        await asyncio.to_thread(cluster.wait_until_ok, 60)
+                    await more_done(town, len(town.journal.done))
         result = await checked(town)
         return f"{durability}: {result}" + ("" if replicated else f"; nothing was promised about {len(town.unsafe)}")
 

@@ -120,7 +120,7 @@ prove-spark: environment-test ## run the long test of Spark's jobs: kills of Pyt
 	@tools/spark
 	$(PY) -m tests.spark.chaos.run $(ARGS)
 
-prove-workers: environment-test ## run the long tests of workers: kills, signals, outages, failovers, memory (ARGS='kills --times 20')
+prove-workers: environment-test ## run the long tests of workers: kills, signals, outages, pauses, failovers, memory (ARGS='kills --times 20')
 	$(PY) -m tests.workers.chaos.run $(ARGS)
 
 dist: environment ## build the sdist and the wheel into dist/, and try the wheel with each extra; uploads nothing

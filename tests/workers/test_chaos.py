@@ -13,7 +13,7 @@ import pytest
 
 from sbredis.servers import LocalCluster, LocalServer
 from tests.workers.chaos.journal import Ends, Handling, faults, handlings
-from tests.workers.chaos.scenes import failovers, kills, outages, planted, terminations
+from tests.workers.chaos.scenes import failovers, kills, outages, pauses, planted, terminations
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +43,14 @@ async def test_a_signal_lets_no_message_be_handled_twice_and_counts_no_delivery(
 @pytest.mark.slow
 async def test_workers_outlast_an_outage_of_the_server(tmp_path: Path) -> None:
     assert await outages(tmp_path, 1, ("plain", "session"), 1, 1.0)
+
+
+@pytest.mark.slow
+async def test_a_pause_of_the_server_that_is_shorter_than_a_lock_lets_no_message_be_handled_twice(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    said = await pauses(server, tmp_path, 3, ("plain", "thread", "batch"), 2)
+    assert " 0 messages handled again" in said
 
 
 @pytest.mark.slow

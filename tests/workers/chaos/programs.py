@@ -110,6 +110,17 @@ class Town:
         self.sent += numbers
         self.sent_at.update(dict.fromkeys(numbers, time.time()))
 
+    async def send_one_by_one(self) -> None:
+        """Send as many messages to each entity as its workers can begin at once, each in a call of its own."""
+
+        async def send(kind: str) -> None:
+            for _ in range(AT_ONCE[kind] * len(self.living)):
+                await self.send(kind, 1)
+
+        async with asyncio.TaskGroup() as group:
+            for kind in self.kinds:
+                group.create_task(send(kind))
+
     def _message(self, kind: str, number: int, takes: Sequence[float]) -> ServiceBusMessage:
         sends = kind in {"plain", "thread", "session"} and number % 3 == 0
         if sends:

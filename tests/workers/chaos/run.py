@@ -16,7 +16,7 @@ from typing import Any
 
 from sbredis.servers import LocalCluster, LocalServer
 from tests.workers.chaos.growth import handled, resident
-from tests.workers.chaos.scenes import failovers, kills, outages, terminations
+from tests.workers.chaos.scenes import failovers, kills, outages, pauses, terminations
 
 __all__ = ["SCENES"]
 
@@ -35,6 +35,11 @@ async def _terminations(given: argparse.Namespace, folder: Path) -> str:
 
 async def _outages(given: argparse.Namespace, folder: Path) -> str:
     return await outages(folder, max(1, given.times // 10), given.kinds, given.workers, 10.0)
+
+
+async def _pauses(given: argparse.Namespace, folder: Path) -> str:
+    with LocalServer() as server:
+        return await pauses(server, folder, given.times, given.kinds, given.workers)
 
 
 async def _failovers(given: argparse.Namespace, folder: Path) -> str:
@@ -70,6 +75,7 @@ SCENES: dict[str, Callable[[argparse.Namespace, Path], Coroutine[Any, Any, str]]
     "kills": _kills,
     "terminations": _terminations,
     "outages": _outages,
+    "pauses": _pauses,
     "failovers": _failovers,
     "memory": _memory,
 }

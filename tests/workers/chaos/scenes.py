@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from sbredis.servers import LocalCluster, LocalServer
@@ -15,8 +16,11 @@ from tests.waiting import eventually
 from tests.workers.chaos.journal import summary
 from tests.workers.chaos.programs import Town, crowd
 
-__all__ = ["failovers", "kills", "outages", "planted", "terminations"]
+__all__ = ["failovers", "kills", "outages", "pauses", "planted", "terminations"]
 
+LONG_LOCK = timedelta(seconds=60)
+PAUSE = 1.3
+"""The seconds of a pause of the server: longer than any time in which a client lets a call wait, and no lock's end."""
 
 
 @asynccontextmanager
@@ -117,6 +121,26 @@ async def more_done(town: Town, count: int) -> None:
         return len(town.journal.done) > count
 
     await eventually(done)
+
+
+async def pauses(server: LocalServer, folder: Path, times: int, kinds: tuple[str, ...], workers: int) -> str:
+    """Stop the server for a short time right after messages were sent to workers that are idle, again and again.
+
+    No lock ends in this time, so no message is handled twice.
+    """
+    chance = random.Random(times)
+    async with crowd(server.url, folder, kinds, workers, lock=LONG_LOCK) as town:
+        await town.send_one_by_one()
+        for _ in range(times):
+            await town.finished()  # all workers are idle
+            town.takes = (0.0, 0.01, 2 * PAUSE)
+            sending = asyncio.create_task(town.send_one_by_one())
+            await asyncio.sleep(chance.random() * 0.03)  # at any moment between the first message and the last
+            await asyncio.to_thread(server.pause)
+            await asyncio.sleep(PAUSE)
+            await asyncio.to_thread(server.resume)
+            await sending
+        return await checked(town)
 
 
 async def planted(server: LocalServer, folder: Path, numbers: set[int]) -> list[str]:

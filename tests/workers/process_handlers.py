@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any
 
-from sbredis.workers import DeadLetter, Depends, Outcome, Property, SyncContext
+from sbredis.workers import Context, DeadLetter, Depends, Outcome, Property, SyncContext
 
 
 def hold_the_interpreter(seconds: float) -> None:
@@ -96,6 +96,16 @@ def tell(text: str, context: SyncContext) -> Outcome | None:
     return None
 
 
+def facts_of(context: Context | SyncContext) -> list[Any]:
+    """Return the facts that a context tells."""
+    tick = context.tick
+    return [context.entity, context.attempt, context.fence, context.interrupted, tick and tick.isoformat()]
+
+
+def tell_facts(context: SyncContext) -> None:
+    context.send("out", facts_of(context))
+
+
 odd: Any = 1j
 
 
@@ -121,6 +131,21 @@ def stay_once(text: str, context: SyncContext) -> None:
         Path(text).write_text(str(os.getpid()))
         stay()
     context.send("out", context.attempt)
+
+
+def stay_first(text: str, context: SyncContext) -> None:
+    """Write the id of the process into a file and stay for ever, unless a process has done that before."""
+    file = Path(text)
+    if not (file.exists() and file.read_text()):
+        file.write_text(str(os.getpid()))
+        stay()
+    context.send("out", context.attempt)
+
+
+def leave_a_thread(context: SyncContext) -> None:
+    """Start a thread that never ends and for which Python waits at its end."""
+    threading.Thread(target=stay).start()
+    context.send("out", [os.getpid(), context.attempt])
 
 
 def _stay_and_say_so(connection: Connection) -> None:

@@ -27,13 +27,17 @@ from tests.waiting import eventually
 from tests.workers import slow_to_start
 from tests.workers.process_handlers import (
     LoudGreeting,
+    facts_of,
     fake_name,
     get_greeting,
     get_name,
     give,
     greet,
+    leave_a_thread,
     start_others,
+    stay_first,
     tell,
+    tell_facts,
     work,
 )
 from tests.workers.worker_programs import has_ended
@@ -118,6 +122,62 @@ async def test_a_timeout_kills_the_process(sbredis_bus: Bus) -> None:
 
 
 @pytest.mark.slow
+async def test_the_process_of_a_call_that_takes_too_long_is_gone_and_the_message_gets_another(
+    sbredis_bus: Bus, tmp_path: Path
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    file = tmp_path / "process"
+    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0))
+    worker.queue("orders", execution="process", max_concurrent_calls=1, timeout=0.5)(stay_first)
+    async with worker.running():
+        await worker.send("orders", str(file))
+        await eventually(lambda: has_written(file))
+        await eventually(lambda: has_ended(int(file.read_text())))
+        await results(sbredis_bus, 1)
+
+
+@pytest.mark.slow
+async def test_the_process_of_a_call_that_outlasts_the_worker_is_gone(sbredis_bus: Bus, tmp_path: Path) -> None:
+    await sbredis_bus.create_queue("orders")
+    file = tmp_path / "process"
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(stay_first)
+    async with worker.running():
+        await worker.send("orders", str(file))
+        await eventually(lambda: has_written(file))
+    await eventually(lambda: has_ended(int(file.read_text())))
+    (message,) = await sbredis_bus.active("orders")
+    assert (message.delivery_count, message.interrupted) == (0, True)
+
+
+@pytest.mark.slow
+async def test_an_idle_process_is_used_again_and_is_gone_when_its_worker_has_ended(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
+    async with worker.running():
+        for number in range(3):
+            await worker.send("orders", "one")
+            pids = {pid for pid, _ in await results(sbredis_bus, number + 1)}
+    (pid,) = pids
+    assert has_ended(pid)
+
+
+@pytest.mark.slow
+async def test_a_process_that_does_not_end_by_itself_is_killed_when_its_worker_ends(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url)
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(leave_a_thread)
+    async with worker.running():
+        await worker.send("orders", b"")
+        ((pid, _),) = await results(sbredis_bus, 1)
+    assert has_ended(pid)
+
+
+@pytest.mark.slow
 async def test_the_start_of_a_process_takes_no_part_of_a_timeout_and_survives_the_signals_of_a_group(
     sbredis_bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +230,37 @@ async def test_a_process_that_dies_is_noticed_although_a_fork_of_it_lives(sbredi
         ((_, attempt),) = await results(sbredis_bus, 1)
     os.kill(int((tmp_path / "fork").read_text()), signal.SIGKILL)
     assert (attempt, errors) == (2, ["The process of the handler ended with the exit code 7."])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of_a_tick", [False, True])
+async def test_a_process_is_told_what_the_worker_knows_of_its_message(sbredis_bus: Bus, of_a_tick: bool) -> None:
+    """Among that is that the handler before it was interrupted, and the fence of the lock."""
+    for queue in ("orders", "out"):
+        await sbredis_bus.create_queue(queue)
+    known: list[list[Any]] = []
+
+    async def noting(context: Context, proceed: Proceed) -> Any:
+        known.append(facts_of(context))
+        return await proceed()
+
+    worker = Worker(sbredis_bus.url, middleware=[noting])
+    if of_a_tick:
+        options: Any = {"every": timedelta(seconds=1), "tz": "Asia/Tokyo", "missed": "all"}
+        worker.cron(queue="orders", execution="process", max_concurrent_calls=1, **options)(tell_facts)
+    else:
+        worker.queue("orders", execution="process", max_concurrent_calls=1)(tell_facts)
+        await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage(b""))
+        async with sbredis_bus.client.get_queue_receiver("orders") as receiver:
+            (message,) = await receiver.receive_messages(1, 60)
+            await receiver.release_message(message, interrupted=True)
+    async with worker.running():
+        told = await results(sbredis_bus, 1)
+    assert told[0] == known[0]
+    _, attempt, fence, interrupted, tick = told[0]
+    assert (attempt, interrupted) == (1, not of_a_tick)
+    assert fence is not None
+    assert (tick or "").endswith("+09:00") == of_a_tick
 
 
 @pytest.mark.slow
@@ -268,6 +359,10 @@ def test_a_program_ends_although_its_worker_has_left_processes_behind() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert has_ended(int(done.stdout))
+
+
+def has_written(file: Path) -> bool:
+    return file.exists() and bool(file.read_text())
 
 
 async def results(bus: Bus, count: int) -> list[Any]:

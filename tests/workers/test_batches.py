@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from itertools import chain
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import CircuitBreaker, Context, DeadLetter, Logging, Retries, Worker
+from sbredis.workers import CircuitBreaker, Complete, Context, DeadLetter, Logging, Retries, Worker
 from sbredis.workers.running._batches import BatchSize
 from sbredis.workers.running._calls import message_of
 from tests.waiting import eventually
@@ -38,6 +39,10 @@ async def empty(bus: Bus, queue: str) -> bool:
     return not await bus.active(queue)
 
 
+async def locked(bus: Bus, queue: str, count: int) -> bool:
+    return len(await bus.locked(queue)) == count
+
+
 async def test_a_handler_of_batches_gets_lists_and_answers_for_each_message(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=2)
     worker = Worker(sbredis_bus.url, retries=NOW, max_concurrent_calls=2)
@@ -60,6 +65,39 @@ async def test_a_handler_of_batches_gets_lists_and_answers_for_each_message(sbre
     assert max(sizes) == 4
     letters = await sbredis_bus.dead_lettered("orders")
     assert {dead.dead_letter_reason for dead in letters} == {"three", "MessageBody"}
+
+
+async def test_messages_that_come_while_a_batch_waits_do_not_make_it_too_large(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    sizes: list[int] = []
+
+    @worker.queue("orders", batch=3, batch_wait=30, max_concurrent_calls=1)
+    async def insert(texts: list[str]) -> None:
+        sizes.append(len(texts))
+
+    async with worker.running():
+        await send(sbredis_bus, "orders", *map(ServiceBusMessage, ("one", "two")))
+        await eventually(lambda: locked(sbredis_bus, "orders", 2))
+        await send(sbredis_bus, "orders", *map(ServiceBusMessage, ("three", "four", "five", "six")))
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    assert sizes == [3, 3]
+
+
+async def test_a_batch_that_waits_for_more_messages_at_the_end_of_the_worker_is_given_back(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", batch=3, batch_wait=30)
+    async def insert() -> None:
+        raise AssertionError
+
+    async with worker.running():
+        await send(sbredis_bus, "orders", *map(ServiceBusMessage, ("one", "two")))
+        await eventually(lambda: locked(sbredis_bus, "orders", 2))
+    assert not await sbredis_bus.locked("orders")
+    left = await sbredis_bus.active("orders")
+    assert [(message.delivery_count, message.interrupted) for message in left] == [(0, False)] * 2
 
 
 async def test_an_error_in_a_batch_lets_all_its_messages_come_again(sbredis_bus: Bus) -> None:
@@ -101,6 +139,62 @@ async def test_a_batch_of_sessions_holds_one_session(sbredis_bus: Bus) -> None:
         await eventually(lambda: empty(sbredis_bus, "steps"))
     for session_id in ("a", "b"):
         assert [numbers for of, numbers in batches if of == session_id] == [[0, 1, 2], [3, 4]]
+
+
+async def test_the_state_of_a_session_goes_with_the_messages_of_its_batch_that_are_completed(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("steps", batch=2, batch_wait=30, session_idle_timeout=0.05)
+    async def steps(texts: list[str], context: Context) -> Any:
+        assert context.session is not None
+        context.session.set_state(texts[0])
+        return [None, DeadLetter("no")] if texts == ["c", "d"] else None
+
+    for texts in ("ab", "cd"):
+        await send(sbredis_bus, "steps", *(ServiceBusMessage(text, session_id=texts) for text in texts))
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    for texts in ("ab", "cd"):
+        async with sbredis_bus.client.get_queue_receiver("steps", session_id=texts) as receiver:
+            assert await receiver.session.get_state() == texts[0].encode()
+    assert [str(letter) for letter in await sbredis_bus.dead_lettered("steps")] == ["d"]
+
+
+async def test_a_batch_that_is_not_completed_by_itself_may_answer_for_some_of_its_messages(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", batch=3, batch_wait=30, auto_complete=False)
+    async def insert(texts: list[str]) -> list[Any]:
+        return [Complete() if text == "one" else None for text in texts]
+
+    await send(sbredis_bus, "orders", *map(ServiceBusMessage, ("one", "two", "three")))
+    async with worker.running():
+        counts = worker._running().report().counts["orders"]
+        await eventually(lambda: counts.completed)
+    assert sorted(str(message) for message in await sbredis_bus.locked("orders")) == ["three", "two"]
+
+
+@pytest.mark.parametrize("requires_session", [False, True])
+async def test_what_a_handler_returns_after_it_has_settled_its_batch_does_not_count(
+    sbredis_bus: Bus, requires_session: bool
+) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=requires_session)
+    worker = Worker(sbredis_bus.url)
+    ended: list[int] = []
+
+    @worker.queue("orders", batch=2, batch_wait=30, session_idle_timeout=0.05)
+    async def insert(texts: list[str], context: Context) -> DeadLetter:
+        await context.settle(Complete())
+        ended.append(len(texts))
+        return DeadLetter("no")
+
+    await send(sbredis_bus, "orders", *(ServiceBusMessage(text, session_id="a") for text in ("one", "two")))
+    async with worker.running():
+        await eventually(lambda: ended)
+        counts = worker._running().report().counts["orders"]
+    assert (ended, counts.completed, counts.dead_lettered, counts.settlements_failed) == ([2], 2, 0, 0)
 
 
 async def send(bus: Bus, queue: str, *messages: ServiceBusMessage) -> None:
@@ -166,10 +260,35 @@ async def test_a_batch_that_waits_is_handled_without_a_message_whose_lock_was_lo
         for message in list(consumer.renewables()):
             if str(message) in {"two", "four"}:
                 assert consumer.lost(message)
+        receiver = sbredis_bus.client.get_queue_receiver("orders")
+        again = [*await receiver.receive_messages(1, 60), *await receiver.receive_messages(1, 60)]
+        assert {str(message) for message in again} == {"two", "four"}
         let_go.set()
         await eventually(lambda: len(handled) == 2)
         assert worker._running().report().counts["orders"].locks_lost == 2
     assert handled == [["one"], ["three"]]
+
+
+async def test_the_time_for_renewals_begins_when_a_batch_that_has_waited_starts(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    renewed: dict[str, list[str]] = {}
+    limit = 2.0
+
+    async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
+        consumer: Any = worker._running()._services[0].consumer
+        renewed[str(messages[0])] = [str(message) for message in consumer.renewables()]
+        if len(renewed) == 1:
+            outlasts = time.monotonic() + limit
+            await eventually(lambda: time.monotonic() > outlasts)
+
+    for subject in "ab":
+        options: Any = {"max_concurrent_calls": 1, "max_auto_lock_renewal_duration": limit}
+        worker.queue("orders", batch=2, batch_wait=30, subject=subject, **options)(insert)
+    await send(sbredis_bus, "orders", *(ServiceBusMessage(text, subject=text) for text in "ab"))
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "orders"))
+    assert renewed == {"a": ["a", "b"], "b": ["b"]}
 
 
 async def test_batches_that_wait_when_a_circuit_opens_are_given_back(sbredis_bus: Bus) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
-from sbredis.workers import Abandon, Outcome, Worker
+from sbredis.workers import Abandon, DeadLetter, Outcome, Worker
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -81,3 +81,26 @@ async def test_a_batch_that_ends_well_although_it_was_cancelled_is_completed(
         await eventually(lambda: begun)
     again = await sbredis_bus.client.get_queue_receiver("orders").receive_messages(2, 0)
     assert [(message.interrupted, message.delivery_count) for message in again] == [(True, 1)] * left
+
+
+@pytest.mark.parametrize("requires_session", [False, True])
+async def test_a_batch_whose_answers_are_not_all_good_after_it_was_cancelled_was_interrupted(
+    sbredis_bus: Bus, requires_session: bool
+) -> None:
+    await sbredis_bus.create_queue("orders", requires_session=requires_session)
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    begun: list[str] = []
+
+    @worker.queue("orders", batch=2, batch_wait=30)
+    async def place(texts: list[str]) -> list[Outcome | None]:
+        return [await until_cancelled(begun, texts[0]), DeadLetter("no")]
+
+    session_id = "a" if requires_session else None
+    async with worker.running():
+        async with sbredis_bus.client.get_queue_sender("orders") as sender:
+            await sender.send_messages([ServiceBusMessage("returns", session_id=session_id) for _ in range(2)])
+        await eventually(lambda: begun)
+    async with sbredis_bus.client.get_queue_receiver("orders", session_id=session_id) as receiver:
+        again = await receiver.receive_messages(2, 60)
+    assert [(message.interrupted, message.delivery_count) for message in again] == [(True, 1)] * 2
+    assert not await sbredis_bus.dead_lettered("orders")

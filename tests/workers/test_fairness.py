@@ -218,3 +218,30 @@ async def test_a_worker_whose_handlers_become_slow_keeps_no_messages_from_others
         await done.wait()
     # Each of the two begins three messages, 20 s apart. The second worker finds its first one at once.
     assert town.now() - began < 41, handled
+
+
+@pytest.mark.slow
+async def test_a_batch_waits_no_longer_than_it_may_although_messages_come(town: Town) -> None:
+    await town.bus.create_queue("orders")
+    handled: list[tuple[float, list[str]]] = []
+    done = asyncio.Event()
+    worker = Worker(town.bus.url, max_concurrent_calls=1)
+
+    @worker.queue("orders", batch=10, batch_wait=2)
+    async def insert(texts: list[str]) -> None:
+        handled.append((town.now(), texts))
+        if len(handled) > 1:
+            done.set()
+
+    await town.start(worker)
+    await town.send("orders", "warm")
+    await eventually(lambda: handled)
+    with town.exact():
+        began = town.now()
+        for text in ("one", "two", "three"):
+            await town.send("orders", text)
+            await town.pause(0.9)
+        await done.wait()
+    (_, (ended, texts)) = handled
+    assert texts == ["one", "two", "three"]
+    assert ended - began == pytest.approx(2, abs=0.01)

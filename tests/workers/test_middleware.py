@@ -80,6 +80,30 @@ async def test_only_what_the_last_call_of_the_handler_has_sent_goes_out(
         assert await receiver.session.get_state() is None
 
 
+async def test_a_key_that_only_a_failed_call_has_given_is_not_remembered(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url, middleware=[trying_again])
+    calls: list[str] = []
+
+    @worker.queue("orders", max_concurrent_calls=1)
+    async def place(text: str, context: Context) -> None:
+        calls.append(text)
+        context.send("out", text)
+        if calls == ["one"]:
+            context.once("key", 60)
+            raise ConnectionError
+        if text == "two":
+            context.once("key", 60)
+
+    async with worker.running():
+        for text in ("one", "two"):
+            await worker.send("orders", text)
+        await eventually(lambda: settled(sbredis_bus))
+    assert calls == ["one", "one", "two"]
+    assert await bodies(sbredis_bus) == ["noted", "one", "two"]
+
+
 async def test_a_handler_that_failed_sends_nothing_although_middleware_completes_its_message(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     await sbredis_bus.create_queue("out")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusReceiver
+from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.testing import Bus
 from sbredis.workers import Context, Retries, Worker
 from tests.waiting import eventually
@@ -66,3 +70,32 @@ async def test_a_session_that_is_interrupted_says_so(sbredis_bus: Bus) -> None:
         await second.send("steps", b"", session_id="a")
         await eventually(lambda: len(told) == 2)
     assert told == [True, False]
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+async def test_a_message_whose_settlement_fails_is_not_overtaken(
+    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, batch: int | None
+) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    handled: list[str] = []
+    errors = [OperationTimeoutError("the server is gone", outcome=Outcome.UNKNOWN)]
+    complete = ServiceBusReceiver.complete_messages
+
+    async def failing_once(receiver: ServiceBusReceiver, messages: Any, **options: Any) -> None:
+        if errors:
+            raise errors.pop()
+        await complete(receiver, messages, **options)
+
+    monkeypatch.setattr(ServiceBusReceiver, "complete_messages", failing_once)
+    options: dict[str, Any] = {} if batch is None else {"batch": batch}
+
+    @worker.queue("steps", session_idle_timeout=0.1, **options)
+    async def step(context: Context) -> None:
+        handled.append(str(context.message))
+
+    async with sbredis_bus.client.get_queue_sender("steps") as sender:
+        await sender.send_messages([ServiceBusMessage(text, session_id="a") for text in ("one", "two")])
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    assert handled == ["one", "one", "two"]

@@ -55,7 +55,10 @@ async def test_a_completion_that_fails_reaches_the_hook_and_the_counts(
     assert (counts.settlements_failed, counts.completed, counts.errors) == (1, 0, 0)
 
 
-async def test_a_message_that_was_settled_elsewhere_does_not_spoil_those_completed_with_it(sbredis_bus: Bus) -> None:
+@pytest.mark.parametrize("others", [["one"], ["one", "two", "three"]])
+async def test_a_message_that_was_settled_elsewhere_does_not_spoil_those_completed_with_it(
+    sbredis_bus: Bus, others: list[str]
+) -> None:
     await sbredis_bus.create_queue("orders")
     errors: list[str] = []
     worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(type(error).__name__))
@@ -64,20 +67,48 @@ async def test_a_message_that_was_settled_elsewhere_does_not_spoil_those_complet
 
     @worker.queue("orders")
     async def place(text: str, message: ServiceBusReceivedMessage) -> None:
-        seen.append(text)
         if text == "odd":
             await worker.client.get_receiver("orders").complete_message(message)
-        if len(seen) == 4:
+        seen.append(text)
+        if len(seen) == len(others) + 1:
             all_there.set()
         await all_there.wait()
 
     sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([ServiceBusMessage(text) for text in ("one", "odd", "two", "three")])
+    await sender.send_messages([ServiceBusMessage(text) for text in ("odd", *others)])
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus))
         await eventually(lambda: errors)
         counts = worker._running().report().counts["orders"]
     assert errors == ["MessageAlreadySettled"]
+    assert (counts.completed, counts.settlements_failed) == (len(others), 1)
+
+
+async def test_a_message_whose_lock_was_lost_is_not_counted_among_those_completed_with_it(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    errors: list[BaseException] = []
+    worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(error))
+    all_there = asyncio.Event()
+    seen: list[str] = []
+
+    @worker.queue("orders")
+    async def place(text: str, message: ServiceBusReceivedMessage) -> None:
+        if text == "odd" and message.delivery_count == 1:
+            handle = await worker.client.get_receiver("orders").get_lock_handle(message)
+            await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
+        seen.append(text)
+        if len(seen) >= 3:
+            all_there.set()
+        await all_there.wait()
+
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([ServiceBusMessage(text) for text in ("one", "odd", "two")])
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus))
+        await eventually(lambda: errors)
+        counts = worker._running().report().counts["orders"]
+    assert [type(error) for error in errors] == [MessageLockLostError]
+    assert sorted(seen) == ["odd", "odd", "one", "two"]
     assert (counts.completed, counts.settlements_failed) == (3, 1)
 
 

@@ -18,7 +18,7 @@ from sbredis.exceptions import WorkerSetupError
 from sbredis.management import EntityStatus
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import DeadLetter, Depends, Retries, Worker
+from sbredis.workers import Complete, Context, DeadLetter, Depends, Retries, Worker
 from sbredis.workers.running import _serving
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._sessions import SessionConsumer
@@ -219,6 +219,26 @@ async def test_a_handler_that_lets_out_a_cancellation_has_failed(sbredis_bus: Bu
         await eventually(lambda: dead(sbredis_bus, 1))
     (letter,) = await sbredis_bus.dead_lettered("orders")
     assert letter.dead_letter_reason == "CancelledError"
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+async def test_an_error_after_the_message_was_settled_is_counted_and_told(sbredis_bus: Bus, batch: int | None) -> None:
+    await sbredis_bus.create_queue("orders")
+    told: list[str] = []
+    worker = Worker(sbredis_bus.url, on_error=lambda _, error: told.append(str(error)))
+
+    async def place(context: Context) -> None:
+        await context.settle(Complete())
+        raise ValueError("after the end")
+
+    options: dict[str, Any] = {} if batch is None else {"batch": batch}
+    worker.queue("orders", **options)(place)
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: told)
+        counts = worker._running().report().counts["orders"]
+    assert told == ["after the end"]
+    assert (counts.errors, counts.completed, counts.settlements_failed) == (1, 1, 0)
 
 
 async def test_a_message_that_becomes_a_dead_letter_is_logged_with_its_fate(

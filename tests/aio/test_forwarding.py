@@ -633,7 +633,7 @@ async def test_a_transfer_to_a_deleted_queue_goes_to_the_transfer_dead_letter_qu
 
 @pytest.mark.slow
 async def test_a_transfer_to_a_deleted_queue_does_not_go_to_another_queue_of_its_name(url: str) -> None:
-    """This holds even if the list of all entities, which maintenance reads now and then, still has the deleted queue."""
+    """This holds even if the list of all entities, which maintenance reads now and then, has the deleted queue."""
     async with flow_at(url, partitions=16) as flow, flow.other_client() as other:
         await flow.transfer(text("lost"))
         records = [await flow.client._connection.record(name, soon()) for name in ("home", "to")]

@@ -43,8 +43,7 @@ class Keeping:
         answer = await self._through(script, *arguments, **options)
         if self.answer_is_lost:
             raise ServiceBusConnectionError("The answer is lost.", outcome=Outcome.UNKNOWN)
-        while loop.time() < self.asked[-1] + self.answers_after:
-            await asyncio.sleep(0.01)
+        await asyncio.sleep(self.asked[-1] + self.answers_after - loop.time())
         return answer
 
     async def held_by_anyone(self) -> bool:

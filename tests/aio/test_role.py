@@ -26,3 +26,24 @@ async def test_the_fence_increases_with_each_holder_even_if_a_clock_is_set_back(
             assert (taken.held, taken.fence) == (True, last + place)
             assert (await holder.claim(5)).fence == taken.fence  # a claim keeps its fence when it is renewed
             await holder.give_up()
+
+
+async def test_the_fence_increases_although_a_failover_has_lost_the_last_one(url: str) -> None:
+    async with queue_at(url) as queue:
+        (key,) = role_keys("ns", registry_salt())
+        before = await Role(queue.transport, "ns", "route").claim(5)
+        await queue.transport.command("DEL", key, key=key)
+        taken = await Role(queue.transport, "ns", "route").claim(5)
+        assert taken.held
+        assert taken.fence >= before.fence > 1_000_000_000_000  # it is a time in ms
+
+
+async def test_a_claim_that_ends_too_far_in_the_future_is_void(url: str) -> None:
+    """No claim is longer than an hour, so the clock of the server was set back."""
+    async with queue_at(url) as queue:
+        (key,) = role_keys("ns", registry_salt())
+        seconds, _ = await queue.transport.command("TIME", key=key)
+        for ahead, free in ((1800, False), (7200, True)):
+            ends = (int(seconds) + ahead) * 1000
+            await queue.transport.command("HSET", key, "route", f"another {ends} 7", key=key)
+            assert (await Role(queue.transport, "ns", "route").claim(5)).held == free

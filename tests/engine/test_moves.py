@@ -167,6 +167,27 @@ async def test_messages_that_are_not_there_as_read_are_not_frozen(town: Town) ->
 # -- what is repeated, or late -----------------------------------------------------------------------------------------
 
 
+async def test_a_message_that_expires_before_the_freeze_is_left_out(town: Town) -> None:
+    """The freeze does the due work first, and then looks at the messages again."""
+    brief, lasting = await town.send("q", b"brief", time_to_live=1000) + await town.send("q", b"lasting")
+    both = (await town.waiting()).messages
+    assert [each.name for each in both] == [brief, lasting]
+    town.now += 2000
+    batch = await town.freeze(A, *both)
+    assert batch is not None
+    assert batch.names == (lasting,)
+    assert await town.bodies("q") == [b"lasting"]
+
+
+async def test_at_most_64_batches_are_outstanding(town: Town) -> None:
+    await town.send("q", *(b"m" for _ in range(65)))
+    *some, last = (await town.waiting()).messages
+    for number, message in enumerate(some):
+        assert await town.freeze(Destination("a", number), message) is not None
+    assert await town.freeze(Destination("a", 64), last) is None
+    assert (await town.waiting()).messages == (last,)
+
+
 async def test_every_call_of_a_move_may_be_repeated(town: Town) -> None:
     await town.send("q", b"one", b"two")
     waiting = await town.waiting()
@@ -266,6 +287,18 @@ async def test_refused_messages_become_dead_letters_and_the_others_return(town: 
     assert await town.bodies("q") == [b"two"]
     (dead,) = await town.peek("q", "d")
     assert (body_of(dead), dead.reason, dead.changes) == (b"one", "A", WHY)
+
+
+async def test_a_reason_may_make_a_message_the_largest_of_its_partition(town: Town) -> None:
+    """Calls that read messages estimate their size by the largest one."""
+    await town.send("q", b"one")
+    (one,) = (await town.waiting()).messages
+    batch = await town.freeze(A, one)
+    assert batch is not None
+    changes = {one.name: encode_changes(Changes(reason="because", description="x" * 2000))}
+    await town.tell(town.settling(batch, "refused", await town.birth(), changes=changes))
+    (dead,) = await town.peek("q", "d")
+    assert await town.field("q", "state", "biggest") == b"%d" % (len(dead.record) + len(dead.changes))
 
 
 async def test_a_dead_letter_that_is_refused_stays_and_is_not_forwarded_again(town: Town) -> None:

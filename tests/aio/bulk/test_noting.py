@@ -55,11 +55,11 @@ async def test_two_runs_of_a_task_with_other_rows_do_not_both_end(client: Servic
             await writer.finish()
 
 
-async def test_a_run_that_ends_before_another_one_that_has_stored_more_rows_is_refused(client: ServiceBusClient) -> None:
+async def test_a_run_that_ends_before_another_one_with_more_rows_is_refused(client: ServiceBusClient) -> None:
     async with BulkWriter(client, "out", writer="w", batch=0, task=0, kind="batch") as writer:
         await writer.write(Outbound([b"%d" % number for number in range(30)]))
         await write(client, 0, range(150), whole=False)
-        with pytest.raises(BatchConflictError, match=r"an earlier run has stored \d+ rows there, and this one has only"):
+        with pytest.raises(BatchConflictError, match=r"an earlier run has stored \d+ rows there"):
             await writer.finish()
     assert await waiting(client) == 150
 

@@ -1,0 +1,359 @@
+"""Bugs that are planted in Python code, one at a time, to test that the tests find each of them.
+
+python -m tests.aio.planted [--workers N] [NAME...]
+
+A bug is a text in a module and its replacement. The text is replaced when the module is imported, never on disk.
+tests/engine/proof/planted.py does the same for scripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["PLANTED", "ROOT", "Planted", "text_with"]
+
+ROOT = Path(__file__).parents[2]
+_MOST_SECONDS = 300
+
+
+class Planted(NamedTuple):
+    """A plausible programming mistake: a text in a module, the text that replaces it, and the test that finds it."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    test: str
+
+
+PLANTED = (
+    Planted(
+        "any batch counts as the one that was read before",
+        file="sbredis/aio/core/_moving.py",
+        right="again = batch == self._batch and self._batch_moves",
+        wrong="again = self._batch_moves",
+        test="tests/aio/core/test_moving.py::test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up",
+    ),
+    Planted(
+        "a mover goes on although another one has settled",
+        file="sbredis/aio/core/_moving.py",
+        right="self._next = self._after if done else _Next.END",
+        wrong="self._next = self._after",
+        test="tests/aio/core/test_moving.py::test_a_settlement_by_another_mover_ends_the_group",
+    ),
+    Planted(
+        "a mover goes on after a lost freeze",
+        file="sbredis/aio/core/_moving.py",
+        right='self._settles(Settle(self._batch, "again", names=tuple(names)), then=_Next.END)',
+        wrong='self._settles(Settle(self._batch, "again", names=tuple(names)))',
+        test="tests/aio/core/test_moving.py::test_after_a_rollback_the_source_is_read_again",
+    ),
+    Planted(
+        "a batch with another purpose is taken unread",
+        file="sbredis/aio/core/_moving.py",
+        right="foreign = foreign or not by_name.keys() >= set(names)",
+        wrong="foreign = not by_name.keys() >= set(names)",
+        test="tests/aio/core/test_moving.py::test_a_batch_with_other_messages_or_another_purpose_is_read_before_it_is_taken",
+    ),
+    Planted(
+        "an index beyond the piece is used",
+        file="sbredis/aio/core/_moving.py",
+        right="if place.isdigit() and int(place) < len(moves):",
+        wrong="if place.isdigit():",
+        test="tests/aio/core/test_moving.py::test_a_piece_without_a_known_guilty_message_is_divided",
+    ),
+    Planted(
+        "a batch is not read again for a new door",
+        file="sbredis/aio/core/_moving.py",
+        right='        elif verdict == "door":\n            self.door = detail\n            self._next = _Next.READ',
+        wrong='        elif verdict == "door":\n            self.door = detail\n            self._next = _Next.TAKE',
+        test="tests/aio/core/test_moving.py::test_the_batch_is_read_again_before_a_new_door_is_used",
+    ),
+    Planted(
+        "an announcement outlives a failed visit",
+        file="sbredis/aio/core/_agenda.py",
+        right="            self._due_after_visit.pop(place, None)\n            self._expect(place, clock",
+        wrong="            self._expect(place, clock",
+        test="tests/aio/test_agenda.py::test_an_announcement_during_a_failed_visit_causes_no_further_visit",
+    ),
+    Planted(
+        "the pauses of a slot grow for good",
+        file="sbredis/aio/core/_agenda.py",
+        right="        self._reads.pop(read.number, None)\n        self._pauses.pop(read.number, None)\n",
+        wrong="        self._reads.pop(read.number, None)\n",
+        test="tests/aio/test_agenda.py::test_a_read_that_succeeds_ends_the_growth_of_the_pauses",
+    ),
+    Planted(
+        "late visits shorten the sleep",
+        file="sbredis/aio/core/_agenda.py",
+        right="since + patience - now for since in begun.values() if now - since < patience",
+        wrong="since + patience - now for since in begun.values()",
+        test="tests/aio/test_agenda.py::test_late_visits_do_not_shorten_the_sleep",
+    ),
+    Planted(
+        "a failed question of before a change counts",
+        file="sbredis/aio/core/_idling.py",
+        right="if watched is not None and watched.asking == read.number:\n",
+        wrong="if watched is not None:\n",
+        test="tests/aio/core/test_idling.py::test_a_failed_question_of_before_a_change_does_not_delay_the_next_one",
+    ),
+    Planted(
+        "the pauses of an entity in use grow",
+        file="sbredis/aio/core/_idling.py",
+        right="watched.pauses = None\n            self._restart(entity, watched, clock",
+        wrong="self._restart(entity, watched, clock",
+        test="tests/aio/core/test_idling.py::test_a_use_that_a_removal_finds_ends_the_growth_of_the_pauses",
+    ),
+    Planted(
+        "an entity that is gone is asked",
+        file="sbredis/aio/core/_idling.py",
+        right="if watched is not None and watched.asking is not None:",
+        wrong="if False:",
+        test="tests/aio/core/test_idling.py::test_an_entity_that_is_gone_before_its_turn_is_not_asked",
+    ),
+    Planted(
+        "an entity is removed that has changed",
+        file="sbredis/aio/core/_idling.py",
+        right="if watched is not None and not watched.removing and watched.quiet.issuperset(watched.what.numbers):",
+        wrong="if watched is not None:",
+        test="tests/aio/core/test_idling.py::test_a_change_before_a_removal_causes_new_questions",
+    ),
+    Planted(
+        "an older call hides a newer claim",
+        file="sbredis/aio/core/_reserving.py",
+        right="last = max(reservation.since / 1000, 0.0 if seen is None else seen.timestamp())",
+        wrong="last = reservation.since / 1000 if seen is None else seen.timestamp()",
+        test="tests/aio/core/test_reserving.py::test_a_run_is_stale_after_its_last_call_or_after_its_claim",
+    ),
+    Planted(
+        "a reservation does not wait for frozen messages",
+        file="sbredis/aio/core/_reserving.py",
+        right="if each.locked or each.delayed or each.frozen}",
+        wrong="if each.locked or each.delayed}",
+        test="tests/aio/core/test_reserving.py::test_one_message_that_may_come_back_is_enough_to_wait",
+    ),
+    Planted(
+        "the chunks of an earlier run are not counted",
+        file="sbredis/aio/core/_bulk_writing.py",
+        right="self._chunks, self._ahead = mark.chunk, None",
+        wrong="self._ahead = None",
+        test="tests/aio/core/test_bulk_writing.py::test_chunks_are_counted_on_behind_those_of_an_earlier_run",
+    ),
+    Planted(
+        "messages without a key go to the first partition",
+        file="sbredis/aio/maintenance/_destinations.py",
+        right="return number if number in entity.numbers else entity.numbers[0]",
+        wrong="return entity.numbers[0]",
+        test="tests/aio/test_forwarding.py::test_a_message_without_a_key_stays_in_the_partition_of_its_number",
+    ),
+    Planted(
+        "a transfer goes to another queue of the name",
+        file="sbredis/aio/maintenance/_destinations.py",
+        right="            if entity.record.id != entity_id:\n                raise",
+        wrong="            if False:\n                raise",
+        test="tests/aio/test_forwarding.py::test_a_transfer_to_a_deleted_queue_does_not_go_to_another_queue_of_its_name",
+    ),
+    Planted(
+        "a take goes to another queue of the name",
+        file="sbredis/aio/maintenance/_carrying.py",
+        right="while entity.record.id == destination.entity:",
+        wrong="while True:",
+        test="tests/aio/test_forwarding.py::test_messages_stay_if_their_destination_is_made_again_during_the_move",
+    ),
+    Planted(
+        "a move without an answer counts as done",
+        file="sbredis/aio/maintenance/_carrying.py",
+        right="group.overtaken()  # the next reading shows whether the call has run",
+        wrong="group.moved()",
+        test="tests/aio/test_forwarding.py::test_a_move_within_a_slot_without_an_answer_keeps_the_order",
+    ),
+    Planted(
+        "sources that exist are forgotten",
+        file="sbredis/aio/maintenance/_mover.py",
+        right="return [origin for origin in self._strangers if self.shared.census.is_gone(origin.entity)]",
+        wrong="return list(self._strangers)",
+        test="tests/aio/test_forwarding.py::test_a_former_destination_forgets_the_sources_that_are_gone_and_no_others",
+    ),
+    Planted(
+        "a visit is repeated at once in vain",
+        file="sbredis/aio/maintenance/_due_work.py",
+        right="if newer.incarnation != record.incarnation or newer.version <= record.version:",
+        wrong="if newer.incarnation != record.incarnation or newer.version < record.version:",
+        test="tests/aio/test_due_work.py::test_a_partition_with_newer_settings_than_the_registry_is_an_error",
+    ),
+    Planted(
+        "a visit leaves due work",
+        file="sbredis/aio/maintenance/_due_work.py",
+        right="        if awoken.more:\n            return self.clock()\n",
+        wrong="",
+        test="tests/aio/test_due_work.py::test_a_visit_that_leaves_due_work_is_repeated_at_once",
+    ),
+    Planted(
+        "the place of a former queue is kept",
+        file="sbredis/aio/maintenance/_due_work.py",
+        right="            if found.incarnation != record.incarnation:\n                raise\n",
+        wrong="",
+        test="tests/aio/test_due_work.py::test_the_place_of_a_deleted_queue_is_gone_even_if_its_name_has_another_queue",
+    ),
+    Planted(
+        "a partition is not told its settings",
+        file="sbredis/aio/maintenance/_due_work.py",
+        right="await perform(runtime.transport, partition.configure(now=runtime.clock.told()), timeout=_VISITING)",
+        wrong="pass",
+        test="tests/aio/test_due_work.py::test_a_partition_with_older_settings_is_told_the_newer_ones",
+    ),
+    Planted(
+        "a message that is set aside needs room again",
+        file="sbredis/aio/maintenance/_unpublishable.py",
+        right="if before is None and self._kept and (len(",
+        wrong="if self._kept and (len(",
+        test="tests/aio/test_unpublishable.py::test_a_message_that_is_set_aside_already_needs_no_further_room",
+    ),
+    Planted(
+        "a message is set aside for the same time",
+        file="sbredis/aio/maintenance/_unpublishable.py",
+        right="pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE) if before is None else before.pauses",
+        wrong="pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE)",
+        test="tests/aio/test_unpublishable.py::test_a_message_is_set_aside_for_longer_after_each_failure",
+    ),
+    Planted(
+        "a deletion under way is finished by another client",
+        file="sbredis/aio/maintenance/_idle.py",
+        right="for id_ in deleting & self._unfinished:",
+        wrong="for id_ in deleting:",
+        test="tests/aio/test_idle_duty.py::test_a_deletion_is_finished_when_two_readings_of_the_census_have_seen_it",
+    ),
+    Planted(
+        "a topic is dropped that cannot be found",
+        file="sbredis/aio/maintenance/_routing.py",
+        right="                found |= {(record.incarnation, number) for number in record.partitions}\n",
+        wrong="",
+        test="tests/aio/test_routing_duty.py::test_a_watched_topic_that_cannot_be_found_later_is_still_watched",
+    ),
+    Planted(
+        "a claim counts from its answer",
+        file="sbredis/aio/maintenance/_keeping.py",
+        right="self.until = asked + self.standing.seconds",
+        wrong="self.until = self._loop.time() + self.standing.seconds",
+        test="tests/aio/test_keeping.py::test_a_claim_counts_from_the_call_and_not_from_its_answer",
+    ),
+    Planted(
+        "a claim without an answer is kept",
+        file="sbredis/aio/maintenance/_keeping.py",
+        right="held, self.standing = self.standing.held or self._unanswered, _NOBODY",
+        wrong="held, self.standing = self.standing.held, _NOBODY",
+        test="tests/aio/test_keeping.py::test_a_claim_whose_answer_was_lost_is_given_up_at_the_end",
+    ),
+    Planted(
+        "a lost role is shown as held",
+        file="sbredis/aio/maintenance/_keeping.py",
+        right="        self.standing = self.standing._replace(held=False)\n",
+        wrong="",
+        test="tests/aio/test_keeping.py::test_a_role_ends_with_its_claim_if_no_renewal_is_answered",
+    ),
+    Planted(
+        "a letter that a receiver has counts as moved",
+        file="sbredis/aio/_redrive_ways.py",
+        right="sorted(map(own_number, messages)), ANY)",
+        wrong="sorted(map(own_number, messages)), MOVABLE)",
+        test="tests/aio/test_redriving.py::test_a_letter_that_a_receiver_gets_before_it_is_moved_elsewhere_is_not_counted",
+    ),
+    Planted(
+        "the last message of a share is not waited for",
+        file="sbredis/aio/_redrive_letters.py",
+        right="any(own_number(message) <= last for message in page)",
+        wrong="any(own_number(message) < last for message in page)",
+        test="tests/aio/test_redriving.py::test_a_share_is_judged_when_its_last_message_is_handled",
+    ),
+    Planted(
+        "messages beyond a short page are missing",
+        file="sbredis/aio/_redrive_letters.py",
+        right="reached = max(there, default=last)",
+        wrong="reached = last",
+        test="tests/aio/test_redriving.py::test_large_messages_are_found_by_their_numbers",
+    ),
+    Planted(
+        "an entity is opened while messages are pinned",
+        file="sbredis/aio/bulk/_reserving.py",
+        right="                _require_all(await self._asker.ask_all(record, one, until))\n",
+        wrong="                await self._asker.ask_all(record, one, until)\n",
+        test="tests/aio/bulk/test_reserving.py::test_an_entity_stays_closed_until_all_its_partitions_are_unpinned",
+    ),
+    Planted(
+        "a claim is left behind",
+        file="sbredis/aio/bulk/_reserving.py",
+        right="await self._give_up(path, fence)\n            raise\n        return fence",
+        wrong="pass\n            raise\n        return fence",
+        test="tests/aio/bulk/test_reserving.py::test_a_claim_whose_answer_does_not_come_is_taken_back",
+    ),
+    Planted(
+        "two runs of a task end with other rows",
+        file="sbredis/aio/bulk/_noting.py",
+        right="value, deadline)\n            self.check(rows)\n",
+        wrong="value, deadline)\n",
+        test="tests/aio/bulk/test_noting.py::test_two_runs_of_a_task_with_other_rows_do_not_both_end",
+    ),
+    Planted(
+        "the last rows are not compared",
+        file="sbredis/aio/bulk/_writing.py",
+        right="            writer.check_end()\n        if self._notes",
+        wrong="            pass\n        if self._notes",
+        test="tests/aio/bulk/test_noting.py::test_a_run_that_ends_before_another_one_with_more_rows_is_refused",
+    ),
+)
+
+
+def text_with(bug: Planted) -> str:
+    """Return the text of the module of a bug, with the bug."""
+    text = (ROOT / bug.file).read_text(encoding="utf-8")
+    assert text.count(bug.right) == 1, f"{bug.file} has the text of the bug {bug.name!r} {text.count(bug.right)} times"
+    return text.replace(bug.right, bug.wrong)
+
+
+def _search(bug: Planted) -> tuple[bool, str]:
+    """Run the test of a bug in memory. Return whether it has failed, and a line about it."""
+    started = time.monotonic()
+    only = ("-k", "not server and not cluster")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "tests.plugins.planted"]
+    environment = {**os.environ, "SBREDIS_PLANTED": bug.name}
+    try:
+        done = subprocess.run(
+            [*command, *only, bug.test],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_MOST_SECONDS,
+        )
+        found, how = done.returncode == 1, {0: "not found", 1: "found"}.get(done.returncode, done.stdout[-500:])
+    except subprocess.TimeoutExpired:
+        found, how = False, f"the test did not end within {_MOST_SECONDS} s"
+    return found, f"{bug.name:<60} {time.monotonic() - started:5.1f} s  {how}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the bugs to search for; all by default")
+    parser.add_argument("--workers", type=int, default=2, help="the number of processes")
+    given = parser.parse_args()
+    bugs = [bug for bug in PLANTED if not given.names or bug.name in given.names]
+    wrong = 0
+    with ThreadPoolExecutor(given.workers) as workers:
+        for found, line in workers.map(_search, bugs):
+            wrong += not found
+            sys.stdout.write(f"{'' if found else 'WRONG: '}{line}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(bugs)} searches, {wrong} not as it should be\n")
+    return 1 if wrong or not bugs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

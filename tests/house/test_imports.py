@@ -31,6 +31,7 @@ EVERYWHERE = {
     "_nearest",
     "_public",
     "_quoting",
+    "_visible",
     "_root_error",
     "_tasks",
     "_threads",
@@ -73,6 +74,7 @@ PURE = {
     for folder, names in {
         "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_server_facts", "_patience"),
         "engine": (
+            "_access",
             "_bands",
             "_codec",
             "_columns",

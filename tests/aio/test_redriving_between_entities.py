@@ -13,6 +13,7 @@ from sbredis.aio import ServiceBusReceiver, _redriving
 from sbredis.engine import read_record
 from sbredis.exceptions import RedriveInProgressError, ServiceBusError
 from sbredis.model import Purpose, hold_of, moved, read_purpose
+from tests.aio.diverting import divert
 from tests.aio.queues import handling, in_memory
 from tests.aio.test_forwarding import Flow, Mortal, bodies, flow_at, text
 from tests.waiting import eventually
@@ -109,6 +110,32 @@ async def test_any_later_redrive_completes_what_a_killed_one_has_left_behind(
             await eventually(redriven)
         found = await flow.take(3, "from" if deleted else "to")
         assert [each.application_properties for each in found] == [{"kept": 1} if deleted else CHANGES] * 3
+
+
+@pytest.mark.slow
+async def test_a_batch_that_another_redrive_has_just_frozen_is_completed_as_that_one_would_have(url: str) -> None:
+    """Both have chosen the same messages for the same destination, and change them in other ways."""
+    own, others = (Purpose(True, changes, "to").stored() for changes in (CHANGES, {"other": True}))
+
+    async def call(script: Any, keys: Any, arguments: Any, **options: Any) -> Any:
+        if script.name == "freeze" and not frozen:
+            frozen.append(await through(script, keys, [others if each == own else each for each in arguments]))
+        return await through(script, keys, arguments, **options)
+
+    frozen: list[Any] = []
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from")
+        await kill(flow, "from", *"ab")
+        async with flow.other_client() as client:
+            transport: Any = client._connection.transport
+            through = transport.call
+            divert(transport, call)
+            async with client.get_queue_receiver("from", sub_queue="deadletter") as letters:
+                result = await letters.redrive_messages(to="to", properties_to_modify=CHANGES)
+        assert frozen, "the two queues are in one slot"
+        assert (result.moved, result.skipped) == (2, 0)
+        assert [each.application_properties for each in await peeked(flow, "to")] == [{"kept": 1, "other": True}] * 2
 
 
 @pytest.mark.slow

@@ -142,6 +142,10 @@ def _decoded_json(shape: Shape, body: bytes) -> Any:
         raise _not_text(error) from None
     except RecursionError:
         raise MessageBodyError("The body is nested too deeply.") from None
+    except json.JSONDecodeError:
+        raise  # the caller knows more about it
+    except ValueError:  # Python limits the digits of numbers
+        raise MessageBodyError("The body contains a number with too many digits.") from None
 
 
 def _misfit(shape: Shape, error: Mismatch) -> MessageBodyError:

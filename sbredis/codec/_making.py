@@ -22,7 +22,7 @@ from typing import Any, Literal, NewType, Union, cast, get_args, get_origin, get
 from sbredis.codec._libraries import of_msgspec, of_pydantic, of_tagged_structs
 from sbredis.codec._reading import Takes, union_takes
 from sbredis.codec._shape import Decode, Encode, Mismatch, Shape, UnsupportedTypeError, misfit, type_name
-from sbredis.codec._simple import SIMPLE, whole_number
+from sbredis.codec._simple import SIMPLE, require_spread, whole_number
 
 __all__ = ["check_type", "shape_of"]
 
@@ -170,7 +170,10 @@ class _Making:
         def decode(value: Any, at: str) -> Any:
             if type(value) is not list:
                 raise misfit(at, "a list", value)
-            return container([item.decode(each, f"{at}[{place}]") for place, each in enumerate(value)])
+            items = [item.decode(each, f"{at}[{place}]") for place, each in enumerate(value)]
+            if kind in {set, frozenset}:
+                require_spread(items, at)
+            return container(items)
 
         return Shape(type_name(as_type), frozenset({"list"}), encode, decode)
 
@@ -206,7 +209,9 @@ class _Making:
         def decode(value: Any, at: str) -> Any:
             if type(value) is not dict:
                 raise misfit(at, "an object", value)
-            return {key.decode(name, f"a key of {at}"): item.decode(each, f"{at}.*") for name, each in value.items()}
+            keys = [key.decode(name, f"a key of {at}") for name in value]
+            require_spread(keys, at)
+            return dict(zip(keys, [item.decode(each, f"{at}.*") for each in value.values()], strict=True))
 
         return Shape(type_name(as_type), frozenset({"map"}), encode, decode)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
@@ -13,7 +13,7 @@ from uuid import UUID
 from sbredis.codec._reading import Takes
 from sbredis.codec._shape import Encode, Mismatch, Shape, misfit, words
 
-__all__ = ["SIMPLE", "plain", "refuse_inside", "whole_number"]
+__all__ = ["SIMPLE", "plain", "refuse_inside", "require_spread", "whole_number"]
 
 _OWN_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 _EVERY_KIND: Final = frozenset({"null", "bool", "int", "float", "text", "list", "map"})
@@ -88,6 +88,9 @@ def _plain_container(kind: type, kinds: str) -> Shape:
 
 # -- values that are text in JSON --------------------------------------------------------------------------------------
 
+_MOST_EXPONENT: Final = 10_000
+_MOST_COLLISIONS: Final = 1000
+"""The largest number of members of one set, or keys of one mapping, whose hash another one has."""
 _DURATION: Final = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6}))?S)?)?", re.ASCII)
 
 
@@ -118,7 +121,7 @@ def _bytes_of(text: str) -> bytes:
 
 def _decimal(text: str) -> Decimal:
     value = Decimal(text)
-    if not value.is_finite():
+    if not value.is_finite() or not _has_sensible_size(value):
         raise ValueError
     return value
 
@@ -126,7 +129,20 @@ def _decimal(text: str) -> Decimal:
 def _decimal_text(value: Decimal) -> str:
     if not value.is_finite():
         raise ValueError("The value cannot be sent: JSON has no infinite number and no NaN.")
+    if not _has_sensible_size(value):
+        raise ValueError(
+            "The value cannot be sent: the exponent of a decimal number may be from "
+            f"-{_MOST_EXPONENT} to {_MOST_EXPONENT}."
+        )
     return str(value)
+
+
+def _has_sensible_size(value: Decimal) -> bool:
+    """Return whether an application can turn the number into a whole number or a text without an exponent.
+
+    ``1e999999999`` has 11 characters as text, and a billion digits without the exponent.
+    """
+    return not value or abs(value.adjusted()) <= _MOST_EXPONENT
 
 
 _TEXTS: Final[dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]]] = {
@@ -174,6 +190,20 @@ SIMPLE: Final[dict[Any, Shape]] = {
     object: Shape("object", _EVERY_KIND, _plain, lambda value, _: value, takes=Takes.ANYTHING),
     **{kind: _as_text(kind) for kind in _TEXTS},
 }
+
+
+def require_spread(values: Sequence[Any], at: str) -> None:
+    """Refuse members of a set, or keys of a mapping, whose hashes collide.
+
+    The hash of a number follows from the number, so a sender can choose numbers with the same hash. A set of a hundred
+    thousand of them takes minutes to make.
+    """
+    try:
+        hashes = set(map(hash, values))
+    except TypeError:
+        raise Mismatch(f"{at} has a member that cannot be in a set.") from None
+    if len(values) - len(hashes) > _MOST_COLLISIONS:
+        raise Mismatch(f"{at} has too many members or keys that are equal, or have the same hash.")
 
 
 def whole_number(value: Any, at: str) -> int:

@@ -25,6 +25,7 @@ from sbredis._version import __version__
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Endpoint, Target, TlsOptions
 from sbredis.transport._memory import memory_server
+from sbredis.transport._opening_parser import OpeningParser
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
 
@@ -90,7 +91,7 @@ class Dialer:
             connect: Callable[..., Link] = import_module("fakeredis.aioredis").FakeAsyncRedisConnection
             return connect(**(common | self._memory))
         if not endpoint.port:
-            return UnixDomainSocketConnection(path=endpoint.host, **common)
+            return UnixDomainSocketConnection(path=endpoint.host, parser_class=OpeningParser, **common)
         return self._network(endpoint, common)
 
     def sentinel(self, endpoint: Endpoint) -> Link:
@@ -110,6 +111,7 @@ class Dialer:
 
     def _network(self, endpoint: Endpoint, arguments: dict[str, Any]) -> Link:
         arguments = arguments | {"host": endpoint.host, "port": endpoint.port, "socket_keepalive": True}
+        arguments["parser_class"] = OpeningParser
         return SSLConnection(**(arguments | self._tls)) if self._tls is not None else Connection(**arguments)
 
 

@@ -275,8 +275,10 @@ class _Ear:
         if len(said) < 3:
             return  # the answer to a PING, as a list
         kind, name, payload = said[:3]
+        if type(name) is not bytes:
+            return  # nothing that a server of Redis says
         channel = self._wanted.get(name)
-        if kind == b"smessage":
+        if kind == b"smessage" and type(payload) is bytes:
             for listener in list(channel.listeners) if channel else ():
                 _tell(listener.message, payload)
         elif kind == b"ssubscribe":

@@ -202,7 +202,7 @@ class DurableWire:
             if isinstance(said, Failure):
                 return _unconfirmed(said)
             needed = max(needed, _connected_replicas(await role))
-            confirmed = min(int(said), needed)
+            confirmed = min(said, needed) if type(said) is int else 0
             self._progress = f"{confirmed} of {needed} replicas confirmed it"
             if confirmed == needed:
                 return None

@@ -2,14 +2,39 @@
 
 If hiredis is installed, its faster parser is used instead; :func:`reply_parser` chooses the parser. Pushes are dropped,
 because they answer no call. If a push were taken for a reply, every later caller would get the reply to another call.
+
+A server may be an impostor, or defective. So a reply has limits (:class:`ReplyLimits`), and a parser refuses a larger
+one as soon as it is announced, or at the latest when its bytes have come.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["ProtocolError", "PythonParser", "ReplyError", "as_mapping", "reply_parser"]
+__all__ = ["ProtocolError", "PythonParser", "ReplyError", "ReplyLimits", "as_mapping", "reply_parser"]
+
+_LONGEST_LINE = 64 * 1024
+"""The largest length of a line: of a number, or of a text that is no string of known length."""
+_MANY = re.compile(rb"\r\n[*~%>][0-9]{7}")
+_MANY_AT_START = re.compile(rb"[*~%>][0-9]{7}")
+"""The beginning of an array, set, mapping or push with a million items or more, unless it is a part of a string."""
+_CUT_OFF = re.compile(rb"\r(?:\n[*~%>][0-9]{0,6})?\Z")
+_CUT_OFF_AT_START = re.compile(rb"[*~%>][0-9]{0,6}\Z")
+_LONGEST_CUT_OFF = 9
+
+
+class ReplyLimits(NamedTuple):
+    """The limits of one reply."""
+
+    bytes: int = 256 * 1024 * 1024
+    """The largest size in bytes. A message may have 100 MB, and the server's own limit for a string is 512 MB."""
+    items: int = 999_999
+    """The largest number of items in all arrays, sets and mappings of the reply together."""
+    small: int = 16 * 1024 * 1024
+    """The largest size of everything except long strings: small items take eighteen times their size in memory."""
+    depth: int = 64
 
 
 class ReplyError(Exception):
@@ -43,14 +68,20 @@ class _Open:
 class PythonParser:
     """A parser that takes bytes and gives whole replies. It keeps an incomplete reply, and reads nothing twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: ReplyLimits = ReplyLimits()) -> None:  # noqa: B008 -- it is immutable
+        self._limits = limits
         self._rest = b""
         self._late: list[bytes] = []
         self._short_of = 0
         self._open: list[_Open] = []
+        self._size = self._items = 0
+        """The bytes and the items of the incomplete reply."""
 
     def feed(self, data: bytes) -> list[Any]:
         """Take more bytes, and return the replies that are whole now. Raises :class:`ProtocolError`."""
+        self._size += len(data)
+        if self._size - len(data) > self._limits.bytes:  # more than one reply may have begun with these bytes
+            raise ProtocolError(f"a reply has more than {self._limits.bytes} bytes")
         if self._short_of:
             # A long string is arriving: collect its pieces, and do not parse them again each time.
             self._late.append(data)
@@ -76,12 +107,13 @@ class PythonParser:
             kind = data[position]
             if kind not in _KINDS:
                 raise ValueError(f"no reply begins with {data[position : position + 20]!r}")
-            end = data.find(b"\r\n", position)
+            end = data.find(b"\r\n", position, position + _LONGEST_LINE)
             if end < 0:
+                self._require_line(size - position)
                 break
             line = data[position + 1 : end]
             if kind in _STRINGS:
-                length = int(line)
+                length = self._length(line)
                 if length >= 0:
                     start = end + 2
                     end = start + length
@@ -92,7 +124,7 @@ class PythonParser:
                 else:
                     value = None
             elif kind in _AGGREGATES:
-                count = int(line) * _AGGREGATES[kind]
+                count = self._count(line, kind)
                 if count > 0:
                     self._open.append(_Open(count, kind))
                     position = end + 2
@@ -110,9 +142,32 @@ class PythonParser:
                 kind = innermost.kind
                 value = self._open.pop().whole()
             else:
+                self._size, self._items = size - position, 0
                 if kind != _PUSH:
                     replies.append(value)
         return replies, position
+
+    # -- limits --------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _require_line(size: int) -> None:
+        if size >= _LONGEST_LINE:
+            raise ValueError("a line is too long")
+
+    def _length(self, line: bytes) -> int:
+        length = int(line)
+        if not -1 <= length <= self._limits.bytes:
+            raise ValueError("the length of a string is negative, or too large")
+        return length
+
+    def _count(self, line: bytes, kind: int) -> int:
+        count = int(line) * _AGGREGATES[kind]
+        self._items += max(count, 0)
+        if count < -_AGGREGATES[kind] or self._items > self._limits.items:
+            raise ValueError("the number of items is negative, or too large")
+        if len(self._open) >= self._limits.depth:
+            raise ValueError("it is nested too deeply")
+        return count
 
 
 def _same(data: bytes) -> bytes:
@@ -161,27 +216,76 @@ def as_mapping(reply: Any) -> dict[Any, Any]:
     return {}
 
 
-def reply_parser() -> Callable[[bytes], list[Any]]:
+def reply_parser(limits: ReplyLimits = ReplyLimits()) -> Callable[[bytes], list[Any]]:  # noqa: B008 -- it is immutable
     """Return a new parser for one connection: a function that takes bytes and gives whole replies."""
     try:
         import hiredis
     except ImportError:
-        return PythonParser().feed
-    nothing = object()
-    # The parser returns errors as our own ReplyError. Without an encoding, strings stay bytes.
-    reader = hiredis.Reader(protocolError=ProtocolError, replyError=ReplyError, notEnoughData=nothing)
-    feed, gets = reader.feed, reader.gets
-    push = getattr(hiredis, "PushNotification", None)  # hiredis 3.2 and later
+        return PythonParser(limits).feed
+    return _FastParser(hiredis, limits).feed
 
-    def parse(data: bytes) -> list[Any]:
-        feed(data)
+
+class _FastParser:
+    """hiredis with limits. By itself, it makes a list as long as an array says, before the items of the array come."""
+
+    def __init__(self, hiredis: Any, limits: ReplyLimits) -> None:
+        self._limits = limits
+        self._nothing = object()
+        # The reader returns errors as our own ReplyError. Without an encoding, strings stay bytes.
+        self._reader = hiredis.Reader(protocolError=ProtocolError, replyError=ReplyError, notEnoughData=self._nothing)
+        self._push = getattr(hiredis, "PushNotification", None)  # hiredis 3.2 and later
+        self._held = b""
+        """Bytes that hiredis has not seen, because they may be the beginning of a number of items."""
+        self._size = 0
+        """The bytes of the incomplete reply."""
+        self._string = 0
+        """The bytes of the incomplete string in it, at least."""
+        self._strings = 0
+        """The bytes of the long strings in it, at least."""
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Take more bytes, and return the replies that are whole now. Raises :class:`ProtocolError`."""
+        if self._held:
+            data, self._held = self._held + data, b""
         replies: list[Any] = []
+        begin = 0
+        if _MANY_AT_START.match(data):
+            self._require_string()
+        found = _MANY.search(data)
+        while found is not None:
+            self._read(data[begin : found.start() + 2], replies)
+            self._require_string()
+            begin = found.start() + 2
+            found = _MANY.search(data, begin)
+        cut_off = _CUT_OFF.search(data, max(begin, len(data) - _LONGEST_CUT_OFF))
+        if cut_off is not None or (len(data) - begin < _LONGEST_CUT_OFF and _CUT_OFF_AT_START.match(data, begin)):
+            end = begin if cut_off is None else cut_off.start()
+            self._held = data[end:]
+            data = data[:end]
+        self._read(data[begin:] if begin else data, replies)
+        return replies
+
+    def _require_string(self) -> None:
+        """Refuse what follows as the beginning of an array, unless a string is being read, of which it is a part."""
+        if not self._reader.has_data():
+            raise ProtocolError(f"not a reply: it has more than {self._limits.items} items")
+
+    def _read(self, data: bytes, replies: list[Any]) -> None:
+        reader, before = self._reader, len(replies)
+        reader.feed(data)
+        self._size += len(data)
         try:
-            while (reply := gets(False)) is not nothing:
-                if type(reply) is not push:
+            while (reply := reader.gets(False)) is not self._nothing:
+                self._size = self._string = self._strings = 0
+                if type(reply) is not self._push:
                     replies.append(reply)
         except TypeError as error:  # the reply has a mapping with a key that Python cannot hash
             raise ProtocolError(f"not a reply: {error}") from error
-        return replies
-
-    return parse
+        if len(replies) > before:
+            return
+        string = reader.len() if reader.has_data() else 0
+        if string < self._string:  # the string has ended
+            self._strings += self._string
+        self._string = string
+        if self._size > self._limits.bytes or self._size - self._strings - string > self._limits.small:
+            raise ProtocolError(f"a reply has more than {self._limits.bytes} bytes, or too many items")

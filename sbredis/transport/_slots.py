@@ -38,9 +38,13 @@ class SlotMap:
 
     def __init__(self, ranges: Iterable[tuple[int, int, Endpoint]] = ()) -> None:
         self.owners: list[Endpoint | None] = [None] * SLOTS
+        named = 0
         for first, last, endpoint in ranges:
             if not 0 <= first <= last < SLOTS:
                 raise ValueError(f"slots {first} to {last} are outside 0 to {SLOTS - 1}")
+            named += last - first + 1
+            if named > SLOTS:
+                raise ValueError("a slot is named twice")
             self.owners[first : last + 1] = [endpoint] * (last - first + 1)
 
     @classmethod
@@ -68,7 +72,7 @@ def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
                 continue
             ranges.append((int(first), int(last), Endpoint(host or asked.host, int(master[1]))))
         return SlotMap(ranges)
-    except (TypeError, ValueError, IndexError, KeyError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise ValueError(f"CLUSTER SLOTS of {asked} is malformed: {error}") from error
 
 

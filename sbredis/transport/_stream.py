@@ -87,6 +87,7 @@ class _SocketStream(Stream, asyncio.Protocol):
             self._on_replies(self._parse(data))
         except ProtocolError as error:
             self._on_lost(f"{error}")
+            self._transport.abort()  # what follows is not read
 
     def eof_received(self) -> None:
         self._on_lost("the server closed the connection")

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from redis.exceptions import RedisError
 
@@ -106,7 +106,9 @@ class ClusterTopology:
                     FailureKind.NOT_READY, f"{candidate} knows of no master that serves slots", endpoint=candidate
                 )
                 continue
-            text = nodes.decode() if isinstance(nodes, bytes) else nodes if isinstance(nodes, str) else ""
+            text = (
+                nodes.decode(errors="replace") if isinstance(nodes, bytes) else nodes if isinstance(nodes, str) else ""
+            )
             return Layout(layout, replica_counts(text, candidate), is_steady(text))
         return failure
 
@@ -181,11 +183,18 @@ class SentinelTopology:
             return Failure(kind, f"{sentinel} answered {address.code} {address.detail}", endpoint=sentinel)
         if not isinstance(address, list):
             return Failure(FailureKind.UNSUITABLE, f"{sentinel} knows no such master", endpoint=sentinel)
-        parts: list[bytes] = address  # pyright: ignore[reportUnknownVariableType]  # host and port
-        master = Endpoint(parts[0].decode() or sentinel.host, int(parts[1]))
-        replicas = _known_replicas(state)
-        steady = as_mapping(state).get(b"flags", b"master") == b"master"
-        return Layout(SlotMap.whole(master), {} if replicas is None else {master: replicas}, steady)
+        try:
+            return _layout(cast("list[bytes]", address), state, sentinel)
+        except (TypeError, ValueError, LookupError, AttributeError):
+            return Failure(FailureKind.UNSUITABLE, f"the answer of {sentinel} is malformed", endpoint=sentinel)
+
+
+def _layout(address: list[bytes], state: Any, sentinel: Endpoint) -> Layout:
+    """Return the layout from host and port, and from SENTINEL MASTER."""
+    master = Endpoint(address[0].decode() or sentinel.host, int(address[1]))
+    replicas = _known_replicas(state)
+    steady = as_mapping(state).get(b"flags", b"master") == b"master"
+    return Layout(SlotMap.whole(master), {} if replicas is None else {master: replicas}, steady)
 
 
 def _known_replicas(state: Any) -> int | None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from sbredis.transport._resp import ProtocolError, PythonParser
 
-__all__ = ["answering", "never_answering", "old_server"]
+__all__ = ["Flood", "answering", "flooding", "never_answering", "old_server", "suitable_server"]
 
 Answer = Callable[[list[bytes]], bytes]
 """A function from the words of a command to its reply. If the reply is empty, the server sends nothing."""
@@ -52,3 +52,47 @@ def old_server(words: list[bytes]) -> bytes:
             return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
         case _:
             return b"+OK\r\n"
+
+
+class Flood:
+    """The bytes that an impostor sends without an end."""
+
+    def __init__(self, beginning: bytes, rest: bytes) -> None:
+        self.beginning = beginning
+        self.rest = rest
+        self.most = 0
+        """The largest number of bytes that a client, and the network before it, has taken on one connection."""
+
+
+@asynccontextmanager
+async def flooding(flood: Flood, *, instead_of: bytes) -> AsyncIterator[str]:
+    """Run a server that floods the client in answer to a command, and answers others as a suitable server."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        parser = PythonParser()
+        try:
+            while data := await reader.read(65536):
+                for words in parser.feed(data):
+                    if words[0].upper() != instead_of or words[-1] == b"1":  # the trial call when the client opens
+                        writer.write(suitable_server(words))
+                        continue
+                    writer.write(flood.beginning)
+                    sent = 0
+                    while True:
+                        writer.write(flood.rest)
+                        await writer.drain()
+                        await asyncio.sleep(0)  # the client may be in the same event loop
+                        sent += len(flood.rest)
+                        flood.most = max(flood.most, sent)
+        except (ConnectionError, ProtocolError):
+            return
+        finally:
+            writer.transport.abort()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def suitable_server(words: list[bytes]) -> bytes:
+    """Return the replies of a Redis 7.4 to the questions of the client."""
+    return old_server(words).replace(b"6.2.14", b"7.4.99")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.transport._resp import ProtocolError, PythonParser, ReplyError, reply_parser
+from sbredis.transport._resp import ProtocolError, PythonParser, ReplyError, ReplyLimits, reply_parser
 
 Encoded = tuple[bytes, Any]
 """A reply as bytes, and as a parsed value."""
@@ -210,3 +210,64 @@ def test_a_long_list_in_many_pieces_is_parsed_only_once() -> None:
         parser.feed(b":1\r\n:2\r\n")
     assert steps(lambda: parser.feed(b":1\r\n:2\r\n")) <= first
     assert parser.feed(b":1\r\n:2\r\n") == [[1, 2] * 5000]
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+LIMITS = ReplyLimits(bytes=4000, small=2000)
+PARSERS = pytest.mark.parametrize("parser", [lambda: PythonParser(LIMITS).feed, lambda: reply_parser(LIMITS)])
+LIKE_LISTS = st.lists(st.sampled_from([b"\r\n*9999999", b"\r\n%12", b"\r\n", b"*1000000\r\n", b"x", b">"]), max_size=8)
+
+
+@given(st.lists(LIKE_LISTS.map(b"".join), min_size=1, max_size=4), st.lists(st.integers(0), max_size=12))
+def test_a_string_may_look_like_a_long_list(texts: list[bytes], cuts: list[int]) -> None:
+    """However the network splits it."""
+    data = b"+OK\r\n*%d\r\n" % len(texts) + b"".join(string(text)[0] for text in texts) + b":5\r\n"
+    assert read(reply_parser(), data, cuts) == [comparable(each) for each in (b"OK", texts, 5)]
+
+
+ANNOUNCED = [
+    b"*1000000\r\n",
+    b"%1000000\r\n",
+    b"~99999999\r\n",
+    b">999999999\r\n",
+    b"*3\r\n:1\r\n*1000000\r\n",
+    b"*-2\r\n",
+]
+
+
+@PARSERS
+@pytest.mark.parametrize("data", ANNOUNCED)
+@given(cuts=st.lists(st.integers(0), max_size=4))
+def test_a_reply_that_announces_too_many_items_is_refused_before_they_come(
+    parser: Callable[[], Callable[[bytes], list[Any]]], data: bytes, cuts: list[int]
+) -> None:
+    with pytest.raises(ProtocolError):
+        read(parser(), b"+OK\r\n" + data, cuts)
+
+
+@PARSERS
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"$100000\r\n", *[b"x" * 500] * 20],
+        [b"*1000\r\n", *[b"*9\r\n" + b"*0\r\n" * 9] * 200],
+        [b"+", *[b"x" * 5000] * 20],
+        [b"*1000\r\n", *[b"$900\r\n" + b"x" * 900 + b"\r\n"] * 20],
+    ],
+    ids=["string", "items", "line", "strings"],
+)
+def test_a_reply_that_is_too_large_is_refused_when_it_comes(
+    parser: Callable[[], Callable[[bytes], list[Any]]], pieces: list[bytes]
+) -> None:
+    parse = parser()
+    with pytest.raises(ProtocolError):
+        list(map(parse, pieces))
+
+
+def test_replies_within_the_limits_follow_each_other() -> None:
+    parse = reply_parser(LIMITS)
+    for _ in range(20):
+        assert parse(b"$3000\r\n" + b"x" * 2000) == []
+        assert parse(b"x" * 1000 + b"\r\n*1\r\n:1") == [b"x" * 3000]
+        assert parse(b"\r\n") == [[1]]

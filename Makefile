@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons check docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers dist environment clean
+.PHONY: help demo quick test test-pythons check docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers prove-bytes dist environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -122,6 +122,9 @@ prove-spark: environment-test ## run the long test of Spark's jobs: kills of Pyt
 
 prove-workers: environment-test ## run the long tests of workers: kills, signals, outages, pauses, failovers, memory (ARGS='kills --times 20')
 	$(PY) -m tests.workers.chaos.run $(ARGS)
+
+prove-bytes: environment-test ## search for bytes that a decoder does not read as it should (ARGS='message --seconds 600')
+	$(PY) -m tests.hostile.run $(ARGS)
 
 dist: environment ## build the sdist and the wheel into dist/, and try the wheel with each extra; uploads nothing
 	$(PY) -m tools.dist

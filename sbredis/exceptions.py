@@ -37,7 +37,7 @@
     ├── AutoLockRenewFailed                 a lock could not be renewed automatically
     ├── AutoLockRenewTimeout                a lock has been renewed for the requested time, and is not renewed further
     ├── NamespacePartitionsError            (also a ValueError) the namespace has another number of partitions
-    ├── DataLayoutError                     another release wrote the data, and this release cannot read them
+    ├── DataLayoutError                     data cannot be read: another release wrote them, or they are damaged
     ├── WorkerSetupError                    (also a ValueError) the handlers or options of a worker do not fit together
     ├── SparkSetupError                     (also a ValueError) a wrong option of the Spark format, or a missing part
     └── InvalidConnectionStringError        (also a ValueError) the connection string is malformed
@@ -284,7 +284,11 @@ class NamespacePartitionsError(ServiceBusError, ValueError):
 
 
 class DataLayoutError(ServiceBusError):
-    """Another release of sbredis wrote the data in a layout that this release cannot read, or can no longer read."""
+    """Data that are stored or were sent cannot be read.
+
+    Another release of sbredis wrote them in a layout that this release cannot read, or can no longer read, or they are
+    damaged. The text says what cannot be read. It does not contain the data.
+    """
 
     code = "DataLayout"
 

@@ -12,7 +12,13 @@ from sbredis.aio._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, own_
 from sbredis.aio.maintenance._carrying import Carrier, ask
 from sbredis.aio.maintenance._destinations import Bound, Destinations, NotKnownYetError, partition_of
 from sbredis.engine import NEVER, Delivery, Destination, Recipient, Redrive, outgoing, payload_offset, recipient_of
-from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+)
 from sbredis.model import (
     MoveKind,
     PrimitiveTypes,
@@ -122,7 +128,10 @@ class Back:
 
     async def _recipient(self, number: int, delivery: Delivery) -> Recipient | None:
         """Return the present destination of a transfer dead letter; ``None`` if it does not exist."""
-        before = recipient_of(delivery)
+        try:
+            before = recipient_of(delivery)
+        except DataLayoutError:
+            return None
         if before is None:
             return None
         if before not in self._found:

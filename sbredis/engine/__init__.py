@@ -9,7 +9,6 @@ from sbredis.engine._access import AccessTo, entity_rules, namespace_rules
 from sbredis.engine._bands import is_dead, number_of, side_of
 from sbredis.engine._codec import (
     Changes,
-    CodecError,
     Content,
     MessageId,
     Value,
@@ -17,6 +16,7 @@ from sbredis.engine._codec import (
     decode_changes,
     encode,
     encode_changes,
+    set_system,
 )
 from sbredis.engine._columns import Columns, Maps, Numbers, Rows, Texts, columns_of
 from sbredis.engine._keys import (
@@ -207,7 +207,6 @@ __all__ = [
     "Changes",
     "Clock",
     "Closing",
-    "CodecError",
     "Columns",
     "Committed",
     "Content",
@@ -342,6 +341,7 @@ __all__ = [
     "rule_name",
     "salts",
     "set_state",
+    "set_system",
     "settle_batch",
     "side_of",
     "slot_channel",

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from sbredis._unreadable import unreadable
+from sbredis.engine._lifecycle import NEVER
 from sbredis.engine._values import (
+    MESSAGE,
     SHORT,
-    CodecError,
     Value,
     length_bytes,
     map_bytes,
@@ -32,15 +34,14 @@ __all__ = [
     "CHANGED_SYSTEM",
     "DEAD_LETTER_SOURCE",
     "DESCRIPTION",
-    "ENQUEUED_NUMBER",
     "ID_OF_TAG",
+    "NUMBER_OF_TAG",
     "PROPERTIES",
     "REASON",
     "SCHEDULED",
     "TEXT_OF_TAG",
     "TIME_TO_LIVE",
     "Changes",
-    "CodecError",
     "Content",
     "MessageId",
     "Value",
@@ -49,6 +50,7 @@ __all__ = [
     "encode",
     "encode_changes",
     "read_id",
+    "set_system",
 ]
 
 MessageId: TypeAlias = "str | int | UUID | bytes"
@@ -125,13 +127,26 @@ _TEXTS = (
 TEXT_OF_TAG = dict(_TEXTS)
 """The fields that are text, by their tags."""
 TIME_TO_LIVE, SCHEDULED, PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
-_HOPS, ENQUEUED_NUMBER, DEAD_LETTER_SOURCE = 17, 18, 19
+_HOPS, _ENQUEUED_NUMBER, DEAD_LETTER_SOURCE = 17, 18, 19
+_YEAR_1 = -62_135_596_800_000
+"""The first time that a calendar has, in ms since 1970."""
+NUMBER_OF_TAG = {
+    TIME_TO_LIVE: ("time_to_live", 0, NEVER),
+    SCHEDULED: ("scheduled", _YEAR_1, NEVER),
+    _HOPS: ("hops", 0, 999),
+    _ENQUEUED_NUMBER: ("enqueued_number", 0, (1 << 63) - 1),
+}
+"""The fields that are numbers, by their tags: their names and their limits."""
 _TYPED = {1: 14, 4: 15}
 """An id has one tag if it is text, and a second tag if it has another type. This maps the first tag to the second."""
 ID_OF_TAG = {tag: TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
 """The ids, by their tags for other types than text."""
 CHANGED_PROPERTIES, REASON, DESCRIPTION, CHANGED_SYSTEM, _DESTINATION = 1, 2, 3, 4, 5
 """The tags of the fields of changes."""
+
+_SYSTEM_IDS = frozenset(ID_OF_TAG.values())
+_SYSTEM_TEXTS = frozenset(TEXT_OF_TAG.values())
+_SYSTEM_NUMBERS = {name: limits for name, *limits in NUMBER_OF_TAG.values()}
 
 _new = object.__new__
 
@@ -191,7 +206,7 @@ def _rare(content: Content) -> list[bytes]:
     if content.raw_amqp is not None:
         _field(parts, _RAW_AMQP, content.raw_amqp)
     if content.enqueued_number is not None:
-        _field(parts, ENQUEUED_NUMBER, b"%d" % content.enqueued_number)
+        _field(parts, _ENQUEUED_NUMBER, b"%d" % content.enqueued_number)
     if content.hops is not None:
         _field(parts, _HOPS, b"%d" % content.hops)
     if content.dead_letter_source is not None:
@@ -212,14 +227,14 @@ def decode(payload: bytes, at: int = 0) -> Content:
     """Return the message of a payload, which begins at ``at``."""
     size = len(payload)
     if at >= size:
-        raise CodecError("the message is empty")
+        raise unreadable(MESSAGE, "the message is empty")
     if payload[at] != _VERSION:
-        raise CodecError(f"the message has version {payload[at]}, which this release cannot read")
+        raise unreadable(MESSAGE, f"the message has version {payload[at]}, which this release cannot read")
     at += 1
     content = _new(Content)
     while True:
         if at >= size:
-            raise CodecError("the fields are cut off")
+            raise unreadable(MESSAGE, "the fields are cut off")
         tag = payload[at]
         at += 1
         if tag == 0:
@@ -229,7 +244,7 @@ def decode(payload: bytes, at: int = 0) -> Content:
             end = at + 1 + payload[at]
             value = payload[at + 1 : end]
             if end > size:
-                raise CodecError("a value is cut off")
+                raise unreadable(MESSAGE, "a value is cut off")
             at = end
         else:
             value, at = taken(payload, at)
@@ -243,20 +258,15 @@ def _read_field(content: Content, tag: int, value: bytes) -> None:
     name = TEXT_OF_TAG.get(tag)
     if name is not None:
         setattr(content, name, read_text(value))
-    elif tag == TIME_TO_LIVE:
-        content.time_to_live = read_number(value)
-    elif tag == SCHEDULED:
-        content.scheduled = read_number(value)
+    elif tag in NUMBER_OF_TAG:
+        name, least, most = NUMBER_OF_TAG[tag]
+        setattr(content, name, read_number(value, least, most))
     elif tag == PROPERTIES:
         content.properties = read_map(value)
     elif tag == _ANNOTATIONS:
         content.annotations = read_map(value)
     elif tag == _RAW_AMQP:
         content.raw_amqp = value
-    elif tag == _HOPS:
-        content.hops = read_number(value)
-    elif tag == ENQUEUED_NUMBER:
-        content.enqueued_number = read_number(value)
     elif tag == DEAD_LETTER_SOURCE:
         content.dead_letter_source = read_text(value)
     elif tag in ID_OF_TAG:
@@ -267,9 +277,24 @@ def read_id(value: bytes) -> MessageId:
     """Read an id that is not text."""
     kind = value[:1]
     if kind not in {b"i", b"u", b"b"}:
-        raise CodecError(f"the id has the unknown kind {kind!r}")
+        raise unreadable(MESSAGE, "an id has a type that this release does not know")
     found: Any = read_value(kind, value[1:], 1)
     return found  # type: ignore[no-any-return]  # a value of one of the three kinds
+
+
+def set_system(content: Content, changed: dict[str, Value]) -> None:
+    """Give a message the broker properties that the action of a rule has changed."""
+    for name, value in changed.items():
+        if name in _SYSTEM_IDS:
+            fits = value is None or type(value) in {str, int, UUID, bytes}
+        elif name in _SYSTEM_NUMBERS:
+            least, most = _SYSTEM_NUMBERS[name]
+            fits = value is None or (type(value) is int and least <= value <= most)
+        else:
+            fits = name in _SYSTEM_TEXTS and (value is None or type(value) is str)
+        if not fits:
+            raise unreadable(MESSAGE, "a property that was changed is malformed")
+        setattr(content, name, value)
 
 
 def encode_changes(changes: Changes) -> bytes:
@@ -317,14 +342,14 @@ def _field(parts: list[bytes], tag: int, value: bytes) -> None:
 def _fields(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
     """Return the fields with their tags, and the position of their end."""
     if not data:
-        raise CodecError("the message is empty")
+        raise unreadable(MESSAGE, "the message is empty")
     if data[0] != _VERSION:
-        raise CodecError(f"the message has version {data[0]}, which this release cannot read")
+        raise unreadable(MESSAGE, f"the message has version {data[0]}, which this release cannot read")
     fields: list[tuple[int, bytes]] = []
     at = 1
     while True:
         if at >= len(data):
-            raise CodecError("the fields are cut off")
+            raise unreadable(MESSAGE, "the fields are cut off")
         tag = data[at]
         if tag == 0:
             return fields, at + 1

@@ -20,35 +20,34 @@ from itertools import accumulate, chain, repeat
 from math import isfinite
 from typing import Any, NamedTuple, cast
 
+from sbredis._unreadable import decodes, unreadable
 from sbredis.engine._codec import (
     CHANGED_PROPERTIES,
     CHANGED_SYSTEM,
     DEAD_LETTER_SOURCE,
     DESCRIPTION,
-    ENQUEUED_NUMBER,
     ID_OF_TAG,
+    NUMBER_OF_TAG,
     PROPERTIES,
     REASON,
-    SCHEDULED,
     TEXT_OF_TAG,
-    TIME_TO_LIVE,
     Changes,
-    CodecError,
     decode,
     decode_changes,
     encode,
     read_id,
+    set_system,
 )
 from sbredis.engine._lifecycle import NEVER
 from sbredis.engine._results import FACTS, Delivery, deliveries, payload_offset
-from sbredis.engine._values import read_number, read_text, read_value, taken
+from sbredis.engine._values import MESSAGE, read_number, read_text, read_value, taken
 
 __all__ = ["Columns", "Maps", "Numbers", "Rows", "Texts", "columns_of"]
 
 _ACTIVE, _EXPIRING, _SCHEDULED = b"axs"
 _START = {_ACTIVE: 15, _EXPIRING: 28, _SCHEDULED: 15}
 """The place of the payload in a record, by the record's form."""
-_NUMBERS = {TIME_TO_LIVE: "time_to_live", SCHEDULED: "scheduled", ENQUEUED_NUMBER: "enqueued_number"}
+_NUMBERS = {tag: limits for tag, limits in NUMBER_OF_TAG.items() if limits[0] != "hops"}
 _TEXTS = {**TEXT_OF_TAG, DEAD_LETTER_SOURCE: "dead_letter_source"}
 _TAG_OF_TEXT = {name: tag for tag, name in TEXT_OF_TAG.items()}
 _TEXT, _NOTHING = b"sn"
@@ -137,21 +136,21 @@ class Columns:
     """The state of each message, if the replies tell it."""
 
 
+@decodes(MESSAGE)
 def columns_of(replies: Sequence[Rows], *, body: bool = True, properties: bool = True) -> Columns:
     """Return the messages of several replies in columns, in their order.
 
-    Raises :class:`~sbredis.engine._codec.CodecError` for a message that this release cannot read.
+    Raises :class:`~sbredis.exceptions.DataLayoutError` for a message that this release cannot read.
     """
     names = list(chain.from_iterable(reply.names for reply in replies))
     records = list(chain.from_iterable(reply.records for reply in replies))
+    if len(names) != len(records):
+        raise unreadable(MESSAGE, "a name or a record is missing")
     extras = _extras(replies)
-    try:
-        changed = _changed(extras)
-        for row in {*changed.rows[CHANGED_PROPERTIES], *changed.rows[CHANGED_SYSTEM]}:
-            records[row] = _with_changes(records[row], decode_changes(changed.all[row]))
-        made = _parsed(names, records, body=body, properties=properties)
-    except (IndexError, KeyError, OverflowError):
-        raise CodecError("a message is malformed") from None
+    changed = _changed(extras)
+    for row in {*changed.rows[CHANGED_PROPERTIES], *changed.rows[CHANGED_SYSTEM]}:
+        records[row] = _with_changes(records[row], decode_changes(changed.all[row]))
+    made = _parsed(names, records, body=body, properties=properties)
     if any(reply.states for reply in replies):
         made.states = "".join(reply.states for reply in replies)
     if extras.rows:
@@ -217,9 +216,10 @@ def _fill(made: Columns, records: list[bytes], *, body: bool, properties: bool) 
     for tag, name in _TEXTS.items():
         if rows[tag]:
             made.texts[name] = _column(rows[tag], values[tag], made.rows)
-    for tag, name in _NUMBERS.items():
+    for tag, (name, least, most) in _NUMBERS.items():
         if rows[tag]:
-            found = dict(zip(rows[tag], map(read_number, values[tag]), strict=True))
+            numbers = [read_number(value, least, most) for value in values[tag]]
+            found = dict(zip(rows[tag], numbers, strict=True))
             setattr(made, name, _numbers(found, made.rows))
     if properties and rows[PROPERTIES]:
         made.properties = _maps(rows[PROPERTIES], values[PROPERTIES], made.rows)
@@ -257,7 +257,7 @@ def _column(rows: list[int], values: list[bytes], count: int) -> Texts:
 
 
 def _texts(values: list[bytes], valid: bytes | None = None) -> Texts:
-    """Return a column of texts. Raises :class:`~sbredis.engine._codec.CodecError` if one is not in UTF-8."""
+    """Return a column of texts. Raises :class:`~sbredis.exceptions.DataLayoutError` if one is not in UTF-8."""
     joined = _joined(values, valid)
     if not joined.data.isascii():
         for value in values:
@@ -317,7 +317,7 @@ def _maps(rows: list[int], values: list[bytes], count: int) -> Maps:
                 value = _as_text(read_value(bytes((kind,)), value, 1))
             texts.append(value)
         if at > size:
-            raise CodecError("a property is cut off")
+            raise unreadable(MESSAGE, "a property is cut off")
         sizes[row] = len(names) - before
     there = None if not missing else _bitmap((at for at in range(len(texts)) if at not in missing), len(texts))
     valid = None if len(found) == count else _bitmap(found, count)
@@ -403,8 +403,7 @@ def _with_changes(record: bytes, changes: Changes) -> bytes:
     content = decode(record, start)
     if changes.properties is not None:
         content.properties = changes.properties
-    for name, value in (changes.system or {}).items():
-        setattr(content, name, value)
+    set_system(content, changes.system or {})
     return record[:start] + encode(content)
 
 

@@ -129,9 +129,10 @@ def state_key(namespace: str, salt: str, entity: str) -> bytes:
 def entity_of(state: bytes) -> str:
     """Return the id of a partition's entity, from the key that identifies the partition."""
     _, entity, kind = state.rsplit(b":", 2)
-    if kind != b"state":
+    found = entity.decode()
+    if kind != b"state" or not _WORD.fullmatch(found):
         raise ValueError(f"{quoted(state)} does not name a partition")
-    return entity.decode()
+    return found
 
 
 def namespace_pattern(namespace: str) -> str:

@@ -14,12 +14,13 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from sbredis._quoting import quoted
+from sbredis._unreadable import decodes
 from sbredis.engine._bands import number_of, side_of
 from sbredis.engine._keys import entity_of, state_key
 from sbredis.engine._packing import MAXIMUM_CALL_MESSAGES, MAXIMUM_CHANGES_BYTES, named, within
 from sbredis.engine._partition import CallId, Partition, new_token
 from sbredis.engine._request import Request
-from sbredis.engine._results import Delivery, Sent, deliveries
+from sbredis.engine._results import Delivery, Sent, deliveries, run_of
 from sbredis.engine._scripts import load
 from sbredis.engine._transaction import COMMON_ARGUMENTS, Operation, Step
 from sbredis.engine._upcoming import MOST_ASKED
@@ -301,11 +302,15 @@ def calling(namespace: str, salt: str, entities: Sequence[str]) -> Request[tuple
     return Request(load("calling"), keys, (), read)
 
 
+@decodes("An announcement of a partition")
 def read_call(payload: bytes) -> str:
-    """Return the id of the entity that has called for a mover; raise :class:`ValueError` for any other payload."""
+    """Return the id of the entity that has called for a mover.
+
+    Raises :class:`~sbredis.exceptions.DataLayoutError` for any other payload.
+    """
     state, word = payload.split(b" ")
     if word != b"move":
-        raise ValueError(f"{quoted(payload)} does not call for a mover")
+        raise ValueError("it does not call for a mover")
     return entity_of(state)
 
 
@@ -358,11 +363,12 @@ def _runs(names: Sequence[str]) -> str:
 
 def _names(runs: bytes) -> tuple[str, ...]:
     names: list[str] = []
-    for run in runs.decode().split(","):
+    for run in runs.decode().split(",") if runs else ():
         first, _, last = run.partition("-")
-        if first:
-            side, number = side_of(first), number_of(first)
-            names += (f"{side}{each}" for each in range(number, int(last or number) + 1))
+        side = side_of(first)
+        names += (
+            f"{side}{each}" for each in run_of(first.removeprefix(side), last, MAXIMUM_CALL_MESSAGES - len(names))
+        )
     return tuple(names)
 
 

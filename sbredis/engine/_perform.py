@@ -89,4 +89,4 @@ async def perform(
             timeout = until - time.monotonic()
             request = request._replace(script=at_limit(request.script), at_limit=False)
             continue
-        return request.read(reply)
+        return request.result(reply)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from sbredis._unreadable import MALFORMED, unreadable
+from sbredis.exceptions import DataLayoutError, Outcome
 from sbredis.transport import Argument, Script
 
 __all__ = ["Request"]
@@ -19,7 +21,7 @@ class Request(NamedTuple, Generic[T]):
     keys: tuple[bytes, ...]
     arguments: tuple[Argument, ...]
     read: Callable[[Any], T]
-    """The function that turns the reply into the result."""
+    """The function that turns the reply into the result. It may raise any error for a reply that is malformed."""
     repeatable: bool = True
     """Whether the script recognises a repetition, so that the transport may repeat a call that got no answer."""
     at_limit: bool = False
@@ -27,3 +29,17 @@ class Request(NamedTuple, Generic[T]):
 
     Scripts that free memory say so themselves. This is for calls of other scripts that store no more than they remove.
     """
+
+    def result(self, reply: Any) -> T:
+        """Return the result in a reply; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read.
+
+        The script has run, so the outcome of such a call is unknown.
+        """
+        try:
+            return self.read(reply)
+        except MALFORMED:
+            error = unreadable(f"The reply of the script {self.script.name!r}", "it is malformed")
+        except DataLayoutError as known:
+            error = known
+        error.outcome = error.outcome or Outcome.UNKNOWN
+        raise error from None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from sbredis._unreadable import decodes, unreadable
 from sbredis.engine._lifecycle import NEVER
+from sbredis.engine._packing import MAXIMUM_CALL_MESSAGES
 
 __all__ = [
     "FACTS",
@@ -32,6 +35,11 @@ __all__ = [
 ]
 
 
+_START, _EXPIRING_START = 15, 28
+"""The place of the payload in a record, without and with the time when the message expires."""
+_NAMES: Final = re.compile(rb"(?:[dt]?[0-9]{1,15} )*")
+"""Names of messages, each with a blank after it."""
+
 FACTS: Final = 3
 """The number of values about one message in the extras of a reply."""
 
@@ -46,24 +54,24 @@ class Record(NamedTuple):
     payload: bytes
 
 
+@decodes("A message")
 def read_record(record: bytes) -> Record:
     """Parse a stored message: a letter for its form, its level, its times, and the sender's payload."""
-    form, level = record[:1], int(record[1:2])
-    if form == b"a":
-        return Record(level, int(record[2:15]), NEVER, record[15:])
-    if form == b"x":
-        return Record(level, int(record[2:15]), int(record[15:28]), record[28:])
-    if form == b"s":
-        return Record(level, None, NEVER, record[15:])
-    raise ValueError(f"the record has the unknown form {form!r}")
+    start = payload_offset(record)
+    if len(record) < start or not record[1:start].isdigit():
+        raise unreadable("A message", "its times are malformed")
+    level, payload = int(record[1:2]), record[start:]
+    if record[:1] == b"s":
+        return Record(level, None, NEVER, payload)
+    return Record(level, int(record[2:15]), int(record[15:28]) if start == _EXPIRING_START else NEVER, payload)
 
 
 def payload_offset(record: bytes) -> int:
     """Return the position in a stored message at which the sender's payload begins."""
     form = record[:1]
     if form not in (b"a", b"s", b"x"):
-        raise ValueError(f"the record has the unknown form {form!r}")
-    return 28 if form == b"x" else 15
+        raise unreadable("A message", "its record has a form that this release does not know")
+    return _EXPIRING_START if form == b"x" else _START
 
 
 class Delivery(NamedTuple):
@@ -304,13 +312,21 @@ class Inspection(NamedTuple):
 
 def names(list_: list[bytes]) -> tuple[str, ...]:
     """Read the names of messages in a reply."""
+    require_names(list_)
     return tuple(name.decode() for name in list_)
+
+
+def require_names(list_: list[bytes]) -> None:
+    """Raise :class:`ValueError` unless all of these are names of messages."""
+    if not _NAMES.fullmatch(b"%b " % b" ".join(list_) if list_ else b""):
+        raise ValueError("a name of a message is malformed")
 
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
     """Read the messages in a reply. ``extras`` has :data:`FACTS` about some of them: the index from 1, a part of the
     entry, and the changes. The part of the entry has the home, the reason, the failures in five digits, and the expiry.
     """
+    require_names(given)
     if not extras and not states:
         return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
     known = {extras[at]: (extras[at + 1], extras[at + 2]) for at in range(0, len(extras), FACTS)}
@@ -336,13 +352,25 @@ def settled(reply: list[Any]) -> Settled:
 
 def renewed(reply: list[Any]) -> Renewed:
     """Read the result of a renewal."""
-    return Renewed(bool(reply[0]), reply[1], *map(names, reply[2:5]))
+    ended = tuple(token.decode() for token in reply[4]) if len(reply) > 4 else ()
+    return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]), ended)
 
 
 def spelled_out(runs: bytes) -> tuple[int, ...]:
     """Return the numbers that a reply contains as runs: ``4-6,9`` is 4, 5, 6 and 9."""
     numbers: list[int] = []
-    for run in runs.decode().split(","):
+    for run in runs.decode().split(",") if runs else ():
         first, _, last = run.partition("-")
-        numbers += range(int(first), int(last or first) + 1) if first else ()
+        numbers += run_of(first, last, MAXIMUM_CALL_MESSAGES - len(numbers))
     return tuple(numbers)
+
+
+def run_of(first: str, last: str, most: int) -> range:
+    """Return the numbers of a run; ``last`` is empty if it has one. Raises :class:`ValueError` for more than ``most``.
+
+    The bytes of a run say nothing about its length, so each reader of runs has a limit.
+    """
+    numbers = range(int(first), int(last or first) + 1)
+    if not first.isdigit() or not 1 <= len(numbers) <= most:
+        raise ValueError("a run of numbers is malformed, or too long")
+    return numbers

@@ -14,10 +14,12 @@ from enum import Enum
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from sbredis._unreadable import decodes, unreadable
 from sbredis.engine._bands import EPOCH_LEAP
 from sbredis.engine._packing import MAXIMUM_CALL_MESSAGES, within
 from sbredis.engine._partition import NO_CALL_ID, CallId, Partition
 from sbredis.engine._request import Request
+from sbredis.engine._results import run_of
 from sbredis.exceptions import DataLayoutError
 
 __all__ = [
@@ -29,7 +31,12 @@ __all__ = [
     "read_settlements",
 ]
 
-_RUN = re.compile(r"([dt]?)([0-9]+)(?:-([0-9]+))?", re.ASCII)
+_WHAT = "The settlements of a partition"
+_RUN = re.compile(r"([dt]?)([0-9]{1,15})(?:-([0-9]{1,15}))?", re.ASCII)
+_MOST_OF_CALL = 1 << 17
+"""The largest number of settlements of one call: of a transaction of many operations."""
+_MOST_PER_RECORD = 4096
+"""The largest number of settlements per record, if a read has many records: few calls are such transactions."""
 
 
 class SettlementEvent(Enum):
@@ -88,18 +95,20 @@ class SettlementColumns:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    @decodes(_WHAT)
     def add(self, notes: str, at: int) -> None:
         """Add the settlements of one record, whose call was made ``at`` this time.
 
-        Raises :class:`DataLayoutError` if this release cannot read the record.
+        Raises :class:`~sbredis.exceptions.DataLayoutError` if this release cannot read the record.
         """
+        most = len(self) + _MOST_OF_CALL
         for note in notes.split(" "):
             match = _NOTE.fullmatch(note)
             if match is None:
-                raise _unreadable(note)
+                raise _unreadable("a note is malformed")
             before = len(self)
             for run in match[2].split(","):
-                self._add_run(run)
+                self._add_run(run, most - len(self))
             count = len(self) - before
             self.events += match[1].encode() * count
             self.times += array("q", (at,)) * count
@@ -108,14 +117,14 @@ class SettlementColumns:
             else:
                 self.enqueued += array("q", accumulate(map(int, match[3].split(","))))
             if len(self.enqueued) != len(self):
-                raise _unreadable(note)
+                raise _unreadable("a time is missing")
 
-    def _add_run(self, run: str) -> None:
+    def _add_run(self, run: str, most: int) -> None:
         match = _RUN.fullmatch(run)
         if match is None:
-            raise _unreadable(run)
+            raise _unreadable("a run of numbers is malformed")
         side, first, last = match.groups()
-        numbers = range(int(first), int(last or first) + 1)
+        numbers = run_of(first, last or "", most)
         self.numbers.extend(numbers)
         self.sides += (side or "-").encode() * len(numbers)
 
@@ -189,14 +198,17 @@ def _read(after: SettlementsPlace, last: SettlementsPlace, records: Sequence[Seq
     found = SettlementColumns()
     other = after.record > last.record
     lost, place = 0, BEGINNING if other else after
+    most = _MOST_OF_CALL + _MOST_PER_RECORD * len(records)
     for record, at, notes, leaps in records:
         before = len(found)
         found.add(notes.decode(), int(at))
+        if len(found) > most:
+            raise _unreadable("they are more than the calls can have made")
         end = SettlementsPlace(int(record), int(leaps))
         lost += max(0, end.number - (len(found) - before) - place.number)
         place = end
     return SettlementsRead(found, place, lost, last, other)
 
 
-def _unreadable(text: str) -> DataLayoutError:
-    return DataLayoutError(f"the settlements of a partition cannot be read: {text[:60]!r}")
+def _unreadable(why: str) -> DataLayoutError:
+    return unreadable(_WHAT, why)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sbredis._quoting import quoted
+from sbredis._unreadable import decodes
 from sbredis.engine._codec import Changes, decode_changes, encode_changes
 from sbredis.engine._keys import KINDS, entity_of
 from sbredis.engine._lifecycle import NEVER
@@ -150,12 +151,15 @@ class Recipient(NamedTuple):
         return encode_changes(replace(before or Changes(), destination=" ".join(map(str, self))))
 
 
+@decodes("The destination of a transfer")
 def recipient_of(message: Delivery) -> Recipient | None:
     """Return the destination of a transfer, also if it is a dead letter now; ``None`` if it names none."""
     text = decode_changes(message.changes).destination
     if text is None:
         return None
     entity, incarnation, number, path = text.split(" ", 3)
+    if not number.isdigit() or not 0 <= int(number) < MOST_PARTITIONS:
+        raise ValueError("the partition is malformed")
     return Recipient(entity, incarnation, int(number), path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from sbredis._unreadable import decodes
 from sbredis.engine._keys import due_channel, entity_of, state_key
 from sbredis.engine._packing import within
 from sbredis.engine._request import Request
@@ -13,6 +14,7 @@ from sbredis.engine._scripts import load
 
 __all__ = ["MOST_ASKED", "Announcement", "due_channel", "read_announcement", "upcoming"]
 
+_LONGEST_TIME = 15
 MOST_ASKED = 500
 """The largest number of partitions in one call. Such a call takes the server one to three milliseconds."""
 
@@ -47,7 +49,13 @@ def upcoming(
     return Request(load("upcoming"), keys, ("" if now is None else now,), read)
 
 
+@decodes("An announcement of a partition")
 def read_announcement(payload: bytes) -> Announcement:
-    """Read an announcement of a partition; raise :class:`ValueError` for any other payload."""
+    """Read an announcement of a partition.
+
+    Raises :class:`~sbredis.exceptions.DataLayoutError` for any other payload.
+    """
     state, said, due = payload.split(b" ")
+    if not said.isdigit() or not due.isdigit() or max(len(said), len(due)) > _LONGEST_TIME:
+        raise ValueError("a time is malformed")
     return Announcement(entity_of(state), int(said), int(due))

@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from sbredis._quoting import quoted
+from sbredis._unreadable import unreadable
 from sbredis.engine._named_values import NamedValues
 
 __all__ = [
+    "MESSAGE",
     "SHORT",
-    "CodecError",
     "Value",
     "length_bytes",
     "map_bytes",
@@ -49,10 +50,13 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 _MOST_DIGITS, _LEAST_EXPONENT, _MOST_EXPONENT = 34, -6176, 6111
 """Decimals have the 128 bits of IEEE 754, as in AMQP."""
 _LONGEST_DECIMAL = 64
-
-
-class CodecError(ValueError):
-    """Bytes that are not a message in a form that this release can read."""
+_LONGEST_NUMBER = 20
+MESSAGE = "A message"
+"""The name of what this module reads, in errors."""
+_MOST_COLLISIONS = 1000
+"""The largest number of keys of one map whose hash another key of the map has. More would take a time that grows with
+the square of their number. Only numbers that a sender has chosen for it collide.
+"""
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -74,7 +78,7 @@ def _read_length(data: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         if at >= len(data) or shift > 35:
-            raise CodecError("a length is cut off or too long")
+            raise unreadable(MESSAGE, "a length is cut off or too long")
         digit = data[at]
         at += 1
         number |= (digit & 127) << shift
@@ -92,7 +96,7 @@ def taken(data: bytes, at: int) -> tuple[bytes, int]:
         length, start = _read_length(data, at)
         end = start + length
     if end > len(data):
-        raise CodecError("a value is cut off")
+        raise unreadable(MESSAGE, "a value is cut off")
     return data[start:end], end
 
 
@@ -100,14 +104,18 @@ def read_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise CodecError(f"a text is not in UTF-8: {error.reason}") from None
+        raise unreadable(MESSAGE, f"a text is not in UTF-8: {error.reason}") from None
 
 
-def read_number(value: bytes) -> int:
+def read_number(value: bytes, least: int = _LEAST, most: int = _MOST) -> int:
+    """Read a whole number from ``least`` to ``most``."""
     digits = value[1:] if value[:1] == b"-" else value
-    if not digits.isdigit() or len(digits) > 4000:
-        raise CodecError("a number is malformed")
-    return int(value)
+    if not digits.isdigit() or len(digits) > _LONGEST_NUMBER:
+        raise unreadable(MESSAGE, "a number is malformed")
+    number = int(value)
+    if not least <= number <= most:
+        raise unreadable(MESSAGE, "a number is too small or too large")
+    return number
 
 
 # -- writing and reading -----------------------------------------------------------------------------------------------
@@ -243,7 +251,9 @@ def _read_names(data: bytes, depth: int, values: dict[Any, Value]) -> dict[Any, 
 def _read_keyed(data: bytes, depth: int) -> dict[Any, Value]:
     items = _read_list(data, depth)
     if len(items) % 2 or any(isinstance(key, (list, dict)) for key in items[::2]):
-        raise CodecError("a map is malformed")
+        raise unreadable(MESSAGE, "a map is malformed")
+    if len(items) > _MOST_COLLISIONS and len(items) // 2 - len(set(map(hash, items[::2]))) > _MOST_COLLISIONS:
+        raise unreadable(MESSAGE, "a map has too many keys that collide")
     return dict(zip(items[::2], items[1::2], strict=True))
 
 
@@ -260,12 +270,12 @@ def _read_list(data: bytes, depth: int) -> list[Value]:
 
 def _require_shallow(depth: int) -> None:
     if depth > _DEEPEST:
-        raise CodecError(f"properties are nested more than {_DEEPEST} deep")
+        raise unreadable(MESSAGE, f"properties are nested more than {_DEEPEST} deep")
 
 
 def _read_double(value: bytes, _: int) -> float:
     if len(value) != _DOUBLE.size:
-        raise CodecError("a floating-point number is malformed")
+        raise unreadable(MESSAGE, "a floating-point number is malformed")
     double: float = _DOUBLE.unpack(value)[0]
     return double
 
@@ -274,12 +284,12 @@ def _read_time(value: bytes, _: int) -> datetime:
     try:
         return _EPOCH + read_number(value) * _MICROSECOND
     except OverflowError:
-        raise CodecError("a time is outside the years 1 to 9999") from None
+        raise unreadable(MESSAGE, "a time is outside the years 1 to 9999") from None
 
 
 def _read_uuid(value: bytes, _: int) -> UUID:
     if len(value) != 16:
-        raise CodecError("a UUID is malformed")
+        raise unreadable(MESSAGE, "a UUID is malformed")
     return UUID(bytes=value)
 
 
@@ -289,7 +299,7 @@ def _read_decimal(value: bytes, _: int) -> Decimal:
             return found
     except (InvalidOperation, UnicodeDecodeError):
         pass
-    raise CodecError("a decimal is malformed")
+    raise unreadable(MESSAGE, "a decimal is malformed")
 
 
 _READERS: dict[bytes, Callable[[bytes, int], Value]] = {
@@ -312,5 +322,5 @@ _READERS: dict[bytes, Callable[[bytes, int], Value]] = {
 def read_value(kind: bytes, value: bytes, depth: int) -> Value:
     reader = _READERS.get(kind)
     if reader is None:
-        raise CodecError(f"the value has the unknown kind {kind!r}")
+        raise unreadable(MESSAGE, "a value has a type that this release does not know")
     return reader(value, depth)

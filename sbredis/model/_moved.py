@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from sbredis._unreadable import unreadable
 from sbredis.engine import (
     MOST_HOPS,
     NEVER,
@@ -64,11 +65,11 @@ _REDRIVEN = b"redrive "
 
 
 def read_purpose(stored: bytes) -> Purpose:
-    """Return the purpose of a batch. Raises an error if this release does not know it."""
+    """Return the purpose of a batch. Raises :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
     if not stored:
         return Purpose()
     if not stored.startswith(_REDRIVEN):
-        raise ServiceBusError("This release cannot read the purpose of a batch: update the clients that move messages.")
+        raise unreadable("The purpose of a batch", "it has a form that this release does not know")
     changes = decode_changes(stored.removeprefix(_REDRIVEN))
     return Purpose(True, changes.properties, changes.destination)
 

@@ -21,7 +21,9 @@ from sbredis.engine import (
     decode_changes,
     payload_offset,
     read_record,
+    set_system,
 )
+from sbredis.exceptions import DataLayoutError
 from sbredis.model._checks import moment
 from sbredis.model._enums import ServiceBusMessageState
 from sbredis.model._hold import Hold, MessageLease, Source
@@ -77,7 +79,11 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _read(self) -> Content:
-        return current_content(self._hold.delivery)
+        try:
+            return current_content(self._hold.delivery)
+        except DataLayoutError as error:
+            error.entity = getattr(self._hold.source.owner, "name", None)
+            raise
 
     def _dead_letter_reasons(self) -> tuple[str | None, str | None]:
         delivery = self._hold.delivery
@@ -110,8 +116,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             facts.append("not locked")
         try:
             return facts + super()._facts()
-        except ValueError as error:
-            return [*facts, f"unreadable: {error}"]
+        except DataLayoutError as error:
+            return [*facts, error.message]
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
         """Return the state for a copy or a pickle: the message without its lock, which the original keeps."""
@@ -232,8 +238,7 @@ def current_content(delivery: Delivery, *, with_reason: bool = True) -> Content:
         changed = decode_changes(delivery.changes)
         if changed.properties is not None:
             content.properties = changed.properties
-        for name, value in (changed.system or {}).items():
-            setattr(content, name, value)
+        set_system(content, changed.system or {})
     if delivery.reason == "-" or not with_reason:
         return content
     added: dict[str, Value] = {}

@@ -15,7 +15,6 @@ from sbredis.engine import (
     MAXIMUM_CHANGES_BYTES,
     NEVER,
     Changes,
-    CodecError,
     Content,
     Delivery,
     Recipient,
@@ -25,7 +24,7 @@ from sbredis.engine import (
     encode_changes,
     payload_offset,
 )
-from sbredis.exceptions import MessageSizeExceededError, Outcome
+from sbredis.exceptions import DataLayoutError, MessageSizeExceededError, Outcome
 from sbredis.model._received import ServiceBusReceivedMessage, hold_of
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def readable_content(message: ServiceBusReceivedMessage) -> Content | None:
     """Return the content of a message with all changes; ``None`` if this release cannot read it."""
     try:
         return message._content
-    except CodecError:
+    except DataLayoutError:
         return None
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 from sbredis._quoting import quoted
+from sbredis._unreadable import decodes, unreadable
 from sbredis.engine import name_key, rule_name
-from sbredis.exceptions import DataLayoutError
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter, rule_from_json, rule_to_json
 
 __all__ = [
@@ -35,7 +35,7 @@ MAXIMUM_RULES = 1000
 """The largest number of rules of a new subscription, in at most 1 MB of JSON. More rules may be added later."""
 
 _MAXIMUM_BYTES = 1024 * 1024
-_SHOWN = 60
+_WHAT = "A rule of a subscription"
 _RECORD = re.compile(rb"1 [sct] (?P<stamp>[\w-]{12}) (?P<created>[0-9]{1,15}) (?P<description>\{.*\})", re.DOTALL)
 
 
@@ -103,20 +103,11 @@ def require_rules(rules: Iterable[Rule]) -> None:
         )
 
 
+@decodes(_WHAT)
 def decode_rule(text: bytes) -> KeptRule:
     """Read a rule's record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
     found = _RECORD.fullmatch(text)
     if not found:
-        _unreadable(text, "it does not begin like a rule")
-    try:
-        description: Any = json.loads(found["description"])
-        return KeptRule(rule_from_json(description), int(found["created"]), found["stamp"].decode())
-    except (ValueError, TypeError, KeyError) as error:
-        _unreadable(text, str(error))
-
-
-def _unreadable(text: bytes, why: str) -> NoReturn:
-    raise DataLayoutError(
-        f"The rule {text[:_SHOWN]!r}… of a subscription cannot be read: {why}. "
-        "If a newer release of sbredis has written it, install that release."
-    ) from None
+        raise unreadable(_WHAT, "it does not begin like a rule")
+    description: Any = json.loads(found["description"])
+    return KeptRule(rule_from_json(description), int(found["created"]), found["stamp"].decode())

@@ -53,7 +53,7 @@ _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _AZURE = re.compile(r"\s*Endpoint\s*=", re.IGNORECASE)
-_SECRET = re.compile(r"((?:password|key|secret|token|signature)[^=;]*=)[^;]*", re.IGNORECASE)
+_SECRET = re.compile(r"((?:password|key|secret|token|signature)[^=;]{0,1000}=)[^;]*", re.IGNORECASE)
 _MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -129,7 +129,8 @@ def redacted(text: str) -> str:
     if not separator or not _SCHEME.fullmatch(scheme):
         return _SECRET.sub(r"\1***", text) if _AZURE.match(text) else "***"
     before, at, rest = rest.rpartition("@")
-    if re.search("[?&].*=", before):
+    option = re.search("[?&]", before)
+    if option is not None and "=" in before[option.end() :]:
         return f"{scheme}://***"  # the '@' may be in the middle of a password in an option
     location, mark, query = rest.partition("?")
     if not at and scheme.lower() not in ("unix", "embedded", "memory"):

@@ -10,7 +10,7 @@ from asyncio import StreamReader
 from collections import deque
 from typing import Any
 
-from redis._parsers.base import AsyncBaseParser
+from redis.asyncio.connection import BaseParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 
@@ -24,11 +24,10 @@ _LIMITS = ReplyLimits(bytes=OPENING_BYTES, items=10_000, depth=8)
 _PIECE = 64 * 1024
 
 
-class OpeningParser(AsyncBaseParser):
+class OpeningParser(BaseParser):
     """A parser of redis-py, with limits."""
 
-    def __init__(self, socket_read_size: int) -> None:
-        super().__init__(socket_read_size)
+    def __init__(self, socket_read_size: int) -> None:  # noqa: ARG002 -- redis-py gives it
         self._parser = PythonParser(_LIMITS)
         self._replies = deque[Any]()
         self._left = OPENING_BYTES
@@ -68,7 +67,7 @@ class OpeningParser(AsyncBaseParser):
         reply = self._replies.popleft()
         if not isinstance(reply, ReplyError):
             return reply
-        error = self.parse_error(str(reply))
-        if isinstance(error, RedisConnectionError):
-            raise error
-        return error
+        meaning: Exception = self.parse_error(str(reply))  # type: ignore[no-untyped-call]
+        if isinstance(meaning, RedisConnectionError):
+            raise meaning
+        return meaning

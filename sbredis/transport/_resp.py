@@ -212,7 +212,10 @@ def as_mapping(reply: Any) -> dict[Any, Any]:
         return reply  # pyright: ignore[reportUnknownVariableType]  # the caller knows the content of its reply
     if isinstance(reply, list):
         items: list[Any] = reply  # pyright: ignore[reportUnknownVariableType]  # the caller knows its content
-        return dict(zip(items[::2], items[1::2], strict=False))
+        try:
+            return dict(zip(items[::2], items[1::2], strict=False))
+        except TypeError:  # a key is a list
+            return {}
     return {}
 
 

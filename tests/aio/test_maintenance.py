@@ -401,7 +401,7 @@ async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
             await eventually(lambda: complaints(caplog))
             (complaint,) = complaints(caplog)
             assert f"{watcher.partition_client}: the scheduled message {number} cannot be published" in complaint
-            assert "CodecError" in complaint
+            assert "DataLayoutError" in complaint
             await sender.cancel_scheduled_messages(number)
             await schedule_at(subject, "c")
             await subject.wait_for_count("one", 3)

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from sbredis.engine._codec import (
     Changes,
-    CodecError,
     Content,
     Value,
     decode,
@@ -26,6 +25,7 @@ from sbredis.engine._codec import (
     encode,
     encode_changes,
 )
+from sbredis.exceptions import DataLayoutError
 from tests.engine.contracts import fragment
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
@@ -222,7 +222,7 @@ def test_bytes_that_are_no_message_cause_only_the_documented_error(data: bytes) 
     for read in (decode, decode_changes):
         try:
             read(data)
-        except CodecError:
+        except DataLayoutError:
             continue
 
 
@@ -233,14 +233,14 @@ def test_a_damaged_message_is_decoded_or_refused(content: Content, data: st.Data
     payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     try:
         decode(bytes(payload))
-    except CodecError:
+    except DataLayoutError:
         return
 
 
 @given(CONTENTS, st.data())
 def test_a_message_cut_off_within_its_fields_is_refused(content: Content, data: st.DataObject) -> None:
     payload = encode(replace(content, body=b""))
-    with pytest.raises(CodecError):
+    with pytest.raises(DataLayoutError):
         decode(payload[: data.draw(st.integers(0, len(payload) - 1))])
 
 
@@ -250,12 +250,12 @@ def test_a_malformed_value_causes_only_the_documented_error(kind: str, data: byt
     for tag in (12, 13):
         try:
             decode(b"\x01" + bytes([tag, len(field)]) + field + b"\x00")
-        except CodecError:
+        except DataLayoutError:
             continue
     for tag in (14, 15):
         try:
             decode(b"\x01" + bytes([tag, len(data) + 1]) + kind.encode() + data + b"\x00")
-        except CodecError:
+        except DataLayoutError:
             continue
 
 
@@ -276,7 +276,7 @@ def test_a_malformed_value_causes_only_the_documented_error(kind: str, data: byt
 )
 def test_a_value_that_no_release_writes_is_refused(kind: str, data: bytes) -> None:
     field = b"\x01x" + kind.encode() + bytes([len(data)]) + data
-    with pytest.raises(CodecError):
+    with pytest.raises(DataLayoutError):
         decode(b"\x01\x0c" + bytes([len(field)]) + field + b"\x00")
 
 
@@ -284,5 +284,5 @@ def test_a_value_that_no_release_writes_is_refused(kind: str, data: bytes) -> No
     "data", [b"", b"\x02\x00", b"\x01", b"\x01\x01", b"\x01\x01\x05abc", b"\x01\x01" + b"\xff" * 9]
 )
 def test_malformed_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(CodecError):
+    with pytest.raises(DataLayoutError):
         decode(data)

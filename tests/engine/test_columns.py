@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import NEVER, Changes, CodecError, Columns, Content, Maps, Numbers, Rows, Texts, columns_of
+from sbredis.engine import NEVER, Changes, Columns, Content, Maps, Numbers, Rows, Texts, columns_of
 from sbredis.engine._codec import decode, encode, encode_changes
+from sbredis.exceptions import DataLayoutError
 from sbredis.model._received import current_content
 from tests.engine.test_codec import CHANGES, CONTENTS, TEXT
 
@@ -210,7 +211,7 @@ DAMAGED: Sequence[bytes] = (
     "beside", [b"a0%013d\x01\x00x" % 1, b"a0%013d\x01\x01\x05abcde\x00x" % 1, b"s0%013d\x01\x00x" % 1]
 )
 def test_a_damaged_message_is_refused(damaged: bytes, beside: bytes) -> None:
-    with pytest.raises(CodecError):
+    with pytest.raises(DataLayoutError):
         columns_of([Rows([b"1", b"2"], [beside, damaged])])
 
 
@@ -221,6 +222,6 @@ def test_any_bytes_are_read_or_refused_as_the_codec_does(data: bytes) -> None:
     """A field that is not a column is not looked into."""
     try:
         decode(data)
-    except CodecError:
+    except DataLayoutError:
         return
     assert isinstance(columns_of([Rows([b"1"], [b"a0%013d" % 1 + data])]), Columns)

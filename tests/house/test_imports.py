@@ -35,6 +35,7 @@ EVERYWHERE = {
     "_root_error",
     "_tasks",
     "_threads",
+    "_unreadable",
     "_version",
     "exceptions",
 }

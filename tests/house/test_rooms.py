@@ -42,7 +42,13 @@ PUBLIC = (
     "sbredis.model",
     "sbredis.workers",
 )
-BELOW_ALL_FLOORS = ("sbredis._arguments", "sbredis._counting", "sbredis._quoting", "sbredis._version")
+BELOW_ALL_FLOORS = (
+    "sbredis._arguments",
+    "sbredis._counting",
+    "sbredis._quoting",
+    "sbredis._unreadable",
+    "sbredis._version",
+)
 
 
 def house_of(name: str) -> str:

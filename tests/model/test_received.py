@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import NEVER, Changes, CodecError, Delivery, decode
+from sbredis.engine import NEVER, Changes, Delivery, decode
+from sbredis.exceptions import DataLayoutError
 from sbredis.model import (
     AmqpAnnotatedMessage,
     ServiceBusMessage,
@@ -51,7 +52,7 @@ def test_the_content_is_decoded_on_first_access() -> None:
     message = corrupt()
     assert message.sequence_number == 7
     assert message.enqueued_time_utc == WHEN
-    with pytest.raises(CodecError, match="version 9"):
+    with pytest.raises(DataLayoutError, match="version 9"):
         _ = message.body
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         operator.attrgetter("colour")(message)
@@ -232,7 +233,7 @@ def test_the_repr_of_a_received_message_shows_its_lock_and_not_its_body(
 
 
 def test_a_message_that_cannot_be_decoded_still_has_a_repr() -> None:
-    assert "unreadable: the message has version 9" in repr(corrupt())
+    assert "A message cannot be read: the message has version 9" in repr(corrupt())
 
 
 def test_a_program_cannot_construct_a_received_message() -> None:

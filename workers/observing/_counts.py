@@ -156,7 +156,20 @@ def _written(counts: Counts | HandlerCounts) -> dict[str, Any]:
 
 
 def _read(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: Histogram(*value) if isinstance(value, list) else value for name, value in given.items()}
+    return {name: _read_histogram(value) if isinstance(value, list) else _whole(value) for name, value in given.items()}
+
+
+def _read_histogram(given: list[Any]) -> Histogram:
+    counts, total = given
+    if len(counts) != len(BOUNDS) + 1 or type(total) not in {int, float}:
+        raise ValueError("a histogram is malformed")
+    return Histogram(list(map(_whole, counts)), total)
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError("a count is no whole number")
+    return value
 
 
 def merged(processes: Iterable[Mapping[str, Counts]]) -> dict[str, Counts]:

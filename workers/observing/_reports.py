@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from sbredis._unreadable import MALFORMED
 from sbredis.workers.observing._counts import Counts
 
 __all__ = ["Report", "ReportReader"]
@@ -63,6 +64,9 @@ class Report:
     def from_line(cls, line: bytes) -> Self:
         """Read a line."""
         given: Mapping[str, Any] = json.loads(line)
+        for name, kinds in _KINDS.items():
+            if type(given[name]) not in kinds:
+                raise TypeError(f"{name} is malformed")
         return cls(
             {entity: Counts.from_json(counts) for entity, counts in given["counts"].items()},
             given["paused"],
@@ -78,6 +82,16 @@ class Report:
             given["stopped"],
             given["http"],
         )
+
+
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("paused", "depths"), (dict,)),
+    **dict.fromkeys(("title", "namespace"), (str,)),
+    **dict.fromkeys(("stuck_after", "shutdown_timeout"), (int, float)),
+    **dict.fromkeys(("running", "ending", "stopped"), (bool,)),
+    "http": (str, type(None)),
+}
+"""The types that values of a report have in JSON."""
 
 
 class ReportReader:
@@ -99,6 +113,6 @@ class ReportReader:
     def _report(self, line: bytes) -> Report | None:
         try:
             return Report.from_line(line)
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except MALFORMED:
             self.unreadable += 1
             return None

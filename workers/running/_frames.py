@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, cast
 from uuid import UUID
 
+from sbredis._unreadable import decodes
 from sbredis.codec import decode_body, encode_body
 
 __all__ = ["Answer", "Asked", "Sent", "read_answer", "read_asked", "write_answer", "write_asked"]
@@ -72,6 +73,7 @@ def write_asked(asked: Asked) -> bytes:
     return _frame(header, [asked.body])
 
 
+@decodes("A frame of a worker")
 def read_asked(frame: bytes) -> Asked:
     """Return the message of a frame."""
     header, (body,) = _parts(frame)
@@ -91,6 +93,7 @@ def write_answer(answer: Answer) -> bytes:
     return _frame(header, [each.body for each in sent])
 
 
+@decodes("A frame of a worker")
 def read_answer(frame: bytes) -> Answer:
     """Return the answer of a frame."""
     header, bodies = _parts(frame)
@@ -100,9 +103,14 @@ def read_answer(frame: bytes) -> Answer:
         for (entity, options), body in zip(header["sends"], bodies, strict=True)
     ]
     result = sent.pop() if header["result"] else None
+    error = header["error"]
+    if error is not None and list(map(type, error)) != [str, str, str, bool]:
+        raise TypeError("an error is malformed")
+    if any(type(name) is not str for name in (*(each.entity for each in sent), *(outcome or ())[:1])):
+        raise TypeError("a name is malformed")
     return Answer(
         None if outcome is None else (outcome[0], _read(outcome[1]) or {}),
-        None if header["error"] is None else tuple(header["error"]),
+        None if error is None else tuple(error),
         sent,
         result,
     )
@@ -118,6 +126,8 @@ def _parts(frame: bytes) -> tuple[dict[str, Any], list[bytes]]:
     header: dict[str, Any] = json.loads(frame[4:at])
     bodies: list[bytes] = []
     for size in header["sizes"]:
+        if type(size) is not int or not 0 <= size <= len(frame) - at:
+            raise ValueError("a size is wrong")
         bodies.append(frame[at : at + size])
         at += size
     return header, bodies
@@ -151,6 +161,8 @@ def _read(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
         if kind == "dict":
             made[name] = _read(value)
         elif kind in {"str", "int", "bool", "float", "NoneType"}:
+            if type(value).__name__ != kind:
+                raise TypeError("a value has another type")
             made[name] = value
         elif kind == "bytes":
             made[name] = bytes.fromhex(value)

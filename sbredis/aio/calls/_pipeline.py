@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from sbredis.aio.calls._job import Job
 from sbredis.aio.core._delivering import DefectError, Delivery, Halving, NextStep, UnmadeError
 from sbredis.engine import CallId, Partition, Request, is_full, perform
-from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.exceptions import DataLayoutError, Outcome, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import EntityState
@@ -199,7 +199,10 @@ class Pipeline(Generic[J, R]):
         jobs = begun.jobs
         if jobs:  # the client is open
             try:
-                self._end_call(jobs, begun.request.read(reply))
+                self._end_call(jobs, begun.request.result(reply))
+            except DataLayoutError as error:
+                self._known = True
+                lane.fail(jobs, error)
             except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
                 self._fail_by_defect(jobs, defect)
         self.in_flight = []

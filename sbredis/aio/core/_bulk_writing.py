@@ -17,7 +17,8 @@ from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 from sbredis._quoting import quoted
-from sbredis.exceptions import BatchConflictError, BatchInterruptedError, DataLayoutError, Outcome
+from sbredis._unreadable import unreadable
+from sbredis.exceptions import BatchConflictError, BatchInterruptedError, Outcome
 
 __all__ = [
     "Chunk",
@@ -75,7 +76,7 @@ def read_mark(value: str) -> Mark:
     """Read the value of a mark."""
     found = _MARK.fullmatch(value)
     if found is None:
-        raise DataLayoutError(f"The mark of a bulk writer cannot be read by this release: {quoted(value)}.")
+        raise unreadable("The mark of a bulk writer", "it is malformed")
     kind, batch, chunk, rows, digest, at = found.groups()
     return Mark(_KINDS[kind], int(batch), int(chunk), int(rows), digest, int(at))
 

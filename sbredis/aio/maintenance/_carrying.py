@@ -29,7 +29,6 @@ from sbredis.engine import (
     Batch,
     CallId,
     Changes,
-    CodecError,
     Delivery,
     MessagesMovedError,
     Operation,
@@ -53,6 +52,7 @@ from sbredis.engine import (
     withdraw,
 )
 from sbredis.exceptions import (
+    DataLayoutError,
     MessageSizeExceededError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -366,6 +366,6 @@ def _with_reason(delivery: Delivery, fault: Fault) -> bytes:
     """Return the changes of a message that is given up: the reason is added to all earlier changes."""
     try:
         before = decode_changes(delivery.changes)
-    except CodecError:
+    except DataLayoutError:
         before = Changes()
     return encode_changes(replace(before, reason=fault.reason, description=fault.description))

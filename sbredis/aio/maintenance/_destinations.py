@@ -13,7 +13,6 @@ from sbredis.aio.core._moving import Fault, Move
 from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.engine import (
     Batch,
-    CodecError,
     Delivery,
     Destination,
     Outgoing,
@@ -21,7 +20,13 @@ from sbredis.engine import (
     partition_for_key,
     recipient_of,
 )
-from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+)
 from sbredis.model import MoveKind, Purpose, TooManyHopsError, key_at_destination, moved, read_purpose
 
 if TYPE_CHECKING:
@@ -131,7 +136,12 @@ class Destinations:
         missing: ServiceBusError | None = None
         for each in messages:
             why = self.purpose.kind(each)
-            key = str(recipient_of(each)) if why == "transfer" else why
+            try:
+                key = str(recipient_of(each)) if why == "transfer" else why
+            except DataLayoutError:
+                moves = heaps.setdefault(self.nowhere, Heap(self.nowhere, None, [])).moves
+                moves.append(Move(Bound(each), fault_of("UNREADABLE", "its destination")))
+                continue
             if key not in targets:
                 try:
                     targets[key] = await self._target(each, why)
@@ -190,7 +200,7 @@ class Destinations:
             )
         except TooManyHopsError:
             return Move(Bound(delivery), fault_of("HOPS", path)), self.nowhere
-        except CodecError:
+        except DataLayoutError:
             return Move(Bound(delivery), fault_of("UNREADABLE", path)), self.nowhere
         except MessageSizeExceededError:
             return Move(Bound(delivery), fault_of("TOOLARGE", path)), self.nowhere

@@ -114,7 +114,7 @@ class TopicPublisher:
         for each in ripe:
             try:
                 part.append((each, facts_of(decode(each.record, payload_offset(each.record)))))
-            except Exception as error:  # noqa: BLE001  # mostly CodecError, or a message that another release has stored
+            except Exception as error:  # noqa: BLE001  # mostly DataLayoutError, or a message that another release has stored
                 room = self._set_aside(each, error) and room
             routing = self.entity.routing
             if routing is not None and len(part) >= routing.most:

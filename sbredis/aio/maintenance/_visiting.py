@@ -16,7 +16,7 @@ from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
 from sbredis.aio.maintenance._destinations import NotKnownYetError
 from sbredis.aio.maintenance._jobs import Jobs
 from sbredis.aio.maintenance._slot_channels import SlotChannels
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.maintenance._duty import Shared
@@ -37,7 +37,7 @@ class Errand(Protocol):
     def announced(self, payload: bytes) -> tuple[str, float] | None:
         """Return the entity id and the due time in an announcement; ``None`` if it concerns another errand.
 
-        Raises ``ValueError`` if the announcement cannot be read.
+        Raises :class:`~sbredis.exceptions.DataLayoutError` if the announcement cannot be read.
         """
         ...
 
@@ -113,8 +113,8 @@ class Visitor:
     def _heard(self, number: int, payload: bytes) -> None:
         try:
             announced = self._errand.announced(payload)
-        except ValueError:
-            _log.warning("an announcement cannot be read: %r", payload[:100])
+        except DataLayoutError as error:
+            _log.warning("partition %d of each entity: %s", number, error)
             return
         if announced is None:
             return

@@ -33,7 +33,7 @@ class _Completion(CallJob[Settled]):
         request = partition.complete(call_id, [hold.lock() for hold in self.holds if hold.lease is not None])
 
         def read(reply: Any) -> Settled:
-            return self._note(request.read(reply))
+            return self._note(request.result(reply))
 
         return request._replace(read=read)
 

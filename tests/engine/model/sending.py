@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sbredis.engine import CodecError, decode
+from sbredis.engine import decode
 from sbredis.engine._bands import LEVELS
 from sbredis.engine._lifecycle import NEVER, Event, State
+from sbredis.exceptions import DataLayoutError
 from tests.engine.model.mechanics import Mechanics
 from tests.engine.model.values import (
     MOST,
@@ -25,7 +26,7 @@ def session_of(payload: bytes) -> str | None:
     """Return the session that is named in a payload; None if the payload is no message."""
     try:
         return decode(payload).session_id
-    except CodecError:
+    except DataLayoutError:
         return None
 
 

@@ -157,6 +157,7 @@ async def test_an_idle_process_is_used_again_and_is_gone_when_its_worker_has_end
     await sbredis_bus.create_queue("out")
     worker = Worker(sbredis_bus.url)
     worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
+    pids: set[int] = set()
     async with worker.running():
         for number in range(3):
             await worker.send("orders", "one")

@@ -307,8 +307,8 @@ class ReservedMachine(SharedPartition):
         self.send(6, 0, 9_000, None)
         while self._plan(0, MOST):
             pass
-        begun = self.planned is None and self._plan(rows, MOST)
-        if begun:
+        committed = self.planned is None
+        if committed and self._plan(rows, MOST):
             self.take_a_snapshot()
             while self._plan(rows, MOST):
                 pass

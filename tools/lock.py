@@ -443,7 +443,7 @@ def index_address() -> str:
         text=True,
         check=True,
     ).stdout
-    found = re.search(r"\(default (https?://\S+)\)", said)
+    found = re.search(r"Base URL of .*?\(default (\S+)\)", said)
     if found is None:
         raise Conflict("pip does not say in its help which index it uses (pip install --help)")
     return found[1].rstrip("/")

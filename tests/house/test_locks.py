@@ -304,3 +304,32 @@ def test_a_file_with_another_hash_is_refused_and_not_installed(environment: Path
     pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "-r", lock]
     subprocess.run(pip, env=settings, capture_output=True, check=True, timeout=280)
     assert [path.name for path in environment.rglob("tiny.py")] == ["tiny.py"]
+
+
+@pytest.mark.slow
+def test_frameworks_that_cannot_be_installed_are_named_one_by_one(tmp_path: Path) -> None:
+    """The benchmark of workers then measures the others. Here there is no index, so none can be installed."""
+    requirements = "benchmarks/requirements.txt"
+    for name in ("tools/peers", "tools/lock.py", "tools/repository.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    (tmp_path / requirements).parent.mkdir()
+    (tmp_path / requirements).write_text("# two of them\nsaq[hiredis]==0.26.4\nuvloop==0.23.0  # a loop\n", "utf-8")
+    shutil.copy(lock_of(requirements), lock_of(requirements, tmp_path))
+    done = subprocess.run(
+        [tmp_path / "tools/peers"],
+        env={**os.environ, "PIP_NO_INDEX": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=280,
+    )
+    assert done.stdout.splitlines() == [
+        "peers: installing benchmarks/requirements.lock into .cache/peers",
+        "peers: not all can be installed together, so they are installed one by one",
+        "peers: saq cannot be installed, so it is not measured; .cache/peers.log says why",
+        "peers: uvloop cannot be installed, so it is not measured; .cache/peers.log says why",
+    ]
+    assert done.stderr == ""
+    assert list(read_lock((tmp_path / ".cache/peer.lock").read_text("utf-8"))) == ["uvloop"]

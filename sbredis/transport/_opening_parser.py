@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from asyncio import StreamReader
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
-from redis.asyncio.connection import BaseParser
+from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 
@@ -67,7 +67,7 @@ class OpeningParser(BaseParser):
         reply = self._replies.popleft()
         if not isinstance(reply, ReplyError):
             return reply
-        meaning: Exception = self.parse_error(str(reply))  # type: ignore[no-untyped-call]
+        meaning = cast("Exception", self.parse_error(str(reply)))  # type: ignore[no-untyped-call]
         if isinstance(meaning, RedisConnectionError):
             raise meaning
         return meaning

@@ -84,6 +84,11 @@ _VALUES: dict[str, Any] = {
     "map": {"a": {"b": [1.5]}},
     "keyed": {1: "one", b"x": 2, None: 3, Decimal(7): [4], _UUID: 5},
 }
+_AMQP_BODIES: tuple[dict[str, Any], ...] = (
+    {"data_body": b"x"},
+    {"value_body": {"v": [1]}},
+    {"sequence_body": [1, [2]]},
+)
 _CONTENTS = [
     Content(),
     Content(b"body", message_id="id", session_id="s", partition_key="s", correlation_id="c", subject="subject"),
@@ -100,7 +105,7 @@ _CONTENTS = [
             delivery_annotations={"d": _UUID},
             application_properties={"a": "b"},
         )._content
-        for body in ({"data_body": b"x"}, {"value_body": {"v": [1]}}, {"sequence_body": [1, [2]]})
+        for body in _AMQP_BODIES
     ),
 ]
 _CHANGES = [

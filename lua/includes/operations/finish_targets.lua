@@ -1,4 +1,5 @@
--- Writes what a publish has collected for the subscriptions, and wakes their waiters.
+-- Writes what a publish has collected for the subscriptions, and wakes some of their waiters: in each subscription at
+-- least one, which wakes the next ones by its own call.
 -- @use announce_due announce_moves flush update_session_turns wake_waiters inside
 local function finish_targets(subscriptions)
   for i = 1, #subscriptions do
@@ -15,7 +16,7 @@ local function finish_targets(subscriptions)
       redis.call('HSET', target.state, name, value)
     end
     if target.waiting then
-      wake_waiters(target)
+      wake_waiters(target, math.max(1, math.floor(16 / #subscriptions)))
     end
   end
 end

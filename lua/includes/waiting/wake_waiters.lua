@@ -2,6 +2,9 @@
 -- something will be due before that receiver would look again by itself. If the entity requires sessions, the work is
 -- the free sessions.
 --
+-- A wake takes the server about 40 us, so a call wakes at most `wakes` receivers on a side, or 16. The next call of each
+-- of them wakes others in the same way, as long as there is work, so a thousand receivers are soon woken.
+--
 -- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 + the
 -- end of its wait (in 10 ms) * 128 + the number of messages that it wants. When a receiver is woken, its member moves
 -- to room + 8, and its score then has the time of the waking instead of the end of the wait. If a woken receiver has
@@ -14,7 +17,7 @@
 -- that have none.
 -- @use band
 -- @use next_due side_named turns inside
-local function wake_waiters(p)
+local function wake_waiters(p, wakes)
   local some, there = redis.call('ZRANGE', p.waiters, 0, 7), {}
   if #some == 0 then
     redis.call('HSET', p.state, 'waiting', '')
@@ -60,14 +63,18 @@ local function wake_waiters(p)
           redis.call('ZREM', p.waiters, woken[i])
         else
           work = work - score % 128
+          if i == 127 then -- each of the others, which were woken later, wants a message at least
+            work = work - math.max(0, redis.call('ZCOUNT', p.waiters, low, high) - 64)
+          end
         end
       end
-      while work > 0 do
+      local left = wakes or 16
+      while work > 0 and left > 0 do
         local wanted = wake_first(side, 0)
         if not wanted then
           break
         end
-        work = work - wanted
+        work, left = work - wanted, left - 1
       end
     end
   end

@@ -97,12 +97,15 @@ class Mechanics(DueWork):
         if more or not still():
             self._refuse("DUE", "more")
 
-    def _end(self, now: int) -> None:
-        """Update the sessions, announce the next due time, and wake waiters."""
+    def _end(self, now: int, *, together: int = 1) -> None:
+        """Update the sessions, announce the next due time, and wake waiters.
+
+        A call that publishes to several subscriptions wakes fewer waiters of each of these ``together``.
+        """
         self._take_turns(now)
         self._announce(now)
         if self.waiting and self.waiters:
-            self._wake(now)
+            self._wake(now, wakes=max(1, self.bounds.wakes // together))
         else:
             # A new waiter can be woken from the next call on. If it is gone already, the next call notices this.
             self.waiting = bool(self.waiters) or (self.told and not self.waiting)

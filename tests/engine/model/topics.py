@@ -39,7 +39,7 @@ class TopicModel(SessionModel):
 
         def answer(stored: Stored) -> Sent:
             for target in targets:
-                target._end(call.now)
+                target._end(call.now, together=len(targets))
             return Sent(stored.first, len(stored.dropped), self.more, stored.scheduled)
 
         return self._carry_out(call, plan, answer)

@@ -36,6 +36,8 @@ class Bounds(NamedTuple):
     """The number of messages of a session that may be held at the same time."""
     watermarks: int = 10_000
     """The number of watermarks that a partition keeps."""
+    wakes: int = 16
+    """The number of receivers that a call wakes on a side."""
 
 
 REAL_BOUNDS = Bounds()

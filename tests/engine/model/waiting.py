@@ -13,8 +13,8 @@ SESSIONS, HOLDERS = "s", "h"  # the side of a waiter for a session, and the side
 class Waiting(Lives):
     """A partition that wakes receivers."""
 
-    def _wake(self, time: int) -> None:
-        """Wake waiters for the available messages or sessions, the longest waiting first.
+    def _wake(self, time: int, *, wakes: int) -> None:
+        """Wake waiters for the available messages or sessions, the longest waiting first, at most ``wakes`` on a side.
 
         Also wake one waiter if something will be due before its waiting time ends. The times of waiters are in
         hundredths of a second.
@@ -29,8 +29,9 @@ class Waiting(Lives):
                         del self.waiters[name]
                     else:
                         there -= waiter.wanted
-            while there > 0 and (wanted := self._wake_first(side, now, 0)) is not None:
-                there -= wanted
+            left = wakes
+            while there > 0 and left and (wanted := self._wake_first(side, now, 0)) is not None:
+                there, left = there - wanted, left - 1
         if self.left and not self.told:
             self._hand_on(time)
         if self.sooner is not None:

@@ -255,6 +255,8 @@ def with_bounds(bounds: Bounds, read: Read = source_at_start) -> Read:
         r"late == 100\b": f"late == {bounds.share}",
         r"math\.ceil\(100 / count\)": f"math.ceil({bounds.share} / count)",
         r"\b2097152\b": f"{bounds.weight}",
+        r"\bwakes or 16\b": f"wakes or {bounds.wakes}",
+        r"math\.floor\(16 / #subscriptions\)": f"math.floor({bounds.wakes} / #subscriptions)",
     }
 
     def changed(name: str) -> str | None:

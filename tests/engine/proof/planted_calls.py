@@ -46,6 +46,18 @@ OF_CALLS = (
     ),
     # -- waiting
     Bug(
+        "a woken receiver wakes no others",
+        file="includes/wake_waiters",
+        right="local left = wakes or 16",
+        wrong="local left = p.name == 'receive' and 0 or wakes or 16",
+    ),
+    Bug(
+        "a call wakes all receivers at once",
+        file="includes/wake_waiters",
+        right="work, left = work - wanted, left - 1",
+        wrong="work = work - wanted",
+    ),
+    Bug(
         "too many waiters are woken",
         file="includes/wake_waiters",
         right="work = work - wanted",

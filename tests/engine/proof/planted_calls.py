@@ -60,8 +60,8 @@ OF_CALLS = (
     Bug(
         "too many waiters are woken",
         file="includes/wake_waiters",
-        right="work = work - wanted",
-        wrong="work = work",
+        right="work, left = work - wanted, left - 1",
+        wrong="left = left - 1",
     ),
     Bug(
         "no waiter is woken for an earlier due time",

@@ -31,7 +31,7 @@ async def woken(bench: Bench) -> list[bytes]:
 
 
 async def waiters(bench: Bench, count: int) -> list[bytes]:
-    channels = [waiting_channel(NAMESPACE, SALT, f"client{number}") for number in range(count)]
+    channels = [waiting_channel(NAMESPACE, SALT, "q", f"client{number}") for number in range(count)]
     for channel in channels:
         _, received = await bench.receive_more(1, waiter=channel)
         assert received.waits
@@ -75,7 +75,7 @@ async def test_a_message_that_waits_wakes_the_next_receiver_if_the_woken_ones_ar
 
 @set_to(sessions=True)
 async def test_free_sessions_wake_receivers_in_the_same_way(bench: Bench) -> None:
-    channels = [waiting_channel(NAMESPACE, SALT, f"client{number}") for number in range(3 * MOST)]
+    channels = [waiting_channel(NAMESPACE, SALT, "q", f"client{number}") for number in range(3 * MOST)]
 
     async def accept(number: int, channel: bytes) -> str:
         call_id = CallId(f"lane{number}", 1, bench.now)

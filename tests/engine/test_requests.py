@@ -30,7 +30,7 @@ from sbredis.engine import (
     waiting_channel,
 )
 from sbredis.engine._keys import entity_pattern, namespace_pattern
-from sbredis.exceptions import MessageSizeExceededError
+from sbredis.exceptions import DataLayoutError, MessageSizeExceededError
 from sbredis.transport import Script
 from tests.engine.malformed import NOT_NAMES
 
@@ -272,5 +272,5 @@ def test_new_tokens_are_valid_and_differ() -> None:
 
 
 def test_a_record_of_an_unknown_form_is_refused() -> None:
-    with pytest.raises(Exception, match=r"unknown form|cannot read"):
+    with pytest.raises(DataLayoutError, match="a form that this release does not know"):
         read_record(b"z0" + b"0" * 13)

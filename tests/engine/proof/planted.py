@@ -18,6 +18,7 @@ from typing import NamedTuple
 from hypothesis import Phase
 from hypothesis.errors import Flaky
 
+from sbredis.exceptions import DataLayoutError
 from sbredis.servers import LocalServer
 from tests.engine.model import Refused
 from tests.engine.proof.bugs import Bug
@@ -92,7 +93,7 @@ def find(bug: Bug | None, server: LocalServer, *, count: int = PARTS) -> Finding
             with host("server", read, server=server) as on:
                 try:
                     _run(on, tally, part, what, aims(bug) if bug and part.aims else ())
-                except (AssertionError, AttributeError, Refused, TypeError, ValueError) as error:
+                except (AssertionError, AttributeError, DataLayoutError, Refused, TypeError, ValueError) as error:
                     text = str(error).partition("\n")[0] or type(error).__name__
                     if "compiling" in text:
                         raise

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
+from sbredis._unreadable import unreadable
 from sbredis.aio.core._bulk_writing import Mark, forgettable, read_mark
 from sbredis.aio.core._handles import LockHandle, read_handle
 from sbredis.aio.maintenance._slot_channels import is_move_announcement
@@ -280,15 +281,21 @@ _ANSWERS = [
     Answer(None, ("ValueError", "ValueError", "text", True), [Sent("q", b"x", {"session_id": "s"})]),
     Answer(("Retry", {"delay": timedelta(seconds=5)}), None, [Sent("q", b"", {})], Sent("", b"y", {"raw": b"z"})),
 ]
+_COUNTS = Counts(received=3)
+_COUNTS.lag.observe(0.5)
+_COUNTS.of("handler").handling.observe(1.5)
 _REPORT = Report(
-    {"q": Counts()}, {"p": "why"}, [("q", "h", 3)], {"q": 5}, [("q", "n", "* * * * *", "t")], "t", "n", running=True
+    {"q": _COUNTS}, {"p": "why"}, [("q", "h", 3)], {"q": 5}, [("q", "n", "* * * * *", "t")], "t", "n", running=True
 )
 
 
 def _reports(given: Any) -> object:
     reader = ReportReader()
     reports = [report for part in (given[:50], given[50:]) for report in reader.read(part)]
-    return merged([report.counts for report in reports]), [report.to_line() for report in reports]
+    told = merged([report.counts for report in reports]), [report.to_line() for report in reports]
+    if reader.unreadable:
+        raise unreadable("A report", "it is malformed")
+    return told
 
 
 def _entity(given: Any) -> object:
@@ -360,7 +367,7 @@ DECODERS: dict[str, Decoder] = {
         Decoder("body", _BODIES, _bodies, ()),
         Decoder("frame of a message", [write_asked(_ASKED)], read_asked, _UNREADABLE),
         Decoder("frame of an answer", [write_answer(answer) for answer in _ANSWERS], read_answer, _UNREADABLE),
-        Decoder("reports", [_REPORT.to_line() * 2], _reports, ()),
+        Decoder("reports", [_REPORT.to_line() * 2], _reports, _UNREADABLE),
         Decoder(
             "RESP in Python",
             [*_RESP, b"!5\r\nERR x\r\n"],

@@ -131,7 +131,8 @@ class Counts:
     def from_json(cls, given: Mapping[str, Any]) -> Self:
         """Return the counts that :meth:`to_json` has written."""
         handlers = {name: HandlerCounts(**_read(counts)) for name, counts in given["handlers"].items()}
-        return cls(**{**_read(given), "handlers": handlers})
+        own = {name: value for name, value in given.items() if name != "handlers"}
+        return cls(**_read(own), handlers=handlers)
 
 
 def _add(counts: Counts | HandlerCounts, other: Counts | HandlerCounts) -> None:

@@ -180,7 +180,7 @@ def test_a_mark_is_read_as_it_was_written() -> None:
     "value", ["", "2 s 0 1 2 " + "f" * 32 + " 3", "1 x 0 1 2 " + "f" * 32 + " 3", "1", "1 s 0 1 2 f 3"]
 )
 def test_a_mark_of_another_form_is_refused(value: str) -> None:
-    with pytest.raises(DataLayoutError, match="cannot be read by this release"):
+    with pytest.raises(DataLayoutError, match="The mark of a bulk writer cannot be read"):
         read_mark(value)
 
 

@@ -31,7 +31,7 @@ async def send(bus: Bus, *texts: str) -> None:
 
 @pytest.mark.parametrize("requires_session", [False, True])
 async def test_a_handler_that_ends_well_although_it_was_cancelled_has_handled_its_message(
-    sbredis_bus: Bus, requires_session: bool
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, requires_session: bool
 ) -> None:
     await sbredis_bus.create_queue("orders", requires_session=requires_session)
     worker = Worker(sbredis_bus.url, shutdown_timeout=0)
@@ -44,7 +44,10 @@ async def test_a_handler_that_ends_well_although_it_was_cancelled_has_handled_it
     async with worker.running():
         await worker.send("orders", "returns", session_id="a")
         await eventually(lambda: begun)
+        counts = worker._running().report().counts["orders"]
     assert await sbredis_bus.active("orders") == []
+    assert (counts.completed, counts.given_back) == (1, 0)
+    assert "not given back" not in caplog.text
 
 
 async def test_a_handler_that_fails_when_it_is_cancelled_was_interrupted(sbredis_bus: Bus) -> None:

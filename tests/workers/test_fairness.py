@@ -185,6 +185,32 @@ async def test_small_sessions_are_served_in_turn_beside_two_that_are_always_fed(
 
 
 @pytest.mark.slow
+async def test_a_session_whose_time_is_over_is_given_back_although_its_messages_were_received(town: Town) -> None:
+    await town.bus.create_queue("steps", requires_session=True)
+    begun: dict[str, float] = {}
+    all_begun = asyncio.Event()
+    worker = Worker(town.bus.url)
+
+    @worker.queue("steps", max_concurrent_calls=1, session_idle_timeout=0.1, max_session_time=1.0)
+    async def step(text: str) -> None:
+        begun[text] = town.now()
+        if "other" in begun:
+            all_begun.set()
+        if text != "warm":
+            await town.pause(0.3)
+
+    await town.start(worker)
+    await town.send("steps", "warm", session_id="warm")
+    await eventually(lambda: begun)
+    with town.exact():
+        began = town.now()
+        await town.send("steps", *map(str, range(10)), session_id="long")
+        await town.send("steps", "other", session_id="other")
+        await all_begun.wait()
+    assert begun["other"] - began < 2, begun
+
+
+@pytest.mark.slow
 async def test_a_worker_whose_handlers_become_slow_keeps_no_messages_from_others(town: Town) -> None:
     await town.bus.create_queue("orders", lock_duration=timedelta(seconds=60))
     slow, idle = Worker(town.bus.url, max_concurrent_calls=1), Worker(town.bus.url, max_concurrent_calls=1)

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sbredis import ServiceBusMessage
-from sbredis.exceptions import WorkerSetupError
+from sbredis.aio import ServiceBusReceiver
+from sbredis.exceptions import OperationTimeoutError, WorkerSetupError
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Retries, Router, Worker
 from tests.waiting import eventually
@@ -138,6 +140,61 @@ async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stop
     assert len(left) == 100
     assert {message.delivery_count for message in left} == {0}
     assert not await sbredis_bus.locked("orders")
+
+
+async def test_what_was_fetched_ahead_is_given_back_before_the_running_handlers_have_finished(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    sender = sbredis_bus.client.get_queue_sender("orders")
+    await sender.send_messages([ServiceBusMessage(str(number)) for number in range(200)])
+    worker = Worker(sbredis_bus.url, max_concurrent_calls=1, shutdown_timeout=3600)
+    seen: list[str] = []
+    stops, go = asyncio.Event(), asyncio.Event()
+
+    @worker.queue("orders")
+    async def place(text: str) -> None:
+        seen.append(text)
+        if len(seen) > 100:
+            worker.stop()
+            stops.set()
+            await go.wait()
+
+    running = asyncio.create_task(worker.run())
+    await stops.wait()
+    left: list[ServiceBusReceivedMessage] = []
+    try:
+        async with asyncio.timeout(60), sbredis_bus.client.get_queue_receiver("orders") as receiver:
+            while len(left) < 99:
+                left += await receiver.receive_messages(99, 60)
+        assert not running.done()
+    finally:
+        go.set()
+        await running
+    assert {message.delivery_count for message in left} == {1}
+    assert len(seen) == 101
+
+
+async def test_a_message_that_cannot_be_given_back_is_logged_and_not_counted(
+    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    begun = asyncio.Event()
+
+    @worker.queue("orders")
+    async def place() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    async def release(*_: object, **__: object) -> None:
+        raise OperationTimeoutError("the server is gone")
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await begun.wait()
+        counts = worker._running().report().counts["orders"]
+        monkeypatch.setattr(ServiceBusReceiver, "release_message", release)
+    assert counts.given_back == 0
+    assert "was not given back: the server is gone" in caplog.text
 
 
 async def test_a_worker_takes_handlers_that_its_routers_get_after_they_were_included(sbredis_bus: Bus) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import threading
+import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
@@ -22,6 +23,7 @@ from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._threads import Threads
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -286,6 +288,30 @@ def test_threads_start_when_they_are_needed_and_work_waits_for_a_free_one() -> N
     threads.shutdown()
     with pytest.raises(RuntimeError, match="The worker has ended"):
         threads.submit(work, 0)
+
+
+def test_a_free_thread_is_used_again_and_keeps_nothing_of_its_last_work() -> None:
+    threads = Threads(100, "reused")
+
+    class Order:
+        def handle(self) -> None: ...
+
+    for _ in range(100):
+        order = Order()
+        last = weakref.ref(order)
+        threads.submit(order.handle).result(60)
+        del order
+        wait_until(lambda last=last: last() is None)
+    assert len([each for each in threading.enumerate() if each.name.startswith("reused-")]) < 100
+    threads.shutdown()
+
+
+def test_all_threads_end_with_their_pool() -> None:
+    threads, together = Threads(3, "ending"), threading.Barrier(3)
+    for future in [threads.submit(together.wait, 60) for _ in range(3)]:
+        future.result(60)
+    threads.shutdown()
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("ending-")])
 
 
 def test_the_end_of_the_threads_drops_what_has_not_begun_and_waits_for_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +22,9 @@ from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, DeadLetter, Depends, Retries, Worker
 from sbredis.workers.running import _serving
 from sbredis.workers.running._handling import Handling
+from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.running._sessions import SessionConsumer
+from sbredis.workers.running._time import Time
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -140,6 +143,55 @@ async def test_a_reserved_entity_pauses_and_resumes(sbredis_bus: Bus) -> None:
         await worker.send("orders", "one")
         await release(sbredis_bus.client, "orders")
         await eventually(lambda: seen == ["one"])
+
+
+class Hurried(Time):
+    """The time of a worker whose pauses are noted, and are short."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await super().sleep(seconds / 1000)
+
+
+@pytest.mark.slow
+async def test_an_entity_is_tried_again_after_longer_and_longer_pauses_until_it_was_received_from(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = await sbredis_bus.create_queue("orders")
+    administration = sbredis_bus._administration()
+    worker, clock = Worker(sbredis_bus.url), Hurried()
+    worker.queue("orders")(nothing)
+    async with Runtime(worker._setup(), Parts(time=clock)).running(worker) as runtime:
+        for count in (8, 2):
+            clock.pauses.clear()
+            queue.status = EntityStatus.DISABLED
+            await administration.update_queue(queue)
+            await eventually(lambda count=count: len(clock.pauses) >= count)
+            assert clock.pauses[:count] == [0.5, 1, 2, 4, 8, 16, 30, 30][:count]
+            queue.status = EntityStatus.ACTIVE
+            await administration.update_queue(queue)
+            await eventually(lambda: not runtime.report().paused)
+    assert caplog.text.count("orders: paused, and tried again until it works") == 2
+
+
+@pytest.mark.slow
+async def test_an_entity_that_can_be_looked_at_and_not_received_from_stays_paused(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "sbredis.worker")
+    await sbredis_bus.create_queue("orders")
+    await reserve(sbredis_bus.client, "orders", consumer="capture")
+    worker, clock = Worker(sbredis_bus.url), Hurried()
+    worker.queue("orders")(nothing)
+    async with Runtime(worker._setup(), Parts(time=clock)).running(worker) as runtime:
+        await eventually(lambda: len(clock.pauses) > 2)
+        steady = time.monotonic() + 1.1  # a service that receives for a second counts as steady
+        await eventually(lambda: time.monotonic() > steady)
+        assert runtime.report().paused
+    assert "receiving again" not in caplog.text
 
 
 async def test_hooks_and_conditions_that_raise_harm_nothing(sbredis_bus: Bus, caplog: pytest.LogCaptureFixture) -> None:

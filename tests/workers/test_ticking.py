@@ -51,6 +51,11 @@ class BusTime(Time):
             end()
 
     @property
+    def pause(self) -> float:
+        """The seconds until the time for which the ticker waits."""
+        return (min(self._waiting) - self.utc()).total_seconds()
+
+    @property
     def idle(self) -> bool:
         """Whether the ticker waits for a later time."""
         return bool(self._waiting) and min(self._waiting) > self.utc()
@@ -257,6 +262,23 @@ async def test_a_tick_is_passed_over_until_the_message_before_it_is_finished(
     assert (counts.ticks_sent, counts.ticks_passed) == ((2, 2) if sent else (1, 3))
 
 
+async def test_another_message_of_the_queue_holds_no_tick_back(town: Town) -> None:
+    await town.start()
+    assert await town.to(timedelta(minutes=10)) == minutes(10)
+    later = ServiceBusMessage(b"", scheduled_enqueue_time_utc=MIDNIGHT + timedelta(days=1))
+    await town.bus.client.get_queue_sender("ticking").send_messages(later)
+    town.bus.clock.move_to(*minutes(20))
+    await eventually(lambda: town.ticks == minutes(10, 20))
+
+
+async def test_each_tick_counts_in_the_worker_that_has_sent_it(town: Town) -> None:
+    runtimes = [await town.start(), await town.start()]
+    for minute in (10, 20, 30):
+        await town.to(timedelta(minutes=minute))
+    counts = [each for runtime in runtimes for each in runtime.report().counts["ticking"].handlers.values()]
+    assert sum(each.ticks_sent for each in counts) == 3
+
+
 # -- daylight saving ---------------------------------------------------------------------------------------------------
 
 CHANGES = [
@@ -295,6 +317,30 @@ async def test_ticks_follow_the_local_clock_over_a_change_of_daylight_saving(
     assert all(tick.astimezone(UTC) == sent for tick, sent in ticks)
 
 
+# -- clocks that are set -----------------------------------------------------------------------------------------------
+
+
+async def test_a_clock_that_is_set_while_a_worker_waits_is_noticed_within_a_minute() -> None:
+    class SetForward(Time):
+        """A clock that is set by a day in the third minute."""
+
+        def __init__(self) -> None:
+            self.moment, self.slept = MIDNIGHT, list[float]()
+
+        def utc(self) -> datetime:
+            return self.moment
+
+        async def sleep(self, seconds: float) -> None:
+            self.slept.append(seconds)
+            self.moment += timedelta(days=1) if len(self.slept) == 3 else timedelta(seconds=seconds)
+
+    clock = SetForward()
+    await clock.until(MIDNIGHT + timedelta(days=1))
+    assert clock.slept == [60, 60, 60]
+    await clock.until(clock.moment + timedelta(seconds=90))
+    assert clock.slept[3:] == [60, 30]
+
+
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
 
 
@@ -320,6 +366,33 @@ async def test_a_disabled_queue_gets_the_missed_tick_later(town: Town, caplog: p
     ]
 
 
+async def test_ticks_that_cannot_be_sent_are_tried_again_after_longer_and_longer_pauses(town: Town) -> None:
+    await town.start()
+    (time,) = town.times
+    async with ServiceBusAdministrationClient(town.bus.url) as administration:
+        queue = await administration.get_queue("ticking")
+
+        async def pauses(begin: datetime, count: int) -> list[float]:
+            """Let sending fail from this time on."""
+            queue.status = EntityStatus.SEND_DISABLED
+            await administration.update_queue(queue)
+            found: list[float] = []
+            town.bus.clock.move_to(begin)
+            while len(found) < count:
+                await town.settled()
+                found.append(time.pause)
+                town.bus.clock.move_to(town.bus.clock.now + timedelta(seconds=found[-1]))
+            await town.settled()
+            queue.status = EntityStatus.ACTIVE
+            await administration.update_queue(queue)
+            return found
+
+        with town.bus.clock._clock.held():
+            assert await pauses(*minutes(10), 8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
+            assert await town.to(timedelta(minutes=15)) == minutes(10)
+            assert await pauses(*minutes(20), 2) == [0.5, 1]
+
+
 async def test_a_schedule_begins_anew_in_a_new_queue(town: Town) -> None:
     await town.start()
     assert await town.to(timedelta(minutes=10)) == minutes(10)
@@ -342,6 +415,7 @@ async def test_a_worker_learns_that_its_queue_is_a_new_one(town: Town) -> None:
     async def sent() -> list[ServiceBusMessage]:
         return await town.bus.sent("ticking")
 
+    assert await sent() == []
     town.bus.clock.move_to(*minutes(20))
     await eventually(sent)
 

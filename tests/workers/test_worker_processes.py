@@ -167,6 +167,35 @@ async def test_a_process_that_does_not_end_in_its_time_is_killed(asked: bool, mo
         await eventually(lambda: process.counts["orders"].received >= 10)
 
 
+async def test_each_process_of_a_place_that_does_not_end_in_its_time_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sbredis.workers.supervising._process._PATIENCE", 0.0)
+    brief = Report({"orders": Counts(received=5)}, shutdown_timeout=0.1, running=True)
+    async with kept_running(f"signal.signal(15, signal.SIG_IGN)\n{says(brief)}{FOREVER}") as (process, _):
+        await process.ran.wait()
+        for received in (10, 15):
+            process.start_again()
+            await eventually(lambda received=received: process.counts["orders"].received >= received)
+
+
+async def test_a_process_that_was_started_again_waits_as_long_as_before_when_it_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    starts = tmp_path / "starts"
+    text = f"""
+        import time
+        with open({str(starts)!r}, "a") as file:
+            file.write(f"{{time.time()}}\\n")
+        sys.exit(1)
+        """
+    async with kept_running(text) as (process, _):
+        await eventually(lambda: "it starts again in 0.5 s" in caplog.text)
+        process.start_again()
+        await eventually(lambda: len(starts.read_text().splitlines()) == 4)
+    assert "it starts again in 1 s" in caplog.text
+    *_, third, fourth = map(float, starts.read_text().split())
+    assert fourth - third >= 1
+
+
 async def test_a_process_says_what_it_does() -> None:
     states: list[Any] = []
     process = WorkerProcess(1, command(FOREVER), reloads=False)
@@ -213,6 +242,35 @@ async def test_a_process_that_cannot_run_is_started_again_only_after_a_change() 
     async with kept_running(f"{says(FIRST)}sys.exit(2)") as (process, running):
         await eventually(lambda: process.counts and process.counts["orders"].received >= 6)
         assert not running.done()
+
+
+def in_turn(folder: Path, *codes: str) -> str:
+    """Return the code of a program that does something else each time it is started."""
+    turns = "\n".join(f"if turn == {turn}:\n{textwrap.indent(code, '    ')}" for turn, code in enumerate(codes))
+    count = f"""
+        import pathlib
+        starts = pathlib.Path({str(folder / "starts")!r})
+        turn = len(starts.read_text()) if starts.exists() else 0
+        starts.write_text("x" * (turn + 1))
+        """
+    return textwrap.dedent(count) + turns
+
+
+async def test_what_a_process_has_said_does_not_count_for_the_next_one(tmp_path: Path) -> None:
+    """The second process cannot run, although the first one could; or it has not been stopped by the application."""
+    runs, stopped = tmp_path / "runs", tmp_path / "stopped"
+    for folder in (runs, stopped):
+        folder.mkdir()
+    async with (
+        kept_running(in_turn(runs, f"{says(FIRST)}sys.exit(1)", "sys.exit(2)")) as (_, running),
+        asyncio.timeout(60),
+    ):
+        assert await asyncio.shield(running) == 2
+    says_stopped = says(FIRST, Report(ending=True, stopped=True))
+    text = in_turn(stopped, f"{says_stopped}sys.exit(1)", "sys.exit(0)", says(FIRST) + FOREVER)
+    async with kept_running(text) as (process, _):
+        await eventually(lambda: process.report == FIRST and len((stopped / "starts").read_text()) == 3)
+        assert not process.stopped_itself
 
 
 async def test_a_program_that_the_system_cannot_start_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,7 +28,7 @@ if asked.before then
 end
 local s, stamp, now = asked.s, asked.stamp, server_time()
 local created = table.concat({ '1', ARGV[7], stamp, now, ARGV[8] }, ' ')
-local rule = parse_rule(created)
+local rule = parse_rule(created, ARGV[6])
 local too_many = count_filters(s.of_topic, rule.sql, rule.correlation, asked.most_sql, asked.most_correlation)
 if too_many then
   return too_many

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Deletes a rule of a subscription.
+-- Deletes a rule of a subscription, also one that is missing or damaged. Of such a rule it is not known whether it was
+-- counted as an SQL filter or as a correlation filter, so the counts stay as they are.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
@@ -11,7 +12,7 @@
 -- ARGV[6] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
 --
 -- Result: the record of the topic
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
+-- Refusals: NAMESPACE, LAYOUT (also if another release wrote the rule), PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
 --   being deleted), MISSING (the subscription has no rule of this name), BADCALL
 -- @use is_rule_of open_registry open_subscription parse_rule parse_token raise_topic_version refuse tally_text
 local stamp = parse_token(ARGV[5])
@@ -30,13 +31,14 @@ if string.find(s.topic.stamps, stamp, 1, true) then
   return s.topic_record
 end
 local text = redis.call('HGET', KEYS[5], ARGV[6])
-if not text then
+if not text and not redis.call('ZSCORE', KEYS[6], ARGV[6]) then
   return refuse('MISSING', ARGV[6])
 end
-local rule, foreign = parse_rule(text)
-if not rule then
-  return foreign
+local rule, foreign = parse_rule(text or '', ARGV[6])
+if not rule and string.find(text or '', '^%d+ ') and not string.find(text, '^1 ') then
+  return foreign -- a newer release has written the rule
 end
+rule = rule or { sql = 0, correlation = 0 }
 
 local t = s.of_topic
 t.sql, t.correlation = t.sql - rule.sql, t.correlation - rule.correlation

@@ -1,12 +1,13 @@
 #!lua flags=no-writes
--- Reads records of queues and topics in the order of their names, starting after a given name.
+-- Reads records of queues and topics in the order of their names, starting after a given name. Records that cannot be
+-- read are also returned.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
 -- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
 -- ARGV[2] after       a name in lower case, which need not exist, or nothing for the first page
 -- ARGV[3] limit       the largest number of records to return
 --
--- Result: the records
+-- Result: for each entity its name in lower case and its record, which is empty if there is none
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
 -- @use open_registry refuse whole_number
 local limit = whole_number(ARGV[3], 1, 1000)
@@ -21,4 +22,8 @@ local names = redis.call('ZRANGEBYLEX', KEYS[3], ARGV[2] == '' and '-' or '(' ..
 if #names == 0 then
   return {}
 end
-return redis.call('HMGET', KEYS[2], unpack(names))
+local records, reply = redis.call('HMGET', KEYS[2], unpack(names)), {}
+for i = 1, #names do
+  reply[2 * i - 1], reply[2 * i] = names[i], records[i] or ''
+end
+return reply

@@ -9,8 +9,8 @@
 -- ARGV[4] before      the place before which the list ends; there need not be a rule at this place
 -- ARGV[5] limit       the largest number of rules
 --
--- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more rules; for
---   each rule its place and its text }
+-- Result: { incarnation and version of the topic, or nothing if it is being deleted or its record cannot be read; 1 if
+--   there may be more rules; for each rule its place and its text, which is empty if there is none }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such topic), BADCALL
 -- @use open_registry page parse_entity refuse rules_stamp whole_number
 local limit = whole_number(ARGV[5], 1, 1000)
@@ -22,15 +22,12 @@ if not n then
   return refusal
 end
 local there = redis.call('HGET', KEYS[2], ARGV[2])
-if not there then
+if not there and not redis.call('ZSCORE', KEYS[3], ARGV[2]) then
   return refuse('GONE', ARGV[2])
 end
-local topic, foreign = parse_entity(there)
-if not topic then
-  return foreign
-end
+local topic = parse_entity(there, ARGV[2])
 local places, rules, more = page(KEYS[6], KEYS[5], ARGV[3], ARGV[4], limit)
-local reply = { rules_stamp(KEYS[7], ARGV[2], topic), more and 1 or 0 }
+local reply = { topic and rules_stamp(KEYS[7], ARGV[2], topic) or '', more and 1 or 0 }
 for i = 1, #places do
   reply[#reply + 1] = places[i]
   reply[#reply + 1] = rules[i]

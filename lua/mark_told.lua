@@ -24,7 +24,7 @@ local counted = redis.call('HGET', KEYS[7], ARGV[2])
 if not counted then
   return 0
 end
-local t, foreign = tally(counted)
+local t, foreign = tally(counted, ARGV[2])
 if not t then
   return foreign
 end

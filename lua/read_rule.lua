@@ -5,11 +5,11 @@
 -- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
 -- ARGV[2] place       of the rule: the path of the subscription, a blank, the name of the rule in lower case
 --
--- Result: the rule, or nothing
+-- Result: the rule, or nothing, or an empty text if a list has the place but there is no rule
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
 -- @use open_registry
 local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end
-return redis.call('HGET', KEYS[5], ARGV[2])
+return redis.call('HGET', KEYS[5], ARGV[2]) or redis.call('ZSCORE', KEYS[6], ARGV[2]) and '' or nil

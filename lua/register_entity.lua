@@ -12,8 +12,9 @@
 -- ARGV[6] description  of the entity
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (another entity has the name), BADCALL
--- @use next_id open_registry parse_entity parse_token refuse server_time tally_text
+-- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS, EXISTS
+--   (another entity has the name), BADCALL
+-- @use next_id open_registry parse_entity parse_token refuse refuse_unreadable server_time tally_text
 local incarnation = parse_token(ARGV[4])
 if not incarnation or ARGV[3] == '' or ARGV[5] ~= '0' and ARGV[5] ~= '1' or ARGV[6] == '' then
   return refuse('BADCALL', 'entity')
@@ -24,7 +25,7 @@ if not n then
 end
 local there = redis.call('HGET', KEYS[2], ARGV[3])
 if there then
-  local entity, foreign = parse_entity(there)
+  local entity, foreign = parse_entity(there, ARGV[3])
   if not entity then
     return foreign
   end
@@ -32,6 +33,9 @@ if there then
     return refuse('EXISTS', ARGV[3])
   end
   return there
+end
+if redis.call('ZSCORE', KEYS[3], ARGV[3]) then
+  return refuse_unreadable('record', nil, ARGV[3]) -- subscriptions of the entity may be left
 end
 
 local id, last_id, run_id = next_id(n, ARGV[1])

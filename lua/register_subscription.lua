@@ -18,11 +18,12 @@
 --   includes/topics/parse_rule.lua, and its description
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (the topic has a subscription of this name), GONE (there is no such
+-- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS,
+--   EXISTS (the topic has a subscription of this name), GONE (there is no such
 --   topic, or it has another incarnation, or it is being deleted), QUOTA (the topic would have too many subscriptions
 --   or too many filters of one kind; the detail is `subscriptions` or the kind, and the limit), BADCALL
--- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse server_time tally tally_text
--- @use whole_number write_many
+-- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse refuse_unreadable server_time
+-- @use tally tally_text whole_number write_many
 local MOST_RULES = 1000
 local name, incarnation = ARGV[5], parse_token(ARGV[6])
 local most = whole_number(ARGV[8], 0, 999999)
@@ -46,7 +47,7 @@ end
 local records = redis.call('HMGET', KEYS[2], name, ARGV[3])
 local counted = redis.call('HGET', KEYS[7], ARGV[3])
 if records[1] then
-  local entity, foreign = parse_entity(records[1])
+  local entity, foreign = parse_entity(records[1], name)
   if not entity then
     return foreign
   end
@@ -55,10 +56,13 @@ if records[1] then
   end
   return records[1]
 end
+if redis.call('ZSCORE', KEYS[4], name) then
+  return refuse_unreadable('record', nil, name) -- rules of the subscription may be left
+end
 if not records[2] or not counted then
   return refuse('GONE', ARGV[3])
 end
-local t, unreadable = tally(counted)
+local t, unreadable = tally(counted, ARGV[3])
 if not t then
   return unreadable
 end

@@ -31,7 +31,7 @@ local there = redis.call('HGET', KEYS[2], ARGV[2])
 if not there then
   return refuse('GONE', ARGV[2])
 end
-local entity, foreign = parse_entity(there)
+local entity, foreign = parse_entity(there, ARGV[2])
 if not entity then
   return foreign
 end

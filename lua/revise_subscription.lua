@@ -37,7 +37,7 @@ local records = redis.call('HMGET', KEYS[2], ARGV[3], ARGV[2])
 if not records[1] then
   return refuse('GONE', ARGV[3])
 end
-local entity, foreign = parse_entity(records[1])
+local entity, foreign = parse_entity(records[1], ARGV[3])
 if not entity then
   return foreign
 end

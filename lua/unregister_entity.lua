@@ -26,7 +26,7 @@ local there = redis.call('HGET', KEYS[2], ARGV[2])
 if not there then
   return { 0, 0 }
 end
-local entity, foreign = parse_entity(there)
+local entity, foreign = parse_entity(there, ARGV[2])
 if not entity then
   return foreign
 end

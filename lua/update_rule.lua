@@ -33,7 +33,7 @@ if ARGV[11] ~= '' and ARGV[11] ~= before.stamp then
   return refuse('CHANGED', 'rule')
 end
 local updated = table.concat({ '1', ARGV[7], stamp, before.created, ARGV[8] }, ' ')
-local rule = parse_rule(updated)
+local rule = parse_rule(updated, ARGV[6])
 local sql, correlation = rule.sql - before.sql, rule.correlation - before.correlation
 local too_many = count_filters(s.of_topic, sql, correlation, asked.most_sql, asked.most_correlation)
 if too_many then

@@ -288,9 +288,15 @@ class DataLayoutError(ServiceBusError):
 
     Another release of sbredis wrote them in a layout that this release cannot read, or can no longer read, or they are
     damaged. The text says what cannot be read. It does not contain the data.
+    If they describe an entity, :attr:`~ServiceBusError.entity` names it, and the text says what to do.
     """
 
     code = "DataLayout"
+
+    layout: str | None = None
+    """The layout of the data, if another release has written them; ``None`` if they are damaged."""
+    reason: str | None = None
+    """Why the data cannot be read, in a few words; ``None`` if the text says it."""
 
 
 class MessageAlreadySettled(ServiceBusError, ValueError):  # noqa: N818  # Azure's name

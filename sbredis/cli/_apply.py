@@ -42,11 +42,12 @@ async def apply(call: Call, file: str, *, plan_only: bool, prune: bool, prune_no
 ])  # fmt: skip
 @click.option("--file", type=click.Path(dir_okay=False), help="Write the file, and replace it if it exists.")
 @click.option("--defaults", is_flag=True, help="Write also the properties that have their default values.")
-async def export(call: Call, file: str | None, defaults: bool) -> None:
+async def export(call: Call, file: str | None, defaults: bool) -> int:
     """Write a file that declares the entities of the namespace, for 'sbredis apply'.
 
-    It is YAML, or JSON with --output json. Messages are not in it; 'sbredis dump' writes them.
+    It is YAML, or JSON with --output json. Messages are not in it; 'sbredis dump' writes them. If the record of an
+    entity cannot be read, the file does not have it, and the exit code is 1.
     """
     from sbredis.cli._applying import export_file
 
-    await export_file(call, file, defaults=defaults)
+    return await export_file(call, file, defaults=defaults)

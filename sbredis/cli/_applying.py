@@ -11,11 +11,11 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._call import Call
-from sbredis.cli._declared import LONGEST, Key, MistakesError, read_declarations
+from sbredis.cli._declared import LONGEST, Declared, Key, MistakesError, read_declarations
 from sbredis.cli._entities import messages_in, wrong_arguments
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._exporting import export_text
-from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names
+from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, path_of
 from sbredis.cli._plan_text import plan_json, plan_lines, plan_summary
 from sbredis.cli._planning import Existing, Plan, Step, make_plan, undeclared
 from sbredis.cli._progress import Progress
@@ -40,6 +40,7 @@ async def apply_file(
         declared = read_declarations(text, name, call.place.namespace)
         async with call.administration() as administration:
             existing = await _read(administration)
+            await _require_readable(administration, declared)
             held = await _held(administration, undeclared(declared, existing)) if prune else {}
             plan = make_plan(name, declared, existing, prune=prune, prune_nonempty=prune_nonempty, held=held)
             _print(call, plan, done=plan_only or not plan.steps)
@@ -56,6 +57,18 @@ async def apply_file(
     count = len(plan.steps)
     call.out.done(f"applied {count} change{'' if count == 1 else 's'}", **plan_json(plan), applied=count)
     return ExitCode.DONE
+
+
+async def _require_readable(administration: ServiceBusAdministrationClient, declared: Iterable[Declared]) -> None:
+    """Refuse a file that declares an entity whose record cannot be read, before anything is changed."""
+    unreadable = {each.path: each async for each in administration.list_unreadable_entities()}
+    for each in declared:
+        found = unreadable.get(path_of(each.names).lower())
+        if found is not None:
+            raise click.ClickException(
+                f"{found.path} cannot be created or updated, because its record cannot be read: {found.reason}. "
+                "'sbredis doctor' says what to do. Nothing was changed."
+            )
 
 
 def _print(call: Call, plan: Plan, *, done: bool) -> None:
@@ -100,17 +113,25 @@ async def _do(administration: ServiceBusAdministrationClient, step: Step) -> Non
         await call(*step.names, **step.values)
 
 
-async def export_file(call: Call, file: str | None, *, defaults: bool) -> None:
-    """Write the entities of the namespace to the file, or to stdout."""
+async def export_file(call: Call, file: str | None, *, defaults: bool) -> ExitCode:
+    """Write the entities of the namespace to the file, or to stdout. Return the exit code.
+
+    It is not a success if some entities cannot be read, because the file then does not have them.
+    """
     async with call.administration() as administration:
         existing = await _read(administration)
+        unreadable = [each async for each in administration.list_unreadable_entities()]
+    code = ExitCode.FAILED if unreadable else ExitCode.DONE
     text = export_text(existing, defaults=defaults, as_json=call.out.as_json)
     if file is None:
         call.out.text(text)
-        return
-    _write(file, text)
-    entities = sum(each.kind is not RULE for each in existing)
-    call.out.done(f"{file}: {counted(entities, 'entity', 'entities')}", file=file, entities=entities)
+    else:
+        _write(file, text)
+        entities = sum(each.kind is not RULE for each in existing)
+        call.out.done(f"{file}: {counted(entities, 'entity', 'entities')}", file=file, entities=entities)
+    for each in unreadable:
+        call.out.remark(f"{each.path} is not in the file, because its record cannot be read: {each.reason}")
+    return code
 
 
 def _text(file: str) -> str:

@@ -61,6 +61,7 @@ async def _of_entities(call: Call, report: ConnectionReport, handling: timedelta
         entities = await read_entities(administration)
         return findings_of_entities(
             entities,
+            unreadable=[each async for each in administration.list_unreadable_entities()],
             maintained=await administration.has_maintenance(),
             reservations=[status async for status in administration.list_reservations()],
             release_command=partial(release_command, call),

@@ -23,6 +23,7 @@ from sbredis.cli._names import names_of
 from sbredis.cli._parameters import ParamType
 from sbredis.cli._rule_options import RULE_OPTIONS, rule_properties
 from sbredis.cli._values import filter_text, read_text, sql_text, written
+from sbredis.exceptions import DataLayoutError
 from sbredis.model import Choice, Described, Duration, Field, Flag, RuleProperties, Whole
 
 if TYPE_CHECKING:
@@ -257,8 +258,7 @@ def _add_delete(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
         path = path_of(entity)
         with wrong_arguments():
             async with call.administration() as administration, call.looking_for(path):
-                await _require_unprotected(administration, kind, entity)
-                held = await messages_in(administration, kind, entity)
+                held = await _deletable(administration, kind, entity)
                 what = f"{kind.word} {path}" + ("" if kind is RULE else f" with {held}")
                 facts: dict[str, Any] = {"kind": kind.word, "name": path, "messages": held.number}
                 if dry_run:
@@ -281,6 +281,21 @@ def _add_delete(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
         ],
         examples=[f"sbredis {kind.word} delete {example}", f"sbredis {kind.word} delete {example} --yes"],
     )(delete)
+
+
+async def _deletable(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> Held:
+    """Count the messages in an entity that is to be deleted, and refuse if it is protected.
+
+    If its record is damaged, neither is known, and it can be deleted all the same. If another release has written the
+    record, the entity cannot be deleted by this one.
+    """
+    try:
+        await _require_unprotected(administration, kind, entity)
+        return await messages_in(administration, kind, entity)
+    except DataLayoutError as error:
+        if error.layout is not None:
+            raise
+        return Held(0, silent=None)
 
 
 async def _require_unprotected(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> None:
@@ -312,15 +327,17 @@ class Held:
 
     count: int
     """The number of messages in the partitions that answer."""
-    silent: int = 0
-    """The number of partitions that do not answer."""
+    silent: int | None = 0
+    """The number of partitions that do not answer; ``None`` if nothing is known, because the record is damaged."""
 
     @property
     def number(self) -> int | None:
         """The number of messages, or ``None`` if it is not known."""
-        return None if self.silent else self.count
+        return None if self.silent or self.silent is None else self.count
 
     def __str__(self) -> str:
+        if self.silent is None:
+            return "an unknown number of messages, because its record is damaged"
         if not self.silent:
             return counted(self.count, "message")
         return (

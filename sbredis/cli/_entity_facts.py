@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sbredis.cli._entity_findings import EntityFacts
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
@@ -29,7 +29,7 @@ async def read_entities(administration: ServiceBusAdministrationClient) -> list[
     found: list[EntityFacts] = []
 
     async def add(kind: str, path: str, properties: _Properties) -> None:
-        with suppress(MessagingEntityNotFoundError):
+        with suppress(MessagingEntityNotFoundError, DataLayoutError):  # deleted, or its record is damaged, meanwhile
             partitions = [partition async for partition in administration.list_partitions(path)]
             found.append(_facts(kind, path, properties, tuple(partitions)))
 

@@ -12,7 +12,7 @@ from sbredis._counting import counted
 from sbredis.cli._findings import NEARLY_FULL, VERY_FULL, Finding, Severity
 
 if TYPE_CHECKING:
-    from sbredis.model import PartitionRuntimeProperties, ReservationStatus
+    from sbredis.model import PartitionRuntimeProperties, ReservationStatus, UnreadableEntity
 
 __all__ = ["EntityFacts", "findings_of_entities"]
 
@@ -45,6 +45,7 @@ def findings_of_entities(
     entities: Sequence[EntityFacts],
     *,
     maintained: bool,
+    unreadable: Sequence[UnreadableEntity] = (),
     reservations: Sequence[ReservationStatus] = (),
     release_command: Callable[[str], str] = lambda path: shlex.join(["sbredis", "spark", "release", path]),
     handling: timedelta | None = None,
@@ -52,8 +53,9 @@ def findings_of_entities(
 ) -> list[Finding]:
     """Return what is wrong with the entities of a namespace.
 
-    ``release_command`` returns the command that ends the reservation of an entity. ``handling`` is how long handlers
-    take. ``moves_slots_whole`` says that the servers move a slot as one change.
+    ``unreadable`` are the entities whose records cannot be read. ``release_command`` returns the command that ends the
+    reservation of an entity. ``handling`` is how long handlers take. ``moves_slots_whole`` says that the servers move a
+    slot as one change.
     """
     found = [
         finding
@@ -64,6 +66,7 @@ def findings_of_entities(
             *_of_size(entity, moves_slots_whole=moves_slots_whole),
         )
     ]
+    found += map(_of_record, unreadable)
     if not maintained:
         found += _of_maintenance(entities)
     return found + [
@@ -76,6 +79,25 @@ def findings_of_entities(
         for status in reservations
         if status.stale
     ]
+
+
+def _of_record(entity: UnreadableEntity) -> Finding:
+    if entity.layout is not None:
+        return Finding(
+            Severity.WARNING,
+            entity.path,
+            f"its record cannot be read by this release: {entity.reason}",
+            "Install a release that can read this layout, in all services of the namespace.",
+        )
+    names = entity.path.replace("/subscriptions/", " ").replace("/rules/", " ")
+    words = ["rule"] if "/rules/" in entity.path else ["subscription"] if "/subscriptions/" in entity.path else []
+    commands = [f"sbredis {word} delete {names}" for word in words or ["queue", "topic"]]
+    return Finding(
+        Severity.CRITICAL,
+        entity.path,
+        f"its record cannot be read: {entity.reason}",
+        f"Delete it, and create it again:\n{' or '.join(commands)}",
+    )
 
 
 def _of_locks(entity: EntityFacts, handling: timedelta | None) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from sbredis.cli._caret import under_mistake
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 from sbredis.cli._interrupting import Terminated
 from sbredis.cli._places import NoPlaceError
+from sbredis.cli._remarking import remarking
 from sbredis.exceptions import (
     OperationTimeoutError,
     RuleSyntaxError,
@@ -43,7 +44,8 @@ def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
     """Run the function of a command, and return the exit code."""
     begun: list[bool] = []
     try:
-        return _run(work, call, given, begun)
+        with remarking(call.out.remark):
+            return _run(work, call, given, begun)
     except BrokenPipeError:
         _silence(sys.stdout)
         return ExitCode.BROKEN_PIPE

@@ -16,7 +16,7 @@ from sbredis.cli._commands import command
 from sbredis.cli._parameters import DURATION
 from sbredis.cli._terminal import Terminal, screen
 from sbredis.cli._top_screen import Sample, Sight, State, frame, pressed, row_of
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,7 @@ class _Watch:
             await self._list()
         for entity in self._entities:
             began = self._clock()
-            with suppress(MessagingEntityNotFoundError):  # it is deleted; the next list leaves it out
+            with suppress(MessagingEntityNotFoundError, DataLayoutError):  # the next list leaves it out
                 reads = await self._read_rules(entity)
                 partitions = [each async for each in self._administration.list_partitions(entity.path)]
                 reads += 2 * len(partitions)

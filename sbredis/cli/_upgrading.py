@@ -14,6 +14,7 @@ from sbredis.registry import LAYOUT
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
+    from sbredis.model import UnreadableEntity
 
 __all__ = ["upgrade_entities"]
 
@@ -24,6 +25,9 @@ async def upgrade_entities(call: Call, *, plan_only: bool) -> int:
     """Show the layout of each entity, and finish what was interrupted. Return the exit code."""
     async with call.administration() as administration:
         rows = [await _row(administration, kind, names) for kind, names in await _entities(administration)]
+        known = {row["name"].lower() for row in rows}
+        listed = [each async for each in administration.list_unreadable_entities()]
+        rows += [_unreadable_row(each) for each in listed if each.path.lower() not in known]
         left = [row for row in rows if row["to_do"]]
         if not plan_only:
             for row in left:
@@ -65,6 +69,13 @@ async def _row(administration: ServiceBusAdministrationClient, kind: Kind, names
     layout = LAYOUT if error is None else None
     facts = {"name": path_of(names), "kind": kind.word, "layout": layout, "to_do": to_do, "error": error}
     return {**facts, "names": names, "of": kind}
+
+
+def _unreadable_row(entity: UnreadableEntity) -> dict[str, Any]:
+    """Return the row of an entity or a rule that lists leave out."""
+    kind = "rule" if "/rules/" in entity.path else "subscription" if "/subscriptions/" in entity.path else None
+    facts = {"name": entity.path, "kind": kind, "layout": entity.layout, "to_do": None, "error": entity.reason}
+    return {**facts, "names": (), "of": None}
 
 
 async def _finish(administration: ServiceBusAdministrationClient, row: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ from sbredis.model import (
     TopicProperties,
     TopicRuntimeProperties,
     TrueRuleFilter,
+    UnreadableEntity,
 )
 from sbredis.sync.management import ItemPaged, Pages, ServiceBusAdministrationClient
 
@@ -71,4 +72,5 @@ __all__ = [
     "TopicProperties",
     "TopicRuntimeProperties",
     "TrueRuleFilter",
+    "UnreadableEntity",
 ]

@@ -79,6 +79,7 @@ from sbredis.model._runtime_properties import (
     QueueRuntimeProperties,
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
+    UnreadableEntity,
 )
 from sbredis.model._stored import StoredEntity, entity_created, entity_differences, entity_revised, entity_values
 from sbredis.model._subscription_properties import (
@@ -160,6 +161,7 @@ __all__ = [
     "TopicRuntimeProperties",
     "TransportType",
     "TrueRuleFilter",
+    "UnreadableEntity",
     "Whole",
     "as_message",
     "as_messages",

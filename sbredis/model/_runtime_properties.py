@@ -13,6 +13,7 @@ __all__ = [
     "QueueRuntimeProperties",
     "SubscriptionRuntimeProperties",
     "TopicRuntimeProperties",
+    "UnreadableEntity",
 ]
 
 
@@ -197,3 +198,15 @@ class PartitionRuntimeProperties:
     """The number of sequence numbers that the partition has given to messages: one when a message is sent, and another
     one when it is enqueued from a schedule. A subscription has the numbers of its topic.
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableEntity:
+    """A queue, topic, subscription or rule whose record in the registry this release cannot read."""
+
+    path: str
+    """The path in lower case. A rule has the path ``topic/subscriptions/name/rules/rule``."""
+    reason: str
+    """Why the record cannot be read, in a few words."""
+    layout: str | None
+    """The layout of the record, if another release has written it; ``None`` if the record is damaged."""

@@ -14,8 +14,9 @@ from sbredis.registry._entity import (
     split_path,
 )
 from sbredis.registry._forwarding import Hop, judge_destination
-from sbredis.registry._namespace import Namespace, TopicFacts
+from sbredis.registry._namespace import Namespace, RuleListing, TopicFacts
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
+from sbredis.registry._registry import Listing
 from sbredis.registry._reservation import (
     STALE_AFTER,
     KeptReservation,
@@ -26,8 +27,10 @@ from sbredis.registry._reservation import (
     with_reservation,
 )
 from sbredis.registry._routes import Routed, Routes
-from sbredis.registry._rules import KeptRule
+from sbredis.registry._rules import KeptRule, place_of, rule_path
 from sbredis.registry._steps import DESTINATIONS
+from sbredis.registry._unreadable import Unreadable, unreadable
+from sbredis.registry._unreadable_log import UnreadableLog
 
 __all__ = [
     "DESTINATIONS",
@@ -42,18 +45,25 @@ __all__ = [
     "KeptReservation",
     "KeptRule",
     "Kind",
+    "Listing",
     "Namespace",
     "NamespacePartitionsError",
     "Routed",
     "Routes",
+    "RuleListing",
     "TopicFacts",
+    "Unreadable",
+    "UnreadableLog",
     "judge_destination",
     "path_of",
+    "place_of",
     "require_properties",
     "require_unreserved",
     "reservation_of",
     "reserved_error",
+    "rule_path",
     "say_reserved",
     "split_path",
+    "unreadable",
     "with_reservation",
 ]

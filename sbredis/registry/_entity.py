@@ -13,25 +13,29 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args, get_origin
 
 from sbredis._quoting import quoted
 from sbredis.engine import MOST_PARTITIONS, PartitionSettings, entity_name, name_key, subscription_name
-from sbredis.exceptions import DataLayoutError
+from sbredis.registry._unreadable import layout_of, read_json, reason_of, unreadable
 
 __all__ = [
+    "DESTINATIONS",
     "IDLE_PROPERTY",
     "JUDGING_PROPERTY",
+    "LATEST",
     "LAYOUT",
     "MAXIMUM_PROPERTIES_BYTES",
     "EntityDescription",
     "EntityRecord",
+    "Head",
     "Json",
     "Kind",
     "State",
     "decode",
     "decode_again",
     "encode",
+    "head_of",
     "path_of",
     "require_changeable",
     "require_properties",
@@ -51,6 +55,9 @@ MAXIMUM_PROPERTIES_BYTES = 64 * 1024
 
 IDLE_PROPERTY = "auto_delete_on_idle"
 """The property with the ms without use after which an entity is deleted, if it is ever deleted for that reason."""
+
+DESTINATIONS = ("forward_to", "forward_dead_lettered_messages_to")
+"""The properties that name an entity to which messages are moved."""
 
 JUDGING_PROPERTY = "dead_lettering_on_filter_evaluation_exceptions"
 """The property of a subscription that affects how messages are judged.
@@ -221,41 +228,74 @@ _FIELDS = tuple(each.name for each in fields(EntityDescription) if each.name != 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
+_HEAD = (
+    rb"1 (?P<version>[1-9][0-9]{0,14}) (?P<id>[0-9a-z]+) "
+    rb"(?P<incarnation>[\w-]{12}) (?P<stamp>[\w-]{12})(?:,[\w-]{12})* "
+)
 _RECORD = re.compile(
-    rb"1 (?P<version>[1-9][0-9]{0,14}) (?P<id>[0-9a-z]+) (?P<incarnation>[\w-]{12}) (?P<stamp>[\w-]{12})(?:,[\w-]{12})*"
-    rb" (?P<created>[0-9]{1,15}) (?P<updated>[0-9]{1,15}) (?P<description>\{.*\})",
+    _HEAD + rb"(?P<created>[0-9]{1,15}) (?P<updated>[0-9]{1,15}) (?P<description>\{.*\})",
     re.DOTALL,
 )
-_SHOWN = 60
+_BEGINNING = re.compile(_HEAD)
+_MOST_IDLE = 2**53
+"""A limit in ms that every duration of Python can have."""
+LATEST = 253_402_300_799_999
+"""The last ms of the year 9999."""
 
 
-def decode(record: bytes) -> EntityRecord:
-    """Read a record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
-    layout = record.split(b" ", 1)[0]
-    if layout != LAYOUT.encode():
-        _unreadable(record, f"it has data layout {layout[:_SHOWN].decode(errors='replace')!r}")
+class Head(NamedTuple):
+    """The beginning of a record, which may be readable although the record is not."""
+
+    id: str
+    incarnation: str
+    version: int
+
+
+def head_of(record: bytes) -> Head | None:
+    """Return the beginning of a record that cannot be read, if at least that can be read."""
+    found = _BEGINNING.match(record)
+    return found and Head(found["id"].decode(), found["incarnation"].decode(), int(found["version"]))
+
+
+def decode(record: bytes, path: str | None = None) -> EntityRecord:
+    """Read a record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read.
+
+    ``path`` is the name under which the registry has the record, if the caller knows it.
+    """
+    if layout_of(record) is not None:
+        raise unreadable("record", path, record, "")
     found = _RECORD.fullmatch(record)
     if not found:
-        _unreadable(record, "it does not begin like a record")
+        raise unreadable("record", path, record, "it does not begin like a record")
     try:
-        description: Any = json.loads(found["description"], parse_constant=_no_number)
-        return EntityRecord(
+        description = read_json(found["description"])
+        read = EntityRecord(
             **_described(description),
             id=found["id"].decode(),
             incarnation=found["incarnation"].decode(),
             version=int(found["version"]),
             stamp=found["stamp"].decode(),
-            created_at=int(found["created"]),
-            updated_at=int(found["updated"]),
+            created_at=_time(found["created"]),
+            updated_at=_time(found["updated"]),
         )
-    except (ValueError, TypeError) as error:
-        _unreadable(record, str(error))
+        if path is not None and name_key(read.path) != name_key(path):
+            raise ValueError(f"it describes {quoted(read.path)}")  # noqa: TRY301 -- as all other mistakes in the record
+    except Exception as error:  # noqa: BLE001 -- whatever the record contains, it costs this entity alone
+        raise unreadable("record", path, record, reason_of(error)) from None
+    return read
+
+
+def _time(text: bytes) -> int:
+    value = int(text)
+    if value > LATEST:
+        raise ValueError(f"the time {value} is after the year 9999")
+    return value
 
 
 @lru_cache(maxsize=4096)
-def decode_again(record: bytes) -> EntityRecord:
+def decode_again(path: str, record: bytes) -> EntityRecord:
     """Read a record that clients read often, such as that of a subscription. Results are cached by their bytes."""
-    return decode(record)
+    return decode(record, path)
 
 
 def _described(body: dict[str, Any]) -> dict[str, Any]:
@@ -272,7 +312,7 @@ def _described(body: dict[str, Any]) -> dict[str, Any]:
         "partitions": tuple(_taken(rest, "partitions", list[Any])),
         "colocated_with": _text_or_none(rest, "colocated_with"),
         "settings": settings,
-        "properties": _taken(rest, "properties", dict[str, Any]),
+        "properties": _properties(_taken(rest, "properties", dict[str, Any])),
     }
     return {**described, "unread": {**rest, "settings": unread_settings} if unread_settings else rest}
 
@@ -292,6 +332,19 @@ def _settings(given: dict[str, Any]) -> tuple[PartitionSettings, dict[str, Any]]
     return PartitionSettings(**known), rest
 
 
+def _properties(given: dict[str, Any]) -> dict[str, Any]:
+    """Check the properties that the registry itself or maintenance reads."""
+    for name in DESTINATIONS:
+        if name in given:
+            if not isinstance(given[name], str):
+                raise ValueError(f"its property {name} is {quoted(given[name])}")
+            entity_name(given[name])
+    idle = given.get(IDLE_PROPERTY)
+    if IDLE_PROPERTY in given and (type(idle) is not int or not 0 < idle < _MOST_IDLE):
+        raise ValueError(f"its property {IDLE_PROPERTY} is {quoted(idle)}")
+    return given
+
+
 def _taken(rest: dict[str, Any], name: str, kind: type[T]) -> T:
     value = rest.pop(name, None)
     if type(value) is not (get_origin(kind) or kind):
@@ -309,14 +362,3 @@ def _text_or_none(rest: dict[str, Any], name: str) -> str | None:
 def _one_of(what: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ValueError(f"{what} must be one of {', '.join(known)}, not {quoted(value)}")
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a number")
-
-
-def _unreadable(record: bytes, why: str) -> NoReturn:
-    raise DataLayoutError(
-        f"The record {record[:_SHOWN]!r}… of an entity cannot be read: {why}. "
-        "If a newer release of sbredis has written it, install that release."
-    ) from None

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sbredis._nearest import nearest_name
 from sbredis._quoting import quoted
 from sbredis.engine import MOST_HOPS, entity_name, name_key
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Json, split_path
 from sbredis.registry._pages import SubscriptionPages
 from sbredis.registry._refusals import add_sentence
@@ -148,13 +148,13 @@ class _Chains:
 
     async def _nearest(self, path: str, destination: str) -> str | None:
         """Return the name of another queue or topic that is nearest to an unknown destination."""
-        steps, names = self._steps, list[str]()
+        steps, names, after = self._steps, list[str](), ""
         for _ in range(_MOST_PAGES):
-            after = names[-1] if names else ""
             page = await steps.ask(steps.registry.listed(after, LONGEST_PAGE), self._until)
-            names += [record.name for record in page]
-            if len(page) < LONGEST_PAGE:
+            names += [record.name for record in page.records]
+            if page.onward is None:
                 break
+            after = page.onward
         home = name_key(split_path(path)[0])
         return nearest_name(destination, (each for each in names if name_key(each) != home))
 
@@ -168,7 +168,10 @@ class _Chains:
         if not self._may_read():
             return []
         steps, found = self._steps, list[Hop]()
-        record = await steps.ask(steps.registry.read(name), self._until, name)
+        try:
+            record = await steps.ask(steps.registry.read(name), self._until, name)
+        except DataLayoutError:
+            return found  # where it forwards to is not known, and no message gets further there
         if record is None:
             return found
         if record.kind != "topic":

@@ -48,15 +48,16 @@ from sbredis.registry._refusals import (
     missing_rule,
     rule_refusals,
 )
-from sbredis.registry._registry import register_namespace, require_bounds
+from sbredis.registry._registry import Listing, register_namespace, require_bounds
 from sbredis.registry._removal import Before, Removal, delete, note_use, remove_if_idle
 from sbredis.registry._routes import Routes, read_routes
 from sbredis.registry._rulebook import Rulebook
-from sbredis.registry._rules import KeptRule, require_rules
+from sbredis.registry._rules import KeptRule, require_rules, rule_name_at
 from sbredis.registry._steps import TOPIC, Steps
+from sbredis.registry._unreadable import Unreadable
 from sbredis.rules import Rule
 
-__all__ = ["Namespace", "TopicFacts"]
+__all__ = ["Namespace", "RuleListing", "TopicFacts"]
 
 T = TypeVar("T")
 
@@ -71,6 +72,16 @@ class TopicFacts(NamedTuple):
     the limit.
     """
     correlation_filters: int
+
+
+class RuleListing(NamedTuple):
+    """A page of a list of rules."""
+
+    rules: tuple[KeptRule, ...]
+    unreadable: tuple[Unreadable, ...]
+    """The rules that cannot be read."""
+    onward: str | None
+    """The name after which the next page begins, if there may be one."""
 
 
 class Namespace:
@@ -263,7 +274,20 @@ class Namespace:
 
         ``limit`` is 1 to 1000. The next page begins after the last name of this page. After an empty page there is no
         further page. Entities that are half created or half deleted are listed with that state; the call does not
-        continue their creation or deletion.
+        continue their creation or deletion. Entities whose records cannot be read are left out;
+        :meth:`page_of_entities` returns them too.
+        """
+        until = anyio.current_time() + timeout
+        while True:
+            page = await self.page_of_entities(after, limit, timeout=until - anyio.current_time())
+            if page.records or page.onward is None:
+                return page.records
+            after = page.onward
+
+    async def page_of_entities(self, after: str = "", limit: int = 100, *, timeout: float = 60.0) -> Listing:
+        """Return a page of all queues and topics, also of those whose records cannot be read.
+
+        The list is like that of :meth:`list_entities`. The next page begins after the name ``onward`` of this page.
         """
         return await self._steps.ask(self._steps.registry.listed(after, limit), anyio.current_time() + timeout)
 
@@ -330,12 +354,29 @@ class Namespace:
         A page has up to ``limit`` subscriptions (1 to 1000), and no more than fit into a reply of 1 MB. The next page
         begins after the last name of this page. After an empty page there is no further page. Subscriptions that are
         half created or half deleted are listed with that state; the call does not continue their creation or deletion.
+        Subscriptions whose records cannot be read are left out; :meth:`page_of_subscriptions` returns them too.
+        """
+        until = anyio.current_time() + timeout
+        require_bounds("a subscription", after, limit)
+        await self._steps.existing(entity_name(topic), until, TOPIC)
+        while True:
+            page = await self.page_of_subscriptions(topic, after, limit, timeout=until - anyio.current_time())
+            if page.records or page.onward is None:
+                return page.records
+            after = page.onward
+
+    async def page_of_subscriptions(
+        self, topic: str, after: str = "", limit: int = 100, *, timeout: float = 60.0
+    ) -> Listing:
+        """Return a page of all subscriptions of a topic, also of those whose records cannot be read.
+
+        The list is like that of :meth:`list_subscriptions`. The next page begins after the name ``onward`` of this
+        page. The record of the topic itself need not be readable.
         """
         request = self._steps.registry.subscriptions(entity_name(topic), after, limit)
-        until = anyio.current_time() + timeout
-        await self._steps.existing(topic, until, TOPIC)
-        page = await self._steps.ask(request, until, topic)
-        return tuple(each.record for each in page.subscriptions)
+        page = await self._steps.ask(request, anyio.current_time() + timeout, topic)
+        records = tuple(each.record for each in page.subscriptions)
+        return Listing(records, tuple(each.subscription for each in page.unreadable), page.onward)
 
     async def topic_facts(self, topic: str, *, timeout: float = 60.0) -> TopicFacts:
         """Return a topic, and the numbers of its subscriptions and filters."""
@@ -421,14 +462,34 @@ class Namespace:
     ) -> tuple[KeptRule, ...]:
         """List rules of a subscription after the name ``after``, in the order of their names in lower case.
 
-        The pages are like those of :meth:`list_subscriptions`.
+        The pages are like those of :meth:`list_subscriptions`. Rules that cannot be read are left out;
+        :meth:`page_of_rules` returns them too.
+        """
+        until = anyio.current_time() + timeout
+        while True:
+            page = await self.page_of_rules(topic, subscription, after, limit, timeout=until - anyio.current_time())
+            if page.rules or page.onward is None:
+                return page.rules
+            after = page.onward
+
+    async def page_of_rules(
+        self, topic: str, subscription: str, after: str = "", limit: int = 100, *, timeout: float = 60.0
+    ) -> RuleListing:
+        """Return a page of all rules of a subscription, also of those that cannot be read.
+
+        The next page begins after the name ``onward`` of this page.
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_bounds("a rule", after, limit)
         until = anyio.current_time() + timeout
         record = await self._steps.existing(path, until)
         page = await self._steps.ask(self._rules.listed(record, after, limit), until, path)
-        return tuple(kept for _, kept in page.rules)
+        rules = [kept for _, kept in page.rules]
+        return RuleListing(
+            tuple(each for each in rules if isinstance(each, KeptRule)),
+            tuple(each for each in rules if isinstance(each, Unreadable)),
+            None if page.last is None else rule_name_at(page.last),
+        )
 
     # -- partitions -----------------------------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ class SubscriptionPages:
         """Read the next page. Raises an error if the topic does not exist any more."""
         request = self._steps.registry.subscriptions(self._topic, self._after, self._limit)
         page = await self._steps.ask(request, self._until, self._topic)
-        self.more = page.more and bool(page.subscriptions)
-        if self.more:
-            self._after = page.subscriptions[-1].record.name
+        self.more = page.onward is not None
+        self._after = page.onward or ""
         return page

@@ -16,6 +16,8 @@ from sbredis.exceptions import (
     ServiceBusQuotaExceededError,
 )
 from sbredis.registry._entity import Kind, split_path
+from sbredis.registry._rules import rule_path
+from sbredis.registry._unreadable import unreadable_in_script
 
 __all__ = [
     "EntityChangedError",
@@ -107,6 +109,18 @@ def _quota(entity: str, detail: str) -> _Made:
     )
 
 
+def _layout(namespace: str, detail: str) -> _Made:
+    """Return the error for a layout that cannot be read: that of a text, which the detail names, or the namespace's."""
+    kind, _, rest = detail.partition(" ")
+    layout, _, name = rest.partition(" ")
+    if name:
+        path = rule_path(name) if kind == "rule" else name
+        return DataLayoutError, unreadable_in_script(kind, layout, path).message
+    return DataLayoutError, (
+        f"Namespace '{namespace}' has data layout {detail}: install a release of sbredis that can read it."
+    )
+
+
 def missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> MessagingEntityNotFoundError:
     """Return the error that an entity does not exist; ``kinds`` are the permitted kinds, empty for any."""
     return MessagingEntityNotFoundError(_missing(namespace, entity, kinds), outcome=Outcome.REFUSED)
@@ -162,10 +176,7 @@ def refusals(namespace: str, entity: str = "") -> Refusals:
                 "the namespace."
             ),
         ),
-        "LAYOUT": lambda form: (
-            DataLayoutError,
-            f"Namespace '{namespace}' has data layout {form}: install a release of sbredis that can read it.",
-        ),
+        "LAYOUT": lambda form: _layout(namespace, form),
         "PARTITIONS": lambda number: (
             NamespacePartitionsError,
             f"Namespace '{namespace}' has {number} partitions, which cannot change: name this number, or no number.",

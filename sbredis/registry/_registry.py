@@ -12,14 +12,25 @@ from typing import Any, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis.engine import Request, load, name_key, registry_keys, registry_salt
-from sbredis.registry._entity import EntityDescription, EntityRecord, decode, decode_again, encode, split_path
+from sbredis.registry._entity import (
+    EntityDescription,
+    EntityRecord,
+    Head,
+    decode,
+    decode_again,
+    encode,
+    split_path,
+)
 from sbredis.registry._limits import LIMITS
 from sbredis.registry._rules import encode_rule, kind_of, place_of
+from sbredis.registry._unreadable import Unreadable, read_all
 from sbredis.rules import Rule
 
 __all__ = [
     "LONGEST_PAGE",
     "JudgedRecord",
+    "JudgedUnreadable",
+    "Listing",
     "NamespaceFacts",
     "Page",
     "Registry",
@@ -80,13 +91,33 @@ class JudgedRecord(NamedTuple):
     mark: str
 
 
+class JudgedUnreadable(NamedTuple):
+    """A subscription whose record cannot be read, and the mark of its rules, which is empty if it is being deleted."""
+
+    subscription: Unreadable
+    mark: str
+
+
 class Page(NamedTuple):
     """A page of a topic's subscriptions."""
 
     topic: str
-    """Incarnation and version of the topic, or an empty text if it is being deleted."""
+    """Incarnation and version of the topic, or an empty text if it is being deleted or its record cannot be read."""
     more: bool
     subscriptions: tuple[JudgedRecord, ...]
+    unreadable: tuple[JudgedUnreadable, ...] = ()
+    onward: str | None = None
+    """The name after which the next page begins, if there may be one."""
+
+
+class Listing(NamedTuple):
+    """A page of a list of entities."""
+
+    records: tuple[EntityRecord, ...]
+    unreadable: tuple[Unreadable, ...]
+    """The entities whose records cannot be read."""
+    onward: str | None
+    """The name after which the next page begins, if there may be one."""
 
 
 def read_namespace(namespace: str, partitions: int | None = None) -> Request[NamespaceFacts | None]:
@@ -209,7 +240,7 @@ class Registry:
             if reply is None:
                 return None
             record, behind, subscriptions, sql, correlation = reply
-            return SeenEntity(decode(record), behind == 1, behind == 2, subscriptions, sql, correlation)
+            return SeenEntity(decode(record, path), behind == 1, behind == 2, subscriptions, sql, correlation)
 
         return Request(load("read_entity"), self.keys, self._read(path), read)
 
@@ -217,22 +248,53 @@ class Registry:
         """Read the record of an entity, if it exists."""
 
         def read(reply: list[Any] | None) -> EntityRecord | None:
-            return None if reply is None else decode(reply[0])
+            return None if reply is None else decode(reply[0], path)
 
         return Request(load("read_entity"), self.keys, self._read(path), read)
+
+    def text(self, path: str) -> Request[bytes | None]:
+        """Read the record of an entity as it is, if the entity exists; empty if the record is missing."""
+
+        def read(reply: list[Any] | None) -> bytes | None:
+            return None if reply is None else reply[0]
+
+        return Request(load("read_entity"), self.keys, self._read(path), read)
+
+    def condemn(
+        self, path: str, seen: bytes, head: Head, description: EntityDescription, stamp: str
+    ) -> Request[EntityRecord]:
+        """Begin to delete an entity whose record ``seen`` cannot be read.
+
+        ``head`` is the beginning of the record; its id is empty if it could not be read. ``stamp`` is chosen at random
+        for this change.
+        """
+        arguments = (
+            self.partitions,
+            name_key(split_path(path)[0]),
+            name_key(path),
+            seen,
+            head.id,
+            head.incarnation,
+            head.version,
+            stamp,
+            encode(description),
+        )
+        return Request(load("condemn_entity"), self.keys, arguments, decode)
 
     def _read(self, path: str) -> tuple[str | int, ...]:
         return (self.partitions, name_key(path), name_key(split_path(path)[0]))
 
-    def listed(self, after: str, limit: int) -> Request[tuple[EntityRecord, ...]]:
-        """List records of queues and topics after ``after``, in the order of their names in lower case.
+    def listed(self, after: str, limit: int) -> Request[Listing]:
+        """List queues and topics after ``after``, in the order of their names in lower case.
 
         ``after`` is any text; an entity of that name need not exist.
         """
         require_bounds("an entity", after, limit)
 
-        def read(reply: list[bytes]) -> tuple[EntityRecord, ...]:
-            return tuple(map(decode, reply))
+        def read(reply: list[bytes]) -> Listing:
+            found = read_all(reply, lambda name, text: decode(text, name))
+            onward = reply[-2].decode(errors="backslashreplace") if len(found) == limit else None
+            return Listing(*_divided(found), onward)
 
         return Request(load("list_entities"), self.keys, (self.partitions, name_key(after), limit), read)
 
@@ -245,9 +307,15 @@ class Registry:
 
         def read(reply: list[Any]) -> Page:
             mark, more, *rest = reply
-            pairs = zip(rest[::2], rest[1::2], strict=True)
+            paths, texts, marks = rest[::3], rest[1::3], [each.decode() for each in rest[2::3]]
+            named = [each for pair in zip(paths, texts, strict=True) for each in pair]
+            pairs = list(zip(read_all(named, decode_again), marks, strict=True))
             return Page(
-                mark.decode(), bool(more), tuple(JudgedRecord(decode_again(one), two.decode()) for one, two in pairs)
+                mark.decode(),
+                bool(more),
+                tuple(JudgedRecord(each, of) for each, of in pairs if isinstance(each, EntityRecord)),
+                tuple(JudgedUnreadable(each, of) for each, of in pairs if isinstance(each, Unreadable)),
+                _name_in(paths[-1]) if more and paths else None,
             )
 
         key = name_key(topic)
@@ -260,6 +328,20 @@ class Registry:
             limit,
         )
         return Request(load("list_subscriptions"), self.keys, arguments, read)
+
+
+def _divided(
+    found: Sequence[EntityRecord | Unreadable],
+) -> tuple[tuple[EntityRecord, ...], tuple[Unreadable, ...]]:
+    return (
+        tuple(each for each in found if isinstance(each, EntityRecord)),
+        tuple(each for each in found if isinstance(each, Unreadable)),
+    )
+
+
+def _name_in(path: bytes) -> str:
+    """Return the name of a subscription in its path."""
+    return path.decode().rpartition("/")[2]
 
 
 def require_bounds(what: str, after: str, limit: int) -> None:

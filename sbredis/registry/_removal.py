@@ -50,7 +50,7 @@ from typing import NamedTuple
 import anyio
 
 from sbredis.engine import CallId, Closing, Partition, SettingsBehindError, SettingsStaleError, close, touch
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Kind
 from sbredis.registry._pages import SubscriptionPages
 from sbredis.registry._partitions import UNREACHABLE, all_of
@@ -76,9 +76,16 @@ class Removal(NamedTuple):
 
 
 async def delete(steps: Steps, path: str, among: Collection[Kind], before: Before | None, until: float) -> None:
-    """Delete an entity because a user wants it, or finish a deletion that has begun."""
+    """Delete an entity because a user wants it, or finish a deletion that has begun.
+
+    The entity may be one whose record is damaged, so that nothing but its name is known. It is not deleted if another
+    release has written its record.
+    """
     while True:
-        record = await steps.ask(steps.registry.read(path), until, path)
+        try:
+            record = await steps.ask(steps.registry.read(path), until, path)
+        except DataLayoutError as error:
+            record = await steps.condemned(path, until, among, error)
         if record is None:
             raise await steps.absence(path, until, among)
         steps.require_kind(record, among)
@@ -104,8 +111,12 @@ async def _require_unreserved(steps: Steps, record: EntityRecord, until: float) 
     if record.kind == "topic":
         pages = SubscriptionPages(steps, record.path, until)
         while pages.more:
-            for each in (await pages.next()).subscriptions:
+            page = await pages.next()
+            for each in page.subscriptions:
                 require_unreserved(each.record, "its topic cannot be deleted")
+            for subscription, _ in page.unreadable:
+                if subscription.error.layout is not None:
+                    raise subscription.error
 
 
 async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: float) -> Removal:
@@ -179,6 +190,8 @@ async def _close_subscriptions(
     pages = SubscriptionPages(steps, topic.path, until, limit=TOGETHER)
     while pages.more and not found:
         page = await pages.next()
+        if page.unreadable:
+            return 0  # it is not known whether a subscription is in use that cannot be read
         await all_of(partial(close_one, each.record) for each in page.subscriptions)
     return min(found, default=None)
 
@@ -223,14 +236,16 @@ async def _ask(steps: Steps, record: EntityRecord, idle: int, closed: int, until
 
 
 async def _feeds(steps: Steps, topic: EntityRecord, until: float) -> bool:
-    """Return whether a subscription of a topic forwards its messages, or is reserved.
+    """Return whether a subscription of a topic forwards its messages, or is reserved, or cannot be read.
 
-    The subscription is always in use then, and so is its topic.
+    The subscription is always in use then, or it is not known whether it is, and so is its topic.
     """
     pages = SubscriptionPages(steps, topic.path, until)
     while pages.more:
         page = await pages.next()
-        if any(each.record.settings.forwards or each.record.settings.reserved for each in page.subscriptions):
+        if page.unreadable or any(
+            each.record.settings.forwards or each.record.settings.reserved for each in page.subscriptions
+        ):
             return True
     return False
 

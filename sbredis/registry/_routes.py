@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sbredis.engine import name_key
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.registry._entity import EntityRecord
 from sbredis.registry._pages import SubscriptionPages
 from sbredis.registry._registry import JudgedRecord
 from sbredis.registry._rulebook import Rulebook
+from sbredis.registry._rules import KeptRule, rule_name_at
 from sbredis.registry._steps import TOPIC, Steps
-from sbredis.rules import Rule
+from sbredis.registry._unreadable import Unreadable
+from sbredis.rules import Rule, UnreadableFilter
 
 __all__ = ["Routed", "Routes", "read_routes"]
 
@@ -41,11 +43,18 @@ class Routes(NamedTuple):
     subscriptions: tuple[Routed, ...]
     """The active subscriptions, in the order of their names in lower case."""
 
+    @property
+    def has_unreadable_rules(self) -> bool:
+        """Whether a rule could not be read, so that its filter fails on every message."""
+        return any(isinstance(rule.filter, UnreadableFilter) for routed in self.subscriptions for rule in routed.rules)
+
 
 async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Routes | None, until: float) -> Routes:
     """Read the routes of a topic as they were at one moment after the call began."""
     rules: _Known = {}
     for routed in known.subscriptions if known is not None else ():
+        if any(isinstance(rule.filter, UnreadableFilter) for rule in routed.rules):
+            continue  # it may be readable by now
         rules[routed.record.incarnation, routed.mark] = routed.rules
     while True:
         record = await steps.existing(topic, until, TOPIC)
@@ -85,6 +94,9 @@ class _Reading:
         while pages.more:
             page = await pages.next()
             self._require_untorn(page.topic)
+            for each, mark in page.unreadable:
+                if mark:  # otherwise it is being deleted, and gets no messages any more
+                    raise _unsendable(self._topic.path, each)
             found += page.subscriptions
         return [each for each in found if each.record.state in ("active", "removing")]
 
@@ -100,7 +112,7 @@ class _Reading:
             self._require_untorn(page.topic)
             for path, kept in page.rules:
                 if path in by_path:  # rules of subscriptions that are not active are skipped
-                    by_path[path].append(kept.rule)
+                    by_path[path].append(_judged(kept))
             after = page.last
             until = None if after is None else after.partition(" ")[0]
             while left and (until is None or name_key(left[0].record.path) < until):
@@ -110,6 +122,22 @@ class _Reading:
     def _require_untorn(self, mark: str) -> None:
         if mark != self._mark:
             raise _TornError
+
+
+def _judged(kept: KeptRule | Unreadable) -> Rule:
+    """Return a rule by which messages are judged. The filter of a rule that cannot be read fails on every message."""
+    if isinstance(kept, Unreadable):
+        return Rule(rule_name_at(kept.path), UnreadableFilter(kept.error.message))
+    return kept.rule
+
+
+def _unsendable(topic: str, subscription: Unreadable) -> DataLayoutError:
+    """Return the error that no message can be sent to a topic, because a subscription would not get its copy."""
+    error = subscription.error.twin()
+    error.message = (
+        f"No message can be sent to the topic '{topic}', because a subscription would not get its copy. {error.message}"
+    )
+    return error
 
 
 def _key(subscription: JudgedRecord) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from sbredis.registry._entity import EntityRecord, decode
 from sbredis.registry._limits import LIMITS
 from sbredis.registry._registry import LONGEST_PAGE, require_bounds
 from sbredis.registry._rules import KeptRule, decode_rule, encode_rule, kind_of, place_of
+from sbredis.registry._unreadable import Unreadable, read_all
 from sbredis.rules import Rule
 
 __all__ = ["ChangedRule", "RulePage", "Rulebook"]
@@ -28,7 +29,7 @@ class RulePage(NamedTuple):
     """Incarnation and version of the topic, or an empty text if it is being deleted."""
     last: str | None
     """The place of the last rule, if there may be more rules after it."""
-    rules: tuple[tuple[str, KeptRule], ...]
+    rules: tuple[tuple[str, KeptRule | Unreadable], ...]
 
 
 class Rulebook:
@@ -57,9 +58,10 @@ class Rulebook:
         """Read the rule of this name, if it exists."""
 
         def read(reply: bytes | None) -> KeptRule | None:
-            return None if reply is None else decode_rule(reply)
+            return None if reply is None else decode_rule(reply, place)
 
-        return Request(load("read_rule"), self.keys, (self.partitions, place_of(subscription.path, name)), read)
+        place = place_of(subscription.path, name)
+        return Request(load("read_rule"), self.keys, (self.partitions, place), read)
 
     def listed(self, subscription: EntityRecord, after: str, limit: int) -> Request[RulePage]:
         """List rules of a subscription after the name ``after``, in the order of their names in lower case."""
@@ -100,9 +102,9 @@ class Rulebook:
         def read(reply: list[Any]) -> RulePage:
             mark, more, *rest = reply
             places = [place.decode() for place in rest[::2]]
-            rules = map(decode_rule, rest[1::2])
+            rules = read_all(rest, lambda place, text: decode_rule(text, place))
             pairs = tuple((place.partition(" ")[0], rule) for place, rule in zip(places, rules, strict=True))
-            return RulePage(mark.decode(), places[-1] if more else None, pairs)
+            return RulePage(mark.decode(), places[-1] if more and places else None, pairs)
 
         arguments = (self.partitions, name_key(topic), after, before, limit)
         return Request(load("list_rules"), self.keys, arguments, read)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from sbredis._quoting import quoted
-from sbredis._unreadable import decodes, unreadable
 from sbredis.engine import name_key, rule_name
+from sbredis.registry._entity import LATEST
+from sbredis.registry._unreadable import read_json, reason_of, unreadable
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter, rule_from_json, rule_to_json
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "place_of",
     "require_rules",
     "rule_key",
+    "rule_name_at",
+    "rule_path",
 ]
 
 MAXIMUM_RULE_BYTES = 64 * 1024
@@ -35,7 +38,6 @@ MAXIMUM_RULES = 1000
 """The largest number of rules of a new subscription, in at most 1 MB of JSON. More rules may be added later."""
 
 _MAXIMUM_BYTES = 1024 * 1024
-_WHAT = "A rule of a subscription"
 _RECORD = re.compile(rb"1 [sct] (?P<stamp>[\w-]{12}) (?P<created>[0-9]{1,15}) (?P<description>\{.*\})", re.DOTALL)
 
 
@@ -103,11 +105,32 @@ def require_rules(rules: Iterable[Rule]) -> None:
         )
 
 
-@decodes(_WHAT)
-def decode_rule(text: bytes) -> KeptRule:
-    """Read a rule's record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
+def decode_rule(text: bytes, place: str | None = None) -> KeptRule:
+    """Read a rule's record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read.
+
+    ``place`` is the place at which the registry has the rule, if the caller knows it.
+    """
     found = _RECORD.fullmatch(text)
+    path = None if place is None else rule_path(place)
     if not found:
-        raise unreadable(_WHAT, "it does not begin like a rule")
-    description: Any = json.loads(found["description"])
-    return KeptRule(rule_from_json(description), int(found["created"]), found["stamp"].decode())
+        raise unreadable("rule", path, text, "it does not begin like a rule")
+    try:
+        kept = KeptRule(rule_from_json(read_json(found["description"])), int(found["created"]), found["stamp"].decode())
+        if kept.created_at > LATEST:
+            raise ValueError(f"the time {kept.created_at} is after the year 9999")  # noqa: TRY301 -- as all mistakes
+        if place is not None and rule_key(kept.rule.name) != rule_name_at(place):
+            raise ValueError(f"it describes the rule {quoted(kept.rule.name)}")  # noqa: TRY301 -- as all mistakes
+    except Exception as error:  # noqa: BLE001 -- whatever the record contains, it costs this rule alone
+        raise unreadable("rule", path, text, reason_of(error)) from None
+    return kept
+
+
+def rule_name_at(place: str) -> str:
+    """Return the name of the rule at a place, in lower case."""
+    return place.partition(" ")[2]
+
+
+def rule_path(place: str) -> str:
+    """Return the path of the rule at a place, as errors name it."""
+    subscription, _, name = place.partition(" ")
+    return f"{subscription}/rules/{name}"

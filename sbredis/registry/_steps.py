@@ -54,6 +54,7 @@ subscriptions continues the deletion of the topic.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -65,6 +66,7 @@ import anyio
 from sbredis.engine import (
     Origin,
     Partition,
+    PartitionSettings,
     Request,
     ScriptCaller,
     SettingsStaleError,
@@ -74,11 +76,21 @@ from sbredis.engine import (
     salts,
 )
 from sbredis.exceptions import (
+    DataLayoutError,
     MessagingEntityNotFoundError,
     Outcome,
     ServiceBusError,
 )
-from sbredis.registry._entity import EntityRecord, Kind, split_path
+from sbredis.registry._entity import (
+    DESTINATIONS,
+    EntityDescription,
+    EntityRecord,
+    Head,
+    Kind,
+    decode,
+    head_of,
+    split_path,
+)
 from sbredis.registry._partitions import Partitions, all_of
 from sbredis.registry._refusals import (
     EntityChangedError,
@@ -90,15 +102,14 @@ from sbredis.registry._refusals import (
     refusals,
 )
 from sbredis.registry._registry import Registry, SeenEntity
+from sbredis.registry._unreadable import layout_of
 
 __all__ = ["DESTINATIONS", "PATIENCE", "TOGETHER", "TOPIC", "Steps"]
 
 T = TypeVar("T")
+_log = logging.getLogger("sbredis.registry")
 
 TOPIC: tuple[Kind, ...] = ("topic",)
-
-DESTINATIONS = ("forward_to", "forward_dead_lettered_messages_to")
-"""The properties that name an entity to which messages are moved."""
 
 TOGETHER = 50
 """The number of a topic's subscriptions that are closed or deleted at the same time."""
@@ -159,8 +170,7 @@ class Steps:
             if seen is None:
                 raise await self.absence(path, until, kinds)
             self.require_kind(seen.record, kinds)
-            if seen.forsaken:
-                await self._with_its_topic(seen.record, until)
+            if seen.forsaken and await self._with_its_topic(seen.record, until):
                 continue
             settled = await self.settled(seen.record, until)
             if settled is not None:
@@ -262,10 +272,58 @@ class Steps:
             with suppress(EntityChangedError):  # another client has changed the topic: read it again
                 await self.kept(found, until)
 
+    async def condemned(
+        self, path: str, until: float, kinds: Collection[Kind], error: DataLayoutError
+    ) -> EntityRecord | None:
+        """Begin to delete an entity whose record is damaged, and return its new record; ``None`` if it is gone.
+
+        The entity had the id and the incarnation in the beginning of its record, if that can be read. Otherwise its
+        partitions cannot be found any more, and stay behind. Nobody knows which partitions the entity had, so those of
+        all numbers are deleted. Raises the ``error`` if another release has written the record.
+        """
+        topic, subscription = split_path(path)
+        while True:
+            text = await self.ask(self.registry.text(path), until, path)
+            if text is None:
+                return None
+            with suppress(DataLayoutError):
+                return decode(text, path)  # another client has repaired or condemned it
+            if layout_of(text) is not None:
+                raise error
+            head = head_of(text) or Head("", new_token(), 1)
+            kind: Kind = "subscription"
+            owner: EntityRecord | None = None
+            if subscription is not None:
+                with suppress(DataLayoutError):
+                    owner = await self.ask(self.registry.read(topic), until, topic)
+            else:
+                page = await self.ask(self.registry.subscriptions(path, "", 1), until, path)
+                is_topic = bool(page.subscriptions or page.unreadable) or b'"kind":"topic"' in text
+                kind = "topic" if is_topic or list(kinds) == ["topic"] else "queue"
+            if kinds and kind not in kinds:
+                raise of_another_kind(self._namespace, path, kind, kinds)
+            numbers = tuple(range(self.registry.partitions)) if owner is None else owner.partitions
+            description = EntityDescription(
+                name=path if subscription is None else subscription,
+                kind=kind,
+                parent=None if subscription is None else topic,
+                store=None if subscription is None else "0" if owner is None else owner.id,
+                state="deleting",
+                partitioned=len(numbers) > 1,
+                partitions=numbers,
+                settings=PartitionSettings(shared=kind == "subscription", topic=kind == "topic"),
+            )
+            condemn = self.registry.condemn(path, text, head, description, new_token())
+            with suppress(EntityChangedError):
+                record = await self.ask(condemn, until, path)
+                _log.warning("%s: the %s is deleted although its record cannot be read: %s", path, kind, error.message)
+                return record
+
     async def _ended(self, record: EntityRecord, until: float) -> None:
         """Finish the deletion of an entity."""
         if record.parent is not None:
-            with suppress(MessagingEntityNotFoundError):  # if the topic is being deleted too, it accepts no messages
+            # If the topic is being deleted too, it accepts no messages. If it cannot be read, nobody learns its rules.
+            with suppress(MessagingEntityNotFoundError, DataLayoutError):
                 await self._catch_up(record.parent, until)
         if len(record.partitions) > 1:
             await self.partitions.everywhere(record, self.partitions.shut, until)
@@ -283,8 +341,12 @@ class Steps:
         """Delete the subscriptions of a topic whose own partitions are gone."""
         while True:
             page = await self.ask(self.registry.subscriptions(topic.path, "", TOGETHER), until, topic.path)
-            if not page.subscriptions:
+            if not page.subscriptions and not page.unreadable:
                 return
+            for each, _ in page.unreadable:
+                record = await self.condemned(each.path, until, (), each.error)
+                if record is not None:
+                    await self._left(record, until)
             await all_of(partial(self._left, each.record, until) for each in page.subscriptions)
 
     async def _left(self, record: EntityRecord, until: float) -> None:

@@ -9,7 +9,16 @@ from sbredis.rules._book import JudgedCopy, RuleBook
 from sbredis.rules._checks import check_action, check_filter
 from sbredis.rules._complaints import Complaints
 from sbredis.rules._message_view import SETTABLE, SYSTEM_PROPERTIES, MessageView
-from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlAction, SqlFilter, TrueFilter
+from sbredis.rules._rules import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    Rule,
+    SqlAction,
+    SqlFilter,
+    TrueFilter,
+    UnreadableFilter,
+)
 from sbredis.rules._stored import rule_from_json, rule_to_json
 from sbredis.rules._values import Constant, Value
 
@@ -28,6 +37,7 @@ __all__ = [
     "SqlAction",
     "SqlFilter",
     "TrueFilter",
+    "UnreadableFilter",
     "Value",
     "check_action",
     "check_filter",

@@ -105,6 +105,8 @@ class RuleBook:
         indexed: list[tuple[Wanted, _Entry]] = []
         self._always: list[_Entry] = []
         for wanted, entry in entries:
+            if entry not in compiling.unusable:
+                self._complaints.usable(self._name(entry), entry.rule)
             if entry in compiling.unusable:
                 self._always.append(entry)
             elif wanted:

@@ -8,7 +8,16 @@ from typing import cast
 
 from sbredis._quoting import quoted
 from sbredis.rules._parser import Parser
-from sbredis.rules._rules import CORRELATED, CorrelationFilter, FalseFilter, Filter, SqlAction, SqlFilter, TrueFilter
+from sbredis.rules._rules import (
+    CORRELATED,
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    SqlAction,
+    SqlFilter,
+    TrueFilter,
+    UnreadableFilter,
+)
 from sbredis.rules._syntax import Parameter, Predicate, SetTo, Statement
 from sbredis.rules._tokens import wrong
 from sbredis.rules._values import Constant, as_constant, expressible
@@ -41,6 +50,8 @@ def check_filter(filter: Filter) -> None:  # noqa: A002 -- it is called so every
         read_filter(given)
     elif isinstance(given, CorrelationFilter):
         correlated(given)
+    elif isinstance(given, UnreadableFilter):
+        raise ValueError(given.reason)  # noqa: TRY004 -- bad data, of the right type
     elif not isinstance(given, TrueFilter | FalseFilter):
         raise TypeError(
             f"a filter must be a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not {type(given).__name__}"

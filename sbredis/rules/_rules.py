@@ -17,6 +17,7 @@ __all__ = [
     "SqlAction",
     "SqlFilter",
     "TrueFilter",
+    "UnreadableFilter",
 ]
 
 
@@ -29,6 +30,13 @@ class SqlFilter:
 
     text: str
     parameters: Mapping[str, Constant] = field(default_factory=dict[str, Constant], hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableFilter:
+    """A filter that this release cannot read. It fails on every message; no rule with it can be stored."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class SqlAction:
     parameters: Mapping[str, Constant] = field(default_factory=dict[str, Constant], hash=False)
 
 
-Filter: TypeAlias = SqlFilter | TrueFilter | FalseFilter | CorrelationFilter
+Filter: TypeAlias = SqlFilter | TrueFilter | FalseFilter | CorrelationFilter | UnreadableFilter
 
 
 @dataclass(frozen=True, slots=True)

@@ -458,6 +458,7 @@ def test_all_operations_but_configure_and_destroy_open_a_call_in_the_same_way() 
 FREEING = {
     *("abandon", "cancel", "complete", "configure", "dead_letter", "defer", "destroy", "due", "purge", "receive"),
     *("receive_deferred", "redrive", "renew", "revise_entity", "unregister_entity"),
+    "condemn_entity",
     *("accept_session", "bury_session", "release_session", "renew_session", "close"),
     *("forget_source", "freeze", "outgoing", "settle_batch", "plan", "unpin"),
     *("probe", "touch"),

@@ -45,7 +45,8 @@ class Namespace:
         return SimpleNamespace(kind=kind, path=path, name=path, properties=properties)
 
     def listed(self, after: str, _: int) -> object:
-        return tuple(SimpleNamespace(name=name) for name in sorted(self.held) if name > after)
+        found = tuple(SimpleNamespace(name=name) for name in sorted(self.held) if name > after)
+        return SimpleNamespace(records=found, onward=None)
 
     def subscriptions(self, topic: str, after: str, _: int) -> object:
         """Return a page of one subscription, although the caller asks for more."""
@@ -57,7 +58,7 @@ class Namespace:
             )
             for one in self.held[topic][at : at + 1]
         ]
-        return SimpleNamespace(subscriptions=found, more=at + 1 < len(self.held[topic]))
+        return SimpleNamespace(subscriptions=found, onward=str(at + 1) if at + 1 < len(self.held[topic]) else None)
 
     async def ask(self, answer: object, *_: object) -> object:
         return answer

@@ -21,7 +21,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.registry import EntityChangedError, NamespacePartitionsError
-from sbredis.registry._entity import EntityDescription, EntityRecord
+from sbredis.registry._entity import EntityDescription, EntityRecord, Head
 from sbredis.registry._refusals import NamespaceMissingError, refusals
 from sbredis.registry._registry import LONGEST_PAGE, NamespaceFacts, Registry, read_namespace, register_namespace
 from sbredis.transport import Transport, open_transport
@@ -81,6 +81,7 @@ REQUESTS: list[Request[Any]] = [
     REGISTRY.unregister(RECORD),
     REGISTRY.read("q"),
     REGISTRY.listed("", 100),
+    REGISTRY.condemn("q", b"", Head("", FIRST, 1), ORDERS, SECOND),
 ]
 
 
@@ -338,11 +339,15 @@ async def test_entities_are_listed_by_name_page_by_page(transport: Transport) ->
     expected = sorted(names, key=name_key)
     for limit in (1, 2, 4, 9, 1000):
         listed: list[str] = []
-        while page := await ask(transport, REGISTRY.listed(listed[-1] if listed else "", limit)):
-            assert len(page) <= limit
-            listed += [record.name for record in page]
+        after: str | None = ""
+        while after is not None:
+            page = await ask(transport, REGISTRY.listed(after, limit))
+            assert len(page.records) <= limit
+            listed += [record.name for record in page.records]
+            after = page.onward
         assert listed == expected
-    assert [record.name for record in await ask(transport, REGISTRY.listed("Aa", 1))] == ["b"], "also after no name"
+    (record,) = (await ask(transport, REGISTRY.listed("Aa", 1))).records
+    assert record.name == "b", "also after no name"
 
 
 @pytest.mark.slow
@@ -350,7 +355,8 @@ async def test_one_page_holds_as_many_entities_as_may_be_requested(transport: Tr
     for number in range(LONGEST_PAGE + 1):
         await ask(transport, REGISTRY.register(replace(ORDERS, name=f"q{number:04}"), new_token()))
     page = await ask(transport, REGISTRY.listed("", LONGEST_PAGE))
-    assert [record.name for record in page] == [f"q{number:04}" for number in range(LONGEST_PAGE)]
+    assert [record.name for record in page.records] == [f"q{number:04}" for number in range(LONGEST_PAGE)]
+    assert page.onward == page.records[-1].name
 
 
 @pytest.mark.parametrize("limit", [0, -1, LONGEST_PAGE + 1, True, 1.0, None])
@@ -398,11 +404,11 @@ async def test_a_namespace_of_another_layout_is_not_changed(transport: Transport
 @pytest.mark.parametrize(
     ("kept", "form"),
     [
-        (f"2 1 1 {FIRST} {FIRST} 5 5 {{}}", "layout 2"),
-        ("2 x", "layout 2"),
-        ("1 x", "layout unreadable"),
-        ("", "layout unknown"),
-        ("1 1 1 a b 5 {}", "layout unreadable"),
+        (f"2 1 1 {FIRST} {FIRST} 5 5 {{}}", "layout '2'"),
+        ("2 x", "layout '2'"),
+        ("1 x", "as it should"),
+        ("", "as it should"),
+        ("1 1 1 a b 5 {}", "as it should"),
     ],
 )
 @pytest.mark.parametrize("place", [1, 2, 3])
@@ -412,7 +418,9 @@ async def test_a_record_of_another_layout_is_not_changed(
     await transport.command("HSET", ENTITIES, "q", kept, key=ENTITIES)
     request = [None, REGISTRY.register(replace(ORDERS, name="q"), FIRST), *REQUESTS[3:5]][place]
     assert request is not None
-    assert form in await refused(transport, request, DataLayoutError)
+    text = await refused(transport, request, DataLayoutError)
+    assert text.startswith("The record of 'q' cannot be read: ")
+    assert form in text
 
 
 LONG = "x" * 13
@@ -457,6 +465,13 @@ async def orders(transport: Transport) -> None:
         ("unregister_entity", ("4", "q", FIRST, "", "1")),
         ("unregister_entity", ("4", "q", FIRST, FIRST, "0")),
         ("unregister_entity", ("4", "q", FIRST, FIRST, "1001")),
+        ("condemn_entity", ("4", "", "q", "", "", FIRST, "1", SECOND, "{}")),
+        ("condemn_entity", ("4", "q", "", "", "", FIRST, "1", SECOND, "{}")),
+        ("condemn_entity", ("4", "q", "q", "", "a b", FIRST, "1", SECOND, "{}")),
+        ("condemn_entity", ("4", "q", "q", "", "", LONG, "1", SECOND, "{}")),
+        ("condemn_entity", ("4", "q", "q", "", "", FIRST, "0", SECOND, "{}")),
+        ("condemn_entity", ("4", "q", "q", "", "", FIRST, "1", "with,a,comma", "{}")),
+        ("condemn_entity", ("4", "q", "q", "", "", FIRST, "1", SECOND, "")),
         ("list_entities", ("4", "", "0")),
         ("list_entities", ("4", "", "1001")),
         ("list_entities", ("4", "", "")),

@@ -276,7 +276,6 @@ async def test_an_unreadable_subscription_stops_calls_that_need_it(transport: Tr
         namespace.get_entity(SUB),
         namespace.delete_entity(SUB),
         namespace.routes("Topic"),
-        namespace.list_subscriptions("Topic"),
         namespace.create_rule("Topic", "Sub", SQL),
         subscribe(namespace),
     ):

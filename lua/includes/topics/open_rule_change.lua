@@ -23,7 +23,7 @@ local function open_rule_change(keys, argv)
   local text, before = redis.call('HGET', keys[5], argv[6]), nil
   if text then
     local foreign
-    before, foreign = parse_rule(text)
+    before, foreign = parse_rule(text, argv[6])
     if not before then
       return nil, foreign
     end

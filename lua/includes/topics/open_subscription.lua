@@ -1,7 +1,7 @@
 -- Returns a subscription and its topic, if neither is being deleted: their parsed records and their counts.
 --
 -- Refusals: GONE (the subscription or its topic does not exist, or is being deleted, or the subscription has another
---   incarnation), LAYOUT (another release wrote the data)
+--   incarnation), LAYOUT (one of the texts cannot be read)
 -- @use parse_entity refuse tally
 local function open_subscription(keys, topic_name, name, incarnation)
   local records = redis.call('HMGET', keys[2], topic_name, name)
@@ -10,19 +10,19 @@ local function open_subscription(keys, topic_name, name, incarnation)
     return nil, refuse('GONE', name)
   end
   local s, foreign = { topic_name = topic_name, name = name, topic_record = records[1], record = records[2] }, nil
-  s.topic, foreign = parse_entity(records[1])
+  s.topic, foreign = parse_entity(records[1], topic_name)
   if not s.topic then
     return nil, foreign
   end
-  s.entity, foreign = parse_entity(records[2])
+  s.entity, foreign = parse_entity(records[2], name)
   if not s.entity then
     return nil, foreign
   end
-  s.of_topic, foreign = tally(tallies[1])
+  s.of_topic, foreign = tally(tallies[1], topic_name)
   if not s.of_topic then
     return nil, foreign
   end
-  s.own, foreign = tally(tallies[2])
+  s.own, foreign = tally(tallies[2], name)
   if not s.own then
     return nil, foreign
   end

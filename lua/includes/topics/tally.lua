@@ -3,12 +3,12 @@
 -- partitions have been told. The mark of a subscription is chosen at random with every change of its rules. The last
 -- two fields are the numbers of rules with an SQL filter and with a correlation filter.
 --
--- Refusals: LAYOUT (another release wrote the data)
--- @use refuse
-local function tally(text)
+-- Refusals: LAYOUT (the counts cannot be read; the detail has the layout and the name)
+-- @use refuse_unreadable
+local function tally(text, name)
   local incarnation, mark, subscriptions, sql, correlation = string.match(text, '^1 (%S+) (%S+) (%d+) (%d+) (%d+)$')
   if not incarnation then
-    return nil, refuse('LAYOUT', string.match(text, '^%w+') or 'unknown')
+    return nil, refuse_unreadable('counts', text, name)
   end
   return {
     incarnation = incarnation, mark = mark, subscriptions = tonumber(subscriptions), sql = tonumber(sql),

@@ -10,7 +10,7 @@ import anyio
 
 from sbredis.aio.bulk._reserving import Reservations
 from sbredis.aio.core._reserving import is_stale, last_seen
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import ReservationPosition, ReservationStatus, moment
 from sbredis.registry import EntityRecord, Namespace, reservation_of
 
@@ -27,7 +27,7 @@ async def statuses(connection: Connection, stale_after: float, until: float) -> 
     reservations = await Reservations.of(connection, until)
     found: list[ReservationStatus] = []
     async for record in _entities(connection.namespace, until):
-        if reservation_of(record) is not None:
+        if _is_reserved(record):
             with suppress(MessagingEntityNotFoundError):  # the entity was deleted meanwhile
                 status = await _status(reservations, record, connection.clock.utc(), stale_after, until)
                 found += [] if status is None else [status]
@@ -73,6 +73,14 @@ async def _status(
         },
         unreachable_partitions=unreachable,
     )
+
+
+def _is_reserved(record: EntityRecord) -> bool:
+    """Return whether an entity has a reservation that can be read. One bad record must not hide the other ones."""
+    try:
+        return reservation_of(record) is not None
+    except DataLayoutError:
+        return False
 
 
 async def _entities(namespace: Namespace, until: float) -> AsyncIterator[EntityRecord]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.calls._routing import Routing, routing_for
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Creation", "EntityState"]
 
 _log = logging.getLogger("sbredis.client")
+_READ_AGAIN, _READING = 5.0, 30.0
+"""The seconds between two readings of rules that cannot be read, and the time for a reading."""
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
 """Creates a missing entity with this name within this number of seconds. It is used only with ``create_if_missing``."""
 
@@ -44,6 +47,8 @@ class EntityState:
         self.routing: Routing | None = None
         """The routing of messages, if this is a topic to which the client sends."""
         self._routed = False
+        self._rereading = False
+        """Whether a task reads the rules again and again, because some of them cannot be read."""
         self.create: Creation | None = None
         """Creates the entity again if the namespace has vanished. ``None`` without ``create_if_missing``."""
         self.watchers: set[Callable[[], None]] = set()
@@ -62,6 +67,8 @@ class EntityState:
         self.detects_duplicates = record.settings.duplicate_window is not None
         self.largest_message = record.settings.largest_message
         self._partitions: dict[int, Partition] = {}
+        if routing is not None and routing.judge.routes.has_unreadable_rules and not self._rereading:
+            self._rereading = self.runtime.attempt(f"{self.name}: the reading of rules", self._read_rules_again)
         for watcher in list(self.watchers):
             watcher()
 
@@ -168,6 +175,17 @@ class EntityState:
             if self.routing is None:
                 self._routed = True
                 self.adopt(*await self._read_or_create(until))
+
+    async def _read_rules_again(self) -> None:
+        """Read the rules of this topic until all of them can be read. Their repair by hand raises no version."""
+        try:
+            while self.routing is not None and self.routing.judge.routes.has_unreadable_rules and not self.gone:
+                await asyncio.sleep(_READ_AGAIN)
+                with suppress(ServiceBusError):
+                    async with self._lock:
+                        self.adopt(*await self._read(self._loop.time() + _READING))
+        finally:
+            self._rereading = False
 
     async def _read_or_create(self, until: float) -> tuple[EntityRecord, Routing | None]:
         try:

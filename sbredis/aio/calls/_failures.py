@@ -37,7 +37,7 @@ class Failures:
         if self._closed():
             self._log.debug("%s has ended, because the client was closed: %s", what, error)
         elif isinstance(error, DataLayoutError):
-            level = logging.WARNING if self._is_new((what, error.message)) else logging.DEBUG
+            level = logging.WARNING if self._is_new((error.message,)) else logging.DEBUG
             self._log.log(level, "%s waits: %s", what, error)
         elif isinstance(error, ServiceBusError):
             self._log.info("%s waits: %s", what, error)

@@ -36,6 +36,7 @@ from sbredis.model import (
 )
 from sbredis.registry import (
     DESTINATIONS,
+    LAYOUT,
     EntityChangedError,
     EntityRecord,
     Kind,
@@ -44,6 +45,7 @@ from sbredis.registry import (
     require_properties,
     require_unreserved,
     split_path,
+    unreadable,
 )
 from sbredis.rules import Rule
 
@@ -142,8 +144,14 @@ class Definition(Generic[P]):
         return kept
 
     def described(self, record: EntityRecord, *, reachable: bool) -> P:
-        """Return the properties of an entity for users."""
-        values = entity_values(self.properties, _stored(record))
+        """Return the properties of an entity for users.
+
+        Raises :class:`~sbredis.exceptions.DataLayoutError` if a stored property cannot be read.
+        """
+        try:
+            values = entity_values(self.properties, _stored(record))
+        except Exception as error:  # noqa: BLE001 -- whatever the record contains, it costs this entity alone
+            raise unreadable("record", record.path, LAYOUT.encode(), str(error)) from None
         if not reachable:
             values["availability_status"] = EntityAvailabilityStatus.LIMITED
         if record.state in _STATES:

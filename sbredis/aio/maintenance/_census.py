@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -11,16 +10,16 @@ from typing import TYPE_CHECKING
 from sbredis._tasks import wait_until
 from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.registry import UnreadableLog, split_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sbredis.aio.calls._failures import Failures
-    from sbredis.registry import EntityRecord, Namespace
+    from sbredis.registry import EntityRecord, Namespace, Unreadable
 
 __all__ = ["Census"]
 
-_log = logging.getLogger("sbredis.maintenance")
 _PAGE = 1000
 _PAUSE = 1.0
 _MOST_MISSED = 10_000
@@ -56,6 +55,11 @@ class Census:
         """The ids that were asked for and were not in the census, each with the time of the first question."""
         self._complete_since = -math.inf
         """The time when the last complete reading began."""
+        self._complete = True
+        """Whether all records could be read."""
+        self._unreadable = UnreadableLog()
+        self.read_count = 0
+        """The number of complete readings."""
         self.pages = 0
         """The number of calls that a reading needs if nothing has changed."""
         self._users: list[Callable[[], None]] = []
@@ -115,29 +119,41 @@ class Census:
         """Read the list of entities."""
         began = asyncio.get_running_loop().time()
         records: list[EntityRecord] = []
-        after, pages = "", 0
-        while True:
-            page = await self._namespace.list_entities(after, _PAGE, timeout=CALLING)
+        unreadable: list[Unreadable] = []
+        after: str | None = ""
+        pages = 0
+        while after is not None:
+            page = await self._namespace.page_of_entities(after, _PAGE, timeout=CALLING)
             pages += 1
-            records += page
-            if len(page) < _PAGE:
-                break
-            after = page[-1].path
+            records += page.records
+            unreadable += page.unreadable
+            after = page.onward
         topics = [record for record in records if record.kind == "topic"]
         others = [record for record in records if record.kind != "topic" and record.state == "active"]
         known: dict[str, tuple[int, list[EntityRecord]]] = {}
         for topic in topics:
             before = self._known.get(topic.incarnation)
             if before is None or before[0] != topic.version:
-                before = topic.version, await self._subscriptions(topic)
+                found, broken = await self._subscriptions(topic.path)
+                before = -1 if broken else topic.version, found
+                unreadable += broken
             known[topic.incarnation] = before
             records += before[1]
             if topic.state == "active":
                 others += [each for each in before[1] if each.state != "deleting"]
+        for each in list(unreadable):
+            if split_path(each.path)[1] is None:  # it may be a topic, and its subscriptions need maintenance too
+                found, broken = await self._subscriptions(each.path)
+                records += found
+                others += [record for record in found if record.state != "deleting"]
+                unreadable += broken
         self.topics = [topic for topic in topics if topic.state == "active"]
         self._known, self.others, self.pages = known, others, pages
         self.by_id = {record.id: record for record in records}
+        self._complete = not unreadable
         self._complete_since = began
+        self.read_count += 1
+        self._unreadable.note_all(unreadable)
 
     def is_gone(self, entity_id: str) -> bool:
         """Return whether an entity does not exist any more. If the census is too old to say, it is read soon."""
@@ -146,18 +162,22 @@ class Census:
             return False
         if len(self._missed) >= _MOST_MISSED:
             self._missed.clear()
+        if not self._complete:
+            return False  # it may be one of those that cannot be read
         if self._complete_since > self._missed.setdefault(entity_id, asyncio.get_running_loop().time()):
             return True
         self.read_soon()
         return False
 
-    async def _subscriptions(self, topic: EntityRecord) -> list[EntityRecord]:
+    async def _subscriptions(self, topic: str) -> tuple[list[EntityRecord], list[Unreadable]]:
+        """Return the subscriptions of a topic, and those whose records cannot be read."""
         found: list[EntityRecord] = []
+        unreadable: list[Unreadable] = []
         with suppress(MessagingEntityNotFoundError):  # the topic was deleted meanwhile
-            while True:
-                after = found[-1].name if found else ""
-                page = await self._namespace.list_subscriptions(topic.path, after, _PAGE, timeout=CALLING)
-                if not page:
-                    break
-                found += page
-        return found
+            after: str | None = ""
+            while after is not None:
+                page = await self._namespace.page_of_subscriptions(topic, after, _PAGE, timeout=CALLING)
+                found += page.records
+                unreadable += page.unreadable
+                after = page.onward
+        return found, unreadable

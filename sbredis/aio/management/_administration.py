@@ -16,7 +16,9 @@ from sbredis.aio.management._reservations import ReservationAdministration
 from sbredis.aio.management._rules import RuleAdministration
 from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
+from sbredis.aio.management._unreadable import UnreadableAdministration
 from sbredis.model import ApiVersion, NamespaceProperties, moment
+from sbredis.registry import UnreadableLog
 from sbredis.transport import parse_target
 
 __all__ = ["ServiceBusAdministrationClient"]
@@ -31,6 +33,7 @@ class ServiceBusAdministrationClient(
     PartitionAdministration,
     ReservationAdministration,
     BulkWriterAdministration,
+    UnreadableAdministration,
 ):
     """Creates, finds, changes, counts, lists and deletes queues, topics, subscriptions and rules of a namespace.
 
@@ -41,6 +44,9 @@ class ServiceBusAdministrationClient(
 
     If a creation, change or deletion fails in the middle, its error says so. The next call that names the entity
     completes it.
+
+    Lists leave out entities and rules whose records cannot be read, and log each of them once at WARNING;
+    :meth:`list_unreadable_entities` returns them. Such an entity can be deleted, if its record is damaged.
     """
 
     def __init__(
@@ -77,6 +83,7 @@ class ServiceBusAdministrationClient(
             clock=clock,
         )
         self._share = self._connection.share()
+        self._unreadable = UnreadableLog()
 
     @classmethod
     def from_connection_string(

@@ -13,15 +13,16 @@ from sbredis.aio.calls._connection import Connection
 from sbredis.aio.entities._counting import Counter, Tally
 from sbredis.aio.entities._definitions import Definition
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
-from sbredis.engine import entity_name, subscription_name
+from sbredis.engine import entity_name, name_key, subscription_name
 from sbredis.exceptions import (
+    DataLayoutError,
     MessagingEntityNotFoundError,
     Outcome,
     ServiceBusCommunicationError,
     ServiceBusError,
 )
 from sbredis.model import Described
-from sbredis.registry import EntityRecord, Kind, Namespace
+from sbredis.registry import EntityRecord, Kind, Listing, Namespace, Unreadable, UnreadableLog
 
 __all__ = ["PAGE", "PATIENCE", "Calls", "Reading", "require_token"]
 
@@ -45,6 +46,8 @@ class Calls:
     _connection: Connection
     _timeout: float
     _counter: Counter | None = None
+    _unreadable: UnreadableLog
+    """The entities that lists have left out because their records cannot be read."""
 
     @property
     def _namespace(self) -> Namespace:
@@ -142,8 +145,13 @@ class Calls:
 
         A page that is not full is the last page.
         """
-        found = await self._namespace.list_entities(after, most, timeout=timeout)
-        return Page(found, found[-1].name if len(found) == most else None)
+        page = await self._namespace.page_of_entities(after, most, timeout=timeout)
+        return self._readable(page)
+
+    def _readable(self, page: Listing) -> Page[EntityRecord]:
+        """Return the records of a page that can be read. Log the other ones, each once."""
+        self._unreadable.note(page.unreadable, (record.path for record in page.records))
+        return Page(page.records, page.onward)
 
     async def _page(
         self, kind: Kind, read: Reading, wanted: Callable[[EntityRecord], bool], after: str, until: float
@@ -168,7 +176,13 @@ class Calls:
         async def page(after: str) -> Page[P]:
             until = self._deadline(timeout)
             records, onwards = await self._page(definition.word, read, lambda _: True, after, until)
-            return Page([self._described(definition, record) for record in records], onwards)
+            found: list[P] = []
+            for record in records:
+                try:
+                    found.append(self._described(definition, record))
+                except DataLayoutError as error:
+                    self._unreadable.note([Unreadable(name_key(record.path), record.stamp.encode(), error)])
+            return Page(found, onwards)
 
         return AsyncItemPaged(page)
 
@@ -191,6 +205,8 @@ class Calls:
                     found[record.path] = await count(record, until)
                 except MessagingEntityNotFoundError:
                     return
+                except DataLayoutError as error:
+                    self._unreadable.note([Unreadable(name_key(record.path), record.stamp.encode(), error)])
 
             async with anyio.create_task_group() as group:
                 for record in records:

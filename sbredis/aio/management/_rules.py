@@ -23,7 +23,7 @@ from sbredis.model import (
     rule_revised,
     rule_shown,
 )
-from sbredis.registry import EntityChangedError, KeptRule
+from sbredis.registry import EntityChangedError, KeptRule, place_of
 
 __all__ = ["RuleAdministration"]
 
@@ -147,10 +147,10 @@ class RuleAdministration(Calls):
             found = await self._ask(
                 path,
                 self._deadline(timeout),
-                lambda left: self._namespace.list_rules(topic_name, subscription_name, after, PAGE, timeout=left),
+                lambda left: self._namespace.page_of_rules(topic_name, subscription_name, after, PAGE, timeout=left),
             )
-            # A page may be short because its rules are large, so only an empty page is the end of the list.
-            return Page(list(map(_shown, found)), found[-1].rule.name if found else None)
+            self._unreadable.note(found.unreadable, (place_of(path, kept.rule.name) for kept in found.rules))
+            return Page(list(map(_shown, found.rules)), found.onward)
 
         return AsyncItemPaged(page)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+import anyio
+
 from sbredis.aio.entities._counting import subscription_counts
 from sbredis.aio.entities._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
@@ -188,7 +190,9 @@ class SubscriptionAdministration(Calls):
         entity_name(topic)
 
         async def read(after: str, most: int, timeout: float) -> Page[EntityRecord]:
-            found = await self._namespace.list_subscriptions(topic, after, most, timeout=timeout)
-            return Page(found, found[-1].name if found else None)  # a page can be short because its records are large
+            until = anyio.current_time() + timeout
+            await self._namespace.get_entity(topic, kind="topic", timeout=timeout)
+            left = until - anyio.current_time()
+            return self._readable(await self._namespace.page_of_subscriptions(topic, after, most, timeout=left))
 
         return read

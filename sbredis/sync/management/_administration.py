@@ -19,6 +19,7 @@ from sbredis.sync.management._reservations import ReservationAdministration
 from sbredis.sync.management._rules import RuleAdministration
 from sbredis.sync.management._subscriptions import SubscriptionAdministration
 from sbredis.sync.management._topics import TopicAdministration
+from sbredis.sync.management._unreadable import UnreadableAdministration
 
 __all__ = ["ServiceBusAdministrationClient"]
 
@@ -33,6 +34,7 @@ class ServiceBusAdministrationClient(
     PartitionAdministration,
     ReservationAdministration,
     BulkWriterAdministration,
+    UnreadableAdministration,
 ):
     """Several threads may use the client at the same time.
 

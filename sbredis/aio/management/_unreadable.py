@@ -1,0 +1,103 @@
+"""Listing the entities and rules whose records in the registry cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+import anyio
+
+from sbredis.aio.entities._definitions import QUEUES, SUBSCRIPTIONS, TOPICS
+from sbredis.aio.entities._paging import AsyncItemPaged, Page
+from sbredis.aio.management._calls import Calls
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
+from sbredis.model import UnreadableEntity
+from sbredis.registry import EntityRecord, Listing, RuleListing, Unreadable, reservation_of, rule_path, split_path
+
+__all__ = ["UnreadableAdministration"]
+
+_PAGE = 1000
+_DEFINITIONS = {each.word: each for each in (QUEUES, TOPICS, SUBSCRIPTIONS)}
+
+
+class UnreadableAdministration(Calls):
+    """The calls of an administration client for entities that cannot be read."""
+
+    def list_unreadable_entities(self, *, timeout: float | None = None) -> AsyncItemPaged[UnreadableEntity]:
+        """List queues, topics, subscriptions and rules whose records cannot be read, with the reason.
+
+        Another release has written such a record, or it is damaged. All other entities work. A damaged entity or rule
+        can be deleted, and created again. All of them are on one page. This method is an addition of sbredis.
+        """
+
+        async def page(_: str) -> Page[UnreadableEntity]:
+            until = self._deadline(timeout)
+            await self._connection.open(until)
+            return Page([each async for each in self._unreadable_entities(until)], None)
+
+        return AsyncItemPaged(page)
+
+    async def _unreadable_entities(self, until: float) -> AsyncIterator[UnreadableEntity]:
+        namespace = self._namespace
+        async for page in _pages(lambda after, left: namespace.page_of_entities(after, _PAGE, timeout=left), until):
+            for broken in page.unreadable:
+                yield _shown(broken.path, broken.error)
+                if split_path(broken.path)[1] is None:  # it may be a topic
+                    async for each in self._of_topic(broken.path, until, with_rules=False):
+                        yield each
+            for record in page.records:
+                if (error := _mistake(record)) is not None:
+                    yield _shown(record.path, error)
+                if record.kind == "topic":
+                    async for each in self._of_topic(record.path, until, with_rules=True):
+                        yield each
+
+    async def _of_topic(self, topic: str, until: float, *, with_rules: bool) -> AsyncIterator[UnreadableEntity]:
+        namespace = self._namespace
+
+        def subscriptions(after: str, left: float) -> Awaitable[Listing]:
+            return namespace.page_of_subscriptions(topic, after, _PAGE, timeout=left)
+
+        with suppress(MessagingEntityNotFoundError):  # the topic was deleted meanwhile
+            async for page in _pages(subscriptions, until):
+                for broken in page.unreadable:
+                    yield _shown(broken.path, broken.error)
+                for record in page.records:
+                    if (error := _mistake(record)) is not None:
+                        yield _shown(record.path, error)
+                    if with_rules and record.state == "active":
+                        async for rule in self._rules_of(topic, record.name, until):
+                            yield _shown(rule_path(rule.path), rule.error)
+
+    async def _rules_of(self, topic: str, subscription: str, until: float) -> AsyncIterator[Unreadable]:
+        with suppress(MessagingEntityNotFoundError):  # the subscription was deleted meanwhile
+            after: str | None = ""
+            while after is not None:
+                page: RuleListing = await self._namespace.page_of_rules(
+                    topic, subscription, after, _PAGE, timeout=until - anyio.current_time()
+                )
+                for each in page.unreadable:
+                    yield each
+                after = page.onward
+
+
+async def _pages(read: Callable[[str, float], Awaitable[Listing]], until: float) -> AsyncIterator[Listing]:
+    after: str | None = ""
+    while after is not None:
+        page = await read(after, until - anyio.current_time())
+        yield page
+        after = page.onward
+
+
+def _mistake(record: EntityRecord) -> DataLayoutError | None:
+    """Return the error if a property of a record cannot be read."""
+    try:
+        _DEFINITIONS[record.kind].described(record, reachable=True)
+        reservation_of(record)
+    except DataLayoutError as error:
+        return error
+    return None
+
+
+def _shown(path: str, error: DataLayoutError) -> UnreadableEntity:
+    return UnreadableEntity(path=path, reason=error.reason or error.message, layout=error.layout)

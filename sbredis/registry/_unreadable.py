@@ -1,0 +1,117 @@
+"""Texts in the registry that cannot be read: records of entities, rules, and counts. Pure.
+
+A text that cannot be read costs its entity alone. All decoders raise :class:`~sbredis.exceptions.DataLayoutError`, with
+the name of the entity, the reason, and what to do. Lists contain an :class:`Unreadable` in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from sbredis.exceptions import DataLayoutError, Outcome
+
+__all__ = ["Unreadable", "layout_of", "read_all", "read_json", "reason_of", "unreadable", "unreadable_in_script"]
+
+T = TypeVar("T")
+_LAYOUT = re.compile(rb"(?P<layout>[0-9]{1,9})(?: |$)")
+_PRESENT = "1"
+_LONGEST_REASON = 300
+
+
+class Unreadable(NamedTuple):
+    """An entity or a rule whose text in the registry cannot be read."""
+
+    path: str
+    """The path of the entity, or the place of the rule, in lower case."""
+    text: bytes
+    """The text; empty if it is missing."""
+    error: DataLayoutError
+    """The reason, and what to do."""
+
+
+def unreadable(what: str, path: str | None, text: bytes, reason: str) -> DataLayoutError:
+    """Return the error that a text cannot be read.
+
+    ``what`` is the text in words, such as "record". ``path`` is the path of its entity, if it is known.
+    """
+    layout = layout_of(text)
+    of = f"{what} of '{path}'" if path is not None else f"{what} {text[:60]!r}… of an entity"
+    if not text:
+        reason = "it is missing"
+    elif layout is not None:
+        reason = f"it has data layout {layout!r}"
+    return _error(of, path, layout, reason)
+
+
+def unreadable_in_script(kind: str, layout: str, path: str) -> DataLayoutError:
+    """Return the error for the refusal of a script, which names the kind of a text, its layout and its path."""
+    foreign = layout if layout.isdecimal() else None
+    reason = {"missing": "it is missing", "unreadable": "it does not begin as it should"}.get(
+        layout, f"it has data layout {layout!r}"
+    )
+    return _error(f"{_WORDS.get(kind, kind)} of '{path}'", path, foreign, reason)
+
+
+_WORDS = {"record": "record", "rule": "rule", "counts": "record of the counts"}
+
+
+def _error(of: str, path: str | None, layout: str | None, reason: str) -> DataLayoutError:
+    if layout is not None:
+        advice = "Another release of sbredis has written it: install that release."
+    else:
+        name = "the entity" if path is None else f"'{path}'"
+        advice = (
+            "If a newer release of sbredis has written it, install that release. Otherwise it is damaged: delete "
+            f"{name}, and create it again."
+        )
+    error = DataLayoutError(f"The {of} cannot be read: {reason}. {advice}", outcome=Outcome.REFUSED)
+    error.entity, error.layout, error.reason = path, layout, reason
+    return error
+
+
+def layout_of(text: bytes) -> str | None:
+    """Return the layout of a text that another release has written; ``None`` for any other text."""
+    found = _LAYOUT.match(text)
+    layout = None if found is None else found["layout"].decode()
+    return None if layout == _PRESENT else layout
+
+
+def read_json(text: bytes) -> Any:
+    """Read JSON that a record contains. Raise :class:`ValueError` if it is malformed, or has absurd numbers."""
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return value
+
+
+def read_all(texts: list[bytes], read: Callable[[str, bytes], T]) -> list[T | Unreadable]:
+    """Read a reply of names and texts. A text that cannot be read becomes an :class:`Unreadable`."""
+    found: list[T | Unreadable] = []
+    for name, text in zip(texts[::2], texts[1::2], strict=True):
+        path = name.decode(errors="backslashreplace")
+        try:
+            found.append(read(path, text))
+        except DataLayoutError as error:
+            found.append(Unreadable(path, text, error))
+    return found
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason in an error of a decoder."""
+    text = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"

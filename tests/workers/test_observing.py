@@ -296,12 +296,15 @@ def test_a_free_thread_is_used_again_and_keeps_nothing_of_its_last_work() -> Non
     class Order:
         def handle(self) -> None: ...
 
-    for _ in range(100):
+    def handle_one() -> None:
         order = Order()
         last = weakref.ref(order)
         threads.submit(order.handle).result(60)
         del order
-        wait_until(lambda last=last: last() is None)
+        wait_until(lambda: last() is None)
+
+    for _ in range(100):
+        handle_one()
     assert len([each for each in threading.enumerate() if each.name.startswith("reused-")]) < 100
     threads.shutdown()
 

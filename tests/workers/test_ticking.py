@@ -388,9 +388,9 @@ async def test_ticks_that_cannot_be_sent_are_tried_again_after_longer_and_longer
             return found
 
         with town.bus.clock._clock.held():
-            assert await pauses(*minutes(10), 8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
+            assert await pauses(minutes(10)[0], 8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
             assert await town.to(timedelta(minutes=15)) == minutes(10)
-            assert await pauses(*minutes(20), 2) == [0.5, 1]
+            assert await pauses(minutes(20)[0], 2) == [0.5, 1]
 
 
 async def test_a_schedule_begins_anew_in_a_new_queue(town: Town) -> None:

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from sbredis._unreadable import unreadable
-from sbredis.engine._lifecycle import NEVER
 from sbredis.engine._values import (
     MESSAGE,
     SHORT,
@@ -128,11 +127,11 @@ TEXT_OF_TAG = dict(_TEXTS)
 """The fields that are text, by their tags."""
 TIME_TO_LIVE, SCHEDULED, PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
 _HOPS, _ENQUEUED_NUMBER, DEAD_LETTER_SOURCE = 17, 18, 19
-_YEAR_1 = -62_135_596_800_000
-"""The first time that a calendar has, in ms since 1970."""
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
+"""The first and the last time that a calendar has, in ms since 1970."""
 NUMBER_OF_TAG = {
-    TIME_TO_LIVE: ("time_to_live", 0, NEVER),
-    SCHEDULED: ("scheduled", _YEAR_1, NEVER),
+    TIME_TO_LIVE: ("time_to_live", 0, _LAST),
+    SCHEDULED: ("scheduled", _FIRST, _LAST),
     _HOPS: ("hops", 0, 999),
     _ENQUEUED_NUMBER: ("enqueued_number", 0, (1 << 63) - 1),
 }

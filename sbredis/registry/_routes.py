@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from zlib import crc32
 
 from sbredis.engine import name_key
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
@@ -33,7 +34,12 @@ class Routed(NamedTuple):
     rules: tuple[Rule, ...]
     """The rules, in the order of their names in lower case."""
     mark: str = ""
-    """A text that is different after each change of the rules."""
+    """A text that is different after each change of the rules. It has a blank if some rules cannot be read."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rules can be read. Otherwise they may be repaired without a change of the topic's version."""
+        return " " not in self.mark
 
 
 class Routes(NamedTuple):
@@ -46,16 +52,15 @@ class Routes(NamedTuple):
     @property
     def has_unreadable_rules(self) -> bool:
         """Whether a rule could not be read, so that its filter fails on every message."""
-        return any(isinstance(rule.filter, UnreadableFilter) for routed in self.subscriptions for rule in routed.rules)
+        return not all(routed.is_whole for routed in self.subscriptions)
 
 
 async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Routes | None, until: float) -> Routes:
     """Read the routes of a topic as they were at one moment after the call began."""
     rules: _Known = {}
     for routed in known.subscriptions if known is not None else ():
-        if any(isinstance(rule.filter, UnreadableFilter) for rule in routed.rules):
-            continue  # it may be readable by now
-        rules[routed.record.incarnation, routed.mark] = routed.rules
+        if routed.is_whole:
+            rules[routed.record.incarnation, routed.mark] = routed.rules
     while True:
         record = await steps.existing(topic, until, TOPIC)
         reading = _Reading(steps, rulebook, record, rules, until)
@@ -79,6 +84,8 @@ class _Reading:
         self._topic = topic
         self._mark = f"{topic.incarnation} {topic.version}"
         self._known = known
+        self._broken: dict[tuple[str, str], str] = {}
+        """The ends of the marks of subscriptions with rules that cannot be read."""
         self._until = until
 
     async def subscriptions(self) -> tuple[Routed, ...]:
@@ -86,7 +93,10 @@ class _Reading:
         active = await self._active()
         for stretch in _unknown(active, self._known):
             await self._read(stretch)
-        return tuple(Routed(each.record, self._known[_key(each)], each.mark) for each in active)
+        return tuple(
+            Routed(each.record, self._known[_key(each)], each.mark + self._broken.get(_key(each), ""))
+            for each in active
+        )
 
     async def _active(self) -> list[JudgedRecord]:
         found: list[JudgedRecord] = []
@@ -103,6 +113,7 @@ class _Reading:
     async def _read(self, stretch: Sequence[JudgedRecord]) -> None:
         """Read the rules of adjacent subscriptions."""
         by_path: dict[str, list[Rule]] = {name_key(each.record.path): [] for each in stretch}
+        broken: dict[str, bytes] = {}
         left = list(stretch)
         after: str | None = None
         while left:
@@ -113,11 +124,16 @@ class _Reading:
             for path, kept in page.rules:
                 if path in by_path:  # rules of subscriptions that are not active are skipped
                     by_path[path].append(_judged(kept))
+                    if isinstance(kept, Unreadable):
+                        broken[path] = broken.get(path, b"") + kept.path.encode() + kept.text
             after = page.last
             until = None if after is None else after.partition(" ")[0]
             while left and (until is None or name_key(left[0].record.path) < until):
                 done = left.pop(0)
-                self._known[_key(done)] = tuple(by_path[name_key(done.record.path)])
+                path = name_key(done.record.path)
+                self._known[_key(done)] = tuple(by_path[path])
+                if path in broken:
+                    self._broken[_key(done)] = f" {crc32(broken[path]):x}"
 
     def _require_untorn(self, mark: str) -> None:
         if mark != self._mark:

@@ -10,7 +10,20 @@ from sbredis.servers import LocalCluster, LocalServer
 __all__ = ["OF_TESTS", "confined_url", "nodes_of", "set_user", "url_of"]
 
 _USER = "confined"
-OF_TESTS = "dbsize", "del", "eval", "flushall", "get", "hkeys", "keys", "lpush", "script|flush", "set", "type"
+OF_TESTS = (
+    "config|get",
+    "dbsize",
+    "del",
+    "eval",
+    "flushall",
+    "get",
+    "hkeys",
+    "keys",
+    "lpush",
+    "script|flush",
+    "set",
+    "type",
+)
 """The commands with which tests look into servers and damage them. A test shows that sbredis uses none of them."""
 
 

@@ -181,7 +181,7 @@ def test_the_synchronous_client_refuses_wrong_arguments_too(admin: ServiceBusAdm
         admin.get_queue("news")
 
 
-GROUPS = {"Queue", "Topic", "Subscription", "Rule", "Partition", "Reservation", "BulkWriter"}
+GROUPS = {"Queue", "Topic", "Subscription", "Rule", "Partition", "Reservation", "BulkWriter", "Unreadable"}
 
 
 @pytest.mark.parametrize("group", sorted(GROUPS))

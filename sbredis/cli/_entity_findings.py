@@ -89,7 +89,7 @@ def _of_record(entity: UnreadableEntity) -> Finding:
             f"its record cannot be read by this release: {entity.reason}",
             "Install a release that can read this layout, in all services of the namespace.",
         )
-    names = entity.path.replace("/subscriptions/", " ").replace("/rules/", " ")
+    names = shlex.join(entity.path.replace("/subscriptions/", " ").replace("/rules/", " ").split(" "))
     words = ["rule"] if "/rules/" in entity.path else ["subscription"] if "/subscriptions/" in entity.path else []
     commands = [f"sbredis {word} delete {names}" for word in words or ["queue", "topic"]]
     return Finding(

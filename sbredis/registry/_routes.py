@@ -25,6 +25,8 @@ from sbredis.rules import Rule, UnreadableFilter
 __all__ = ["Routed", "Routes", "read_routes"]
 
 _Known = dict[tuple[str, str], tuple[Rule, ...]]
+_Broken = dict[tuple[str, str], str]
+"""The ends of the marks of subscriptions with rules that cannot be read."""
 
 
 class Routed(NamedTuple):
@@ -58,12 +60,13 @@ class Routes(NamedTuple):
 async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Routes | None, until: float) -> Routes:
     """Read the routes of a topic as they were at one moment after the call began."""
     rules: _Known = {}
+    broken: _Broken = {}
     for routed in known.subscriptions if known is not None else ():
         if routed.is_whole:
             rules[routed.record.incarnation, routed.mark] = routed.rules
     while True:
         record = await steps.existing(topic, until, TOPIC)
-        reading = _Reading(steps, rulebook, record, rules, until)
+        reading = _Reading(steps, rulebook, record, (rules, broken), until)
         try:
             return Routes(record, await reading.subscriptions())
         except (_TornError, MessagingEntityNotFoundError):
@@ -78,14 +81,14 @@ class _TornError(Exception):
 class _Reading:
     """One attempt to read the routes. If it fails, the rules that it has read stay in ``known``."""
 
-    def __init__(self, steps: Steps, rulebook: Rulebook, topic: EntityRecord, known: _Known, until: float) -> None:
+    def __init__(
+        self, steps: Steps, rulebook: Rulebook, topic: EntityRecord, known: tuple[_Known, _Broken], until: float
+    ) -> None:
         self._steps = steps
         self._rulebook = rulebook
         self._topic = topic
         self._mark = f"{topic.incarnation} {topic.version}"
-        self._known = known
-        self._broken: dict[tuple[str, str], str] = {}
-        """The ends of the marks of subscriptions with rules that cannot be read."""
+        self._known, self._broken = known
         self._until = until
 
     async def subscriptions(self) -> tuple[Routed, ...]:

@@ -81,6 +81,8 @@ ACCEPTED = {
     "sbredis*.list_partitions: added": "partitions-shown",
     "sbredis*.has_maintenance: added": "partitions-shown",
     "sbredis.management.PartitionRuntimeProperties: added": "partitions-shown",
+    "sbredis*.list_unreadable_entities: added": "unreadable",
+    "sbredis.management.UnreadableEntity: added": "unreadable",
     "sbredis*.release_reservation: added": "reservations",
     "sbredis*.forget_writer: added": "bulk-writers",
     "sbredis.exceptions.Batch*: added": "bulk-writers",

@@ -1,0 +1,118 @@
+"""The command on a namespace in which records cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from tests.cli.conftest import Bus
+from tests.registry.damage import DAMAGED, UNREADABLE, Registered
+
+pytestmark = pytest.mark.usefixtures("clean")
+
+
+@pytest.fixture
+def clean(bus: Bus) -> None:
+    for arguments in (("queue", "create", "bad"), ("queue", "create", "good"), ("topic", "create", "news")):
+        bus.did(*arguments)
+    bus.did("subscription", "create", "news", "bad")
+    bus.did("subscription", "create", "news", "good")
+
+
+def spoil(bus: Bus, path: str, damage: str, rule: str | None = None) -> None:
+    async def spoilt() -> None:
+        async with ServiceBusClient(bus.url) as client:
+            await Registered(client._connection.transport, path, rule=rule).spoil(UNREADABLE[damage])
+
+    asyncio.run(spoilt())
+
+
+@pytest.mark.parametrize("damage", ["missing", "nested deeply", "a newer layout"])
+def test_lists_leave_out_what_cannot_be_read_and_say_so(bus: Bus, damage: str) -> None:
+    spoil(bus, "bad", damage)
+    spoil(bus, "news/subscriptions/bad", damage)
+    for arguments, left, path in (
+        (("queue", "list"), ["good"], "bad"),
+        (("topic", "list"), ["news"], "bad"),
+        (("subscription", "list", "news"), ["good"], "news/subscriptions/bad"),
+        (("top", "--once"), ["good", "news", "news/subscriptions/good"], "bad"),
+    ):
+        ran = bus.run(*arguments, "--output", "json")
+        assert ran.code == 0, ran.err
+        names = [row.get("name", row.get("entity")) for row in (ran.json if isinstance(ran.json, list) else ran.rows)]
+        assert names == left
+        assert ran.err.count(f"The record of '{path}' cannot be read") == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "not JSON"])
+def test_the_doctor_says_what_to_do_about_a_damaged_record(bus: Bus, damage: str) -> None:
+    spoil(bus, "bad", damage)
+    spoil(bus, "news/subscriptions/bad", damage)
+    found = {each["subject"]: each for each in bus.run("doctor", "--output", "json").json["findings"]}
+    assert found["bad"]["severity"] == "critical"
+    assert "its record cannot be read" in found["bad"]["problem"]
+    assert "sbredis queue delete bad or sbredis topic delete bad" in found["bad"]["advice"]
+    assert "sbredis subscription delete news bad" in found["news/subscriptions/bad"]["advice"]
+
+
+def test_the_doctor_and_the_upgrade_name_a_newer_layout(bus: Bus) -> None:
+    spoil(bus, "bad", "a newer layout")
+    found = {each["subject"]: each for each in bus.run("doctor", "--output", "json").json["findings"]}
+    assert found["bad"]["severity"] == "warning"
+    assert "data layout '2'" in found["bad"]["problem"]
+    assert "Install a release" in found["bad"]["advice"]
+    ran = bus.run("upgrade", "--plan")
+    assert ran.code == 1
+    assert "bad cannot be read: it has data layout '2'" in ran.err
+    assert "good" in ran.out
+
+
+def test_the_export_says_what_it_lacks(bus: Bus) -> None:
+    spoil(bus, "bad", "no fields")
+    ran = bus.run("export", "--output", "json")
+    assert ran.code == 1
+    assert list(ran.json["queues"]) == ["good"]
+    assert "bad is not in the file, because its record cannot be read" in ran.err
+
+
+def test_a_file_that_declares_what_cannot_be_read_changes_nothing(bus: Bus) -> None:
+    spoil(bus, "bad", "no fields")
+    ran = bus.run("apply", "-", stdin=b"queues: {bad: {}, new: {}}")
+    assert ran.code == 1
+    assert "bad cannot be created or updated" in ran.err
+    assert bus.run("queue", "show", "new").code == 1
+    bus.did("apply", "-", "--prune", "--yes", stdin=b"queues: {new: {}}")
+    assert "The record of 'bad' cannot be read" in bus.run("queue", "list").err, "it is not pruned either"
+
+
+@pytest.mark.parametrize("damage", list(DAMAGED))
+def test_what_is_damaged_is_deleted_and_created_again(bus: Bus, damage: str) -> None:
+    spoil(bus, "bad", damage)
+    spoil(bus, "news/subscriptions/bad", damage)
+    for kind, names in (("queue", ["bad"]), ("subscription", ["news", "bad"])):
+        tried = bus.run(kind, "delete", *names, "--dry-run")
+        assert tried.code == 0
+        assert "an unknown number of messages, because its record is damaged" in tried.out
+        assert "cannot be read" in bus.run(kind, "show", *names).err
+        bus.did(kind, "delete", *names, "--yes")
+        bus.did(kind, "create", *names)
+        assert bus.run(kind, "show", *names).code == 0
+    assert bus.did("queue", "list", "--output", "json").err == ""
+
+
+def test_what_a_newer_release_has_written_is_not_deleted(bus: Bus) -> None:
+    spoil(bus, "bad", "a newer layout")
+    ran = bus.run("queue", "delete", "bad", "--yes")
+    assert ran.code == 1
+    assert "install that release" in ran.err
+    assert "The record of 'bad' cannot be read" in bus.run("queue", "list").err
+
+
+def test_a_damaged_rule_is_deleted(bus: Bus) -> None:
+    spoil(bus, "news/subscriptions/bad", "not JSON", rule="$Default")
+    found = {each["subject"]: each for each in bus.run("doctor", "--output", "json").json["findings"]}
+    assert "sbredis rule delete news bad '$default'" in found["news/subscriptions/bad/rules/$default"]["advice"]
+    bus.did("rule", "delete", "news", "bad", "$Default", "--yes")
+    assert bus.did("rule", "list", "news", "bad", "--output", "json").json == []

@@ -139,9 +139,9 @@ async def test_a_call_that_cannot_be_made_or_read_fails_alone(url: str, caplog: 
             raise ZeroDivisionError("broken")
 
         unreadable = submitted(partition, counting(broken))
-        with pytest.raises(DataLayoutError, match="The reply of the script 'count' cannot be read") as raised:
+        with pytest.raises(DataLayoutError, match="The reply of the script 'count' cannot be read") as refused:
             await unreadable
-        assert raised.value.outcome is Outcome.UNKNOWN
+        assert refused.value.outcome is Outcome.UNKNOWN
         await eventually(lambda: is_idle(queue))
         unmade = submitted(partition, CallJob(broken, asyncio.get_running_loop().time() + 20))
         with pytest.raises(ServiceBusError, match="ZeroDivisionError") as raised:

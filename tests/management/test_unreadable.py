@@ -166,21 +166,13 @@ async def test_a_queue_with_a_damaged_record_is_deleted_and_created_again(
 
 async def test_a_queue_of_a_newer_layout_is_not_deleted(url: str) -> None:
     async with house(url) as it:
-<<<<<<< ours
-        attempts: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-=======
         deletions: list[tuple[str, Callable[[], Awaitable[None]]]] = [
->>>>>>> theirs
             ("bad", lambda: it.admin.delete_queue("bad")),
             ("news", lambda: it.admin.delete_topic("news")),
             (SUBSCRIPTION, lambda: it.admin.delete_subscription("news", "bad")),
             (SUBSCRIPTION, lambda: it.admin.delete_topic("news")),
         ]
-<<<<<<< ours
-        for path, delete in attempts:
-=======
         for path, delete in deletions:
->>>>>>> theirs
             record = it.registered(path)
             await record.spoil(UNREADABLE["a newer layout"])
             before = await snapshot(it.transport)

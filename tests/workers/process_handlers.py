@@ -33,6 +33,10 @@ def get_pid() -> Generator[int]:
     yield os.getpid()
 
 
+class SoldOutError(Exception):
+    """An error that another attempt does not change."""
+
+
 def work(
     text: str,
     context: SyncContext,
@@ -46,6 +50,8 @@ def work(
         os._exit(7)
     if text == "fail":
         raise LookupError("no such thing")
+    if text == "sold out":
+        raise SoldOutError("tea")
     if text == "reject":
         raise DeadLetter("Rejected", "by the handler")
     if text == "busy":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,8 @@ async def test_a_supervisor_and_its_processes_finish_when_all_get_a_signal(serve
             await eventually(lambda: len(worker.lines()) == 8)
             worker.signal_group(signal.SIGTERM)
             await worker.says("finishing", times=2)
+            heard = time.monotonic()
+            await eventually(lambda: time.monotonic() > heard + 0.6)  # signals before that belong together anyway
             for process in {int(line[0]) for line in worker.lines()}:
                 os.kill(process, signal.SIGTERM)  # the signal of the supervisor may come this late
             await ended_well(worker, client, texts, begun=8)

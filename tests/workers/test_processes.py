@@ -27,6 +27,7 @@ from tests.waiting import eventually
 from tests.workers import slow_to_start
 from tests.workers.process_handlers import (
     LoudGreeting,
+    SoldOutError,
     facts_of,
     fake_name,
     get_greeting,
@@ -119,6 +120,19 @@ async def test_a_timeout_kills_the_process(sbredis_bus: Bus) -> None:
         await eventually(lambda: dead(sbredis_bus))
     (letter,) = await dead(sbredis_bus)
     assert letter.dead_letter_reason == "TimeoutError"
+
+
+@pytest.mark.slow
+async def test_a_process_knows_the_errors_after_which_a_message_does_not_come_again(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=3)
+    errors: list[str] = []
+    retries = Retries(first_delay=0, no_retry=(SoldOutError,))
+    worker = Worker(sbredis_bus.url, retries=retries, on_error=lambda _, error: errors.append(str(error)))
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(work)
+    async with worker.running():
+        await worker.send("orders", "sold out")
+        await eventually(lambda: dead(sbredis_bus))
+    assert errors == ["tea"]
 
 
 @pytest.mark.slow

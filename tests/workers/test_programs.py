@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.servers import LocalServer
 from sbredis.workers.__main__ import main
@@ -193,6 +194,23 @@ async def test_a_process_is_replaced_after_a_number_of_messages(server: LocalSer
             await eventually(replaced)
             worker.process.send_signal(signal.SIGTERM)
             assert await worker.process.wait() == 0
+
+
+async def test_the_messages_of_all_entities_count_for_the_end_of_a_process(server: LocalServer, tmp_path: Path) -> None:
+    app = (
+        APP
+        + """
+    worker.queue("letters", create_if_missing=True)(place)
+    """
+    )
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "one", "two")
+        async with program(server.url, tmp_path, "--max-messages-per-process", "4", app=app) as worker:
+            await eventually(lambda: len(worker.lines()) == 2)
+            async with client.get_queue_sender("letters") as sender:
+                await sender.send_messages([ServiceBusMessage(text) for text in ("three", "four")])
+            await eventually(lambda: len(worker.lines()) == 4)
+            await eventually(lambda: has_ended(int(worker.lines()[0][0])))
 
 
 async def test_a_worker_that_cannot_run_says_why_once(server: LocalServer, tmp_path: Path) -> None:

@@ -99,3 +99,28 @@ async def test_a_message_whose_settlement_fails_is_not_overtaken(
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus, "steps"))
     assert handled == ["one", "one", "two"]
+
+
+async def test_a_worker_holds_no_more_sessions_than_it_may(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    begun: list[str] = []
+    let_go = asyncio.Event()
+
+    @worker.queue("steps", max_concurrent_calls=2, session_idle_timeout=0.1)
+    async def step(text: str) -> None:
+        begun.append(text)
+        await let_go.wait()
+
+    async with sbredis_bus.client.get_queue_sender("steps") as sender:
+        await sender.send_messages([ServiceBusMessage(text, session_id=text) for text in "abc"])
+    async with worker.running():
+        await eventually(lambda: len(begun) == 2)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        receiver = await sbredis_bus.client.accept_next_session("steps", max_wait_time=60)
+        assert receiver is not None
+        assert sorted([*begun, receiver.session.session_id]) == ["a", "b", "c"]
+        await receiver.close()
+        let_go.set()
+        await eventually(lambda: empty(sbredis_bus, "steps"))

@@ -20,8 +20,10 @@ from sbredis.management import EntityStatus
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, DeadLetter, Depends, Retries, Worker
+from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.running import _serving
 from sbredis.workers.running._handling import Handling
+from sbredis.workers.running._locks import beating
 from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._time import Time
@@ -374,6 +376,23 @@ def address(caplog: pytest.LogCaptureFixture) -> str:
 async def both(caplog: pytest.LogCaptureFixture) -> tuple[int, int]:
     at = address(caplog)
     return await asyncio.to_thread(status, f"{at}/live"), await asyncio.to_thread(status, f"{at}/ready")
+
+
+@pytest.mark.slow
+async def test_the_pulse_of_an_event_loop_ends_with_its_worker() -> None:
+    class Counting(Pulse):
+        turns = 0
+
+        def turned(self, now: float) -> None:
+            super().turned(now)
+            self.turns += 1
+
+    pulse = Counting(60, time.monotonic())
+    with beating(pulse):
+        await eventually(lambda: pulse.turns > 2)
+    turns, beats = pulse.turns, time.monotonic() + 1.1  # two of them would have come by then
+    await eventually(lambda: time.monotonic() > beats)
+    assert pulse.turns == turns
 
 
 async def test_a_port_that_is_in_use_is_refused_at_the_start(sbredis_bus: Bus) -> None:

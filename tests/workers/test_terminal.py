@@ -17,8 +17,11 @@ from typing import Any
 
 import pytest
 
+from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._logs import set_up_logs
+from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, AboveLine, above_the_line, terminal
+from sbredis.workers.supervising._programs import Screen
 
 APP = """
     import asyncio
@@ -62,6 +65,19 @@ def test_only_a_terminal_is_written_to_in_this_way(
         assert isinstance(sys.stderr, AboveLine) == wrapped
         assert terminal() is (stream if wrapped else None)
     assert sys.stderr is stream
+
+
+def test_the_live_line_shows_what_has_happened_since_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts of a worker in the same process are always the same object."""
+    stream, counts = Terminal(), Counts()
+    monkeypatch.setattr(sys, "stderr", stream)
+    screen, report = Screen(1), Report({"orders": counts}, title="shop")
+    shown: list[str] = []
+    for completed in (10, 25, 25):
+        counts.completed = completed
+        screen.show(report)
+        shown.append(stream.getvalue().rpartition(CLEAR)[2].partition(",")[0])
+    assert shown == ["orders 10/s", "orders 15/s", "orders 0/s"]
 
 
 @pytest.fixture

@@ -205,13 +205,16 @@ class Town:
         return self.journal.handlings()
 
     async def finished(self) -> None:
-        """Wait until all messages are handled and completed."""
+        """Wait until all messages are handled and completed. If they never are, say what is against the promises."""
 
         async def empty() -> bool:
             self.journal.look()
             return self.journal.done >= set(self.sent) - self.unsafe and not await self.left()
 
-        await eventually(empty, 240)
+        try:
+            await eventually(empty, 240)
+        except AssertionError:
+            raise AssertionError("\n".join(["not all messages were completed", *self.faults()[:10]])) from None
 
     async def left(self) -> int:
         """Return how many messages the entities have, dead letters included."""

@@ -12,8 +12,9 @@
 -- ARGV[6] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
 --
 -- Result: the record of the topic
--- Refusals: NAMESPACE, LAYOUT (also if another release wrote the rule), PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
---   being deleted), MISSING (the subscription has no rule of this name), BADCALL
+-- Refusals: NAMESPACE, LAYOUT (also if another release wrote the rule), PARTITIONS, GONE (there is no such
+--   subscription, or it has another incarnation, or it is being deleted), MISSING (the subscription has no rule of this
+--   name), BADCALL
 -- @use is_rule_of open_registry open_subscription parse_rule parse_token raise_topic_version refuse tally_text
 local stamp = parse_token(ARGV[5])
 if not parse_token(ARGV[4]) or not stamp or not is_rule_of(ARGV[6], ARGV[3]) then

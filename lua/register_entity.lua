@@ -12,8 +12,8 @@
 -- ARGV[6] description  of the entity
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS, EXISTS
---   (another entity has the name), BADCALL
+-- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS,
+--   EXISTS (another entity has the name), BADCALL
 -- @use next_id open_registry parse_entity parse_token refuse refuse_unreadable server_time tally_text
 local incarnation = parse_token(ARGV[4])
 if not incarnation or ARGV[3] == '' or ARGV[5] ~= '0' and ARGV[5] ~= '1' or ARGV[6] == '' then

@@ -14,9 +14,9 @@ from sbredis.registry._entity import (
     split_path,
 )
 from sbredis.registry._forwarding import Hop, judge_destination
-from sbredis.registry._namespace import Namespace, RuleListing, TopicFacts
+from sbredis.registry._namespace import Namespace
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
-from sbredis.registry._registry import Listing
+from sbredis.registry._registry import Listing, TopicFacts
 from sbredis.registry._reservation import (
     STALE_AFTER,
     KeptReservation,
@@ -50,7 +50,6 @@ __all__ = [
     "NamespacePartitionsError",
     "Routed",
     "Routes",
-    "RuleListing",
     "TopicFacts",
     "Unreadable",
     "UnreadableLog",

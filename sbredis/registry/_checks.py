@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import get_args
 
 from sbredis._quoting import quoted
-from sbredis.engine import PartitionSettings
-from sbredis.registry._entity import Kind
+from sbredis.engine import PartitionSettings, partition_for_name
+from sbredis.registry._entity import EntityRecord, Kind
 
-__all__ = ["check_kind", "kinds"]
+__all__ = ["check_kind", "kinds", "place"]
 
 
 def kinds(kind: Kind | Collection[Kind]) -> Collection[Kind]:
@@ -30,3 +30,15 @@ def check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
         raise ValueError(
             f"the settings of the {kind} {quoted(name)} are settings for a {'topic' if settings.topic else 'queue'}"
         )
+
+
+def place(name: str, beside: EntityRecord | None, partitions: int) -> int:
+    """Return the only partition of an entity that is not partitioned, of a namespace with this number of partitions."""
+    if beside is None:
+        return partition_for_name(name, partitions)
+    if beside.partitioned:
+        raise ValueError(
+            f"{quoted(name)} cannot be colocated with '{beside.path}', which is partitioned and therefore in all "
+            "partitions"
+        )
+    return beside.partitions[0]

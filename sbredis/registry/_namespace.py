@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Literal, NamedTuple, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import anyio
 
@@ -18,13 +18,12 @@ from sbredis.engine import (
     entity_name,
     namespace_name,
     new_token,
-    partition_for_name,
     rule_name,
     salts,
     subscription_name,
 )
 from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
-from sbredis.registry._checks import check_kind, kinds
+from sbredis.registry._checks import check_kind, kinds, place
 from sbredis.registry._entity import (
     IDLE_PROPERTY,
     JUDGING_PROPERTY,
@@ -39,6 +38,7 @@ from sbredis.registry._entity import (
 )
 from sbredis.registry._forwarding import require_destinations
 from sbredis.registry._opening import open_namespace
+from sbredis.registry._pages import first_readable
 from sbredis.registry._refusals import (
     NamespaceMissingError,
     SubscriptionGoneError,
@@ -48,7 +48,7 @@ from sbredis.registry._refusals import (
     missing_rule,
     rule_refusals,
 )
-from sbredis.registry._registry import Listing, register_namespace, require_bounds
+from sbredis.registry._registry import Listing, TopicFacts, register_namespace, require_bounds
 from sbredis.registry._removal import Before, Removal, delete, note_use, remove_if_idle
 from sbredis.registry._routes import Routes, read_routes
 from sbredis.registry._rulebook import Rulebook
@@ -57,31 +57,9 @@ from sbredis.registry._steps import TOPIC, Steps
 from sbredis.registry._unreadable import Unreadable
 from sbredis.rules import Rule
 
-__all__ = ["Namespace", "RuleListing", "TopicFacts"]
+__all__ = ["Namespace"]
 
 T = TypeVar("T")
-
-
-class TopicFacts(NamedTuple):
-    """A topic and its counts. Subscriptions that are being deleted are not counted, but their rules are."""
-
-    record: EntityRecord
-    subscriptions: int
-    sql_filters: int
-    """The number of rules without a correlation filter. Filters that are always true or false count here, but not for
-    the limit.
-    """
-    correlation_filters: int
-
-
-class RuleListing(NamedTuple):
-    """A page of a list of rules."""
-
-    rules: tuple[KeptRule, ...]
-    unreadable: tuple[Unreadable, ...]
-    """The rules that cannot be read."""
-    onward: str | None
-    """The name after which the next page begins, if there may be one."""
 
 
 class Namespace:
@@ -167,7 +145,7 @@ class Namespace:
             name=name,
             kind=kind,
             partitioned=partitioned,
-            partitions=tuple(range(self.partitions)) if partitioned else (self._place(name, beside),),
+            partitions=tuple(range(self.partitions)) if partitioned else (place(name, beside, self.partitions),),
             colocated_with=None if beside is None else beside.path,
             settings=settings,
             properties=properties or {},
@@ -274,21 +252,14 @@ class Namespace:
 
         ``limit`` is 1 to 1000. The next page begins after the last name of this page. After an empty page there is no
         further page. Entities that are half created or half deleted are listed with that state; the call does not
-        continue their creation or deletion. Entities whose records cannot be read are left out;
-        :meth:`page_of_entities` returns them too.
+        continue their creation or deletion. Entities whose records cannot be read are left out.
         """
-        until = anyio.current_time() + timeout
-        while True:
-            page = await self.page_of_entities(after, limit, timeout=until - anyio.current_time())
-            if page.records or page.onward is None:
-                return page.records
-            after = page.onward
+        return await first_readable(lambda on, left: self.page_of_entities(on, limit, timeout=left), after, timeout)
 
-    async def page_of_entities(self, after: str = "", limit: int = 100, *, timeout: float = 60.0) -> Listing:
-        """Return a page of all queues and topics, also of those whose records cannot be read.
-
-        The list is like that of :meth:`list_entities`. The next page begins after the name ``onward`` of this page.
-        """
+    async def page_of_entities(
+        self, after: str = "", limit: int = 100, *, timeout: float = 60.0
+    ) -> Listing[EntityRecord]:
+        """Return a page of the list of :meth:`list_entities`, also with those whose records cannot be read."""
         return await self._steps.ask(self._steps.registry.listed(after, limit), anyio.current_time() + timeout)
 
     # -- subscriptions --------------------------------------------------------------------------------------------
@@ -354,24 +325,22 @@ class Namespace:
         A page has up to ``limit`` subscriptions (1 to 1000), and no more than fit into a reply of 1 MB. The next page
         begins after the last name of this page. After an empty page there is no further page. Subscriptions that are
         half created or half deleted are listed with that state; the call does not continue their creation or deletion.
-        Subscriptions whose records cannot be read are left out; :meth:`page_of_subscriptions` returns them too.
+        Subscriptions whose records cannot be read are left out.
         """
         until = anyio.current_time() + timeout
         require_bounds("a subscription", after, limit)
         await self._steps.existing(entity_name(topic), until, TOPIC)
-        while True:
-            page = await self.page_of_subscriptions(topic, after, limit, timeout=until - anyio.current_time())
-            if page.records or page.onward is None:
-                return page.records
-            after = page.onward
+        timeout = until - anyio.current_time()
+        return await first_readable(
+            lambda on, left: self.page_of_subscriptions(topic, on, limit, timeout=left), after, timeout
+        )
 
     async def page_of_subscriptions(
         self, topic: str, after: str = "", limit: int = 100, *, timeout: float = 60.0
-    ) -> Listing:
-        """Return a page of all subscriptions of a topic, also of those whose records cannot be read.
+    ) -> Listing[EntityRecord]:
+        """Return a page of the list of :meth:`list_subscriptions`, also with those whose records cannot be read.
 
-        The list is like that of :meth:`list_subscriptions`. The next page begins after the name ``onward`` of this
-        page. The record of the topic itself need not be readable.
+        The record of the topic itself need not be readable.
         """
         request = self._steps.registry.subscriptions(entity_name(topic), after, limit)
         page = await self._steps.ask(request, anyio.current_time() + timeout, topic)
@@ -462,30 +431,23 @@ class Namespace:
     ) -> tuple[KeptRule, ...]:
         """List rules of a subscription after the name ``after``, in the order of their names in lower case.
 
-        The pages are like those of :meth:`list_subscriptions`. Rules that cannot be read are left out;
-        :meth:`page_of_rules` returns them too.
+        The pages are like those of :meth:`list_subscriptions`. Rules that cannot be read are left out.
         """
-        until = anyio.current_time() + timeout
-        while True:
-            page = await self.page_of_rules(topic, subscription, after, limit, timeout=until - anyio.current_time())
-            if page.rules or page.onward is None:
-                return page.rules
-            after = page.onward
+        return await first_readable(
+            lambda on, left: self.page_of_rules(topic, subscription, on, limit, timeout=left), after, timeout
+        )
 
     async def page_of_rules(
         self, topic: str, subscription: str, after: str = "", limit: int = 100, *, timeout: float = 60.0
-    ) -> RuleListing:
-        """Return a page of all rules of a subscription, also of those that cannot be read.
-
-        The next page begins after the name ``onward`` of this page.
-        """
+    ) -> Listing[KeptRule]:
+        """Return a page of the list of :meth:`list_rules`, also with those that cannot be read."""
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_bounds("a rule", after, limit)
         until = anyio.current_time() + timeout
         record = await self._steps.existing(path, until)
         page = await self._steps.ask(self._rules.listed(record, after, limit), until, path)
         rules = [kept for _, kept in page.rules]
-        return RuleListing(
+        return Listing(
             tuple(each for each in rules if isinstance(each, KeptRule)),
             tuple(each for each in rules if isinstance(each, Unreadable)),
             None if page.last is None else rule_name_at(page.last),
@@ -532,14 +494,3 @@ class Namespace:
             codes = rule_refusals(self.name, record.path, rule)
             with suppress(SubscriptionGoneError):  # the next round reads the subscription again
                 return await self._steps.ask(change(record), until, codes=codes)
-
-    def _place(self, name: str, beside: EntityRecord | None) -> int:
-        """Return the only partition of an entity that is not partitioned."""
-        if beside is None:
-            return partition_for_name(name, self.partitions)
-        if beside.partitioned:
-            raise ValueError(
-                f"{quoted(name)} cannot be colocated with '{beside.path}', which is partitioned and therefore in all "
-                "partitions"
-            )
-        return beside.partitions[0]

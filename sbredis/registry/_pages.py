@@ -1,11 +1,33 @@
-"""Reads the subscriptions of a topic page by page."""
+"""Reads lists page by page."""
 
 from __future__ import annotations
 
-from sbredis.registry._registry import LONGEST_PAGE, Page
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from sbredis.registry._registry import LONGEST_PAGE, Listing, Page
 from sbredis.registry._steps import Steps
 
-__all__ = ["SubscriptionPages"]
+__all__ = ["SubscriptionPages", "first_readable"]
+
+T = TypeVar("T")
+
+
+async def first_readable(
+    read: Callable[[str, float], Awaitable[Listing[T]]], after: str, timeout: float
+) -> tuple[T, ...]:
+    """Return the first page with a record that can be read; an empty one if there is none after that name.
+
+    ``read`` reads the page after a name within a number of seconds.
+    """
+    until = anyio.current_time() + timeout
+    while True:
+        page = await read(after, until - anyio.current_time())
+        if page.records or page.onward is None:
+            return page.records
+        after = page.onward
 
 
 class SubscriptionPages:

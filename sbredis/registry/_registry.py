@@ -8,7 +8,7 @@ contain the names as they were given. The operations on rules are in ``_rulebook
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
 from sbredis.engine import Request, load, name_key, registry_keys, registry_salt
@@ -36,11 +36,14 @@ __all__ = [
     "Registry",
     "Revised",
     "SeenEntity",
+    "TopicFacts",
     "Unregistered",
     "read_namespace",
     "register_namespace",
     "require_bounds",
 ]
+
+T = TypeVar("T")
 
 LONGEST_PAGE = 1000
 """The largest number of records in one page."""
@@ -67,6 +70,18 @@ class SeenEntity(NamedTuple):
     subscriptions: int = 0
     sql_filters: int = 0
     correlation_filters: int = 0
+
+
+class TopicFacts(NamedTuple):
+    """A topic and its counts. Subscriptions that are being deleted are not counted, but their rules are."""
+
+    record: EntityRecord
+    subscriptions: int
+    sql_filters: int
+    """The number of rules without a correlation filter. Filters that are always true or false count here, but not for
+    the limit.
+    """
+    correlation_filters: int
 
 
 class Revised(NamedTuple):
@@ -110,12 +125,12 @@ class Page(NamedTuple):
     """The name after which the next page begins, if there may be one."""
 
 
-class Listing(NamedTuple):
-    """A page of a list of entities."""
+class Listing(NamedTuple, Generic[T]):
+    """A page of a list of entities or rules."""
 
-    records: tuple[EntityRecord, ...]
+    records: tuple[T, ...]
     unreadable: tuple[Unreadable, ...]
-    """The entities whose records cannot be read."""
+    """Those whose records cannot be read."""
     onward: str | None
     """The name after which the next page begins, if there may be one."""
 
@@ -284,14 +299,14 @@ class Registry:
     def _read(self, path: str) -> tuple[str | int, ...]:
         return (self.partitions, name_key(path), name_key(split_path(path)[0]))
 
-    def listed(self, after: str, limit: int) -> Request[Listing]:
+    def listed(self, after: str, limit: int) -> Request[Listing[EntityRecord]]:
         """List queues and topics after ``after``, in the order of their names in lower case.
 
         ``after`` is any text; an entity of that name need not exist.
         """
         require_bounds("an entity", after, limit)
 
-        def read(reply: list[bytes]) -> Listing:
+        def read(reply: list[bytes]) -> Listing[EntityRecord]:
             found = read_all(reply, lambda name, text: decode(text, name))
             onward = reply[-2].decode(errors="backslashreplace") if len(found) == limit else None
             return Listing(*_divided(found), onward)

@@ -1,6 +1,6 @@
--- Refuses a call because a text in the registry cannot be read. The detail has three words: the kind of the text (record,
--- rule or counts), its layout, and its name. The layout is `missing` if there is no text, and `unreadable` if the text is
--- of the present layout.
+-- Refuses a call because a text in the registry cannot be read. The detail has three words: the kind of the text
+-- (record, rule or counts), its layout, and its name. The layout is `missing` if there is no text, and `unreadable` if
+-- the text is of the present layout.
 --
 -- Refusals: LAYOUT
 -- @use refuse

@@ -148,7 +148,7 @@ class Calls:
         page = await self._namespace.page_of_entities(after, most, timeout=timeout)
         return self._readable(page)
 
-    def _readable(self, page: Listing) -> Page[EntityRecord]:
+    def _readable(self, page: Listing[EntityRecord]) -> Page[EntityRecord]:
         """Return the records of a page that can be read. Log the other ones, each once."""
         self._unreadable.note(page.unreadable, (record.path for record in page.records))
         return Page(page.records, page.onward)

@@ -149,8 +149,8 @@ class RuleAdministration(Calls):
                 self._deadline(timeout),
                 lambda left: self._namespace.page_of_rules(topic_name, subscription_name, after, PAGE, timeout=left),
             )
-            self._unreadable.note(found.unreadable, (place_of(path, kept.rule.name) for kept in found.rules))
-            return Page(list(map(_shown, found.rules)), found.onward)
+            self._unreadable.note(found.unreadable, (place_of(path, kept.rule.name) for kept in found.records))
+            return Page(list(map(_shown, found.records)), found.onward)
 
         return AsyncItemPaged(page)
 

@@ -12,7 +12,7 @@ from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import UnreadableEntity
-from sbredis.registry import EntityRecord, Listing, RuleListing, Unreadable, reservation_of, rule_path, split_path
+from sbredis.registry import EntityRecord, KeptRule, Listing, Unreadable, reservation_of, rule_path, split_path
 
 __all__ = ["UnreadableAdministration"]
 
@@ -55,7 +55,7 @@ class UnreadableAdministration(Calls):
     async def _of_topic(self, topic: str, until: float, *, with_rules: bool) -> AsyncIterator[UnreadableEntity]:
         namespace = self._namespace
 
-        def subscriptions(after: str, left: float) -> Awaitable[Listing]:
+        def subscriptions(after: str, left: float) -> Awaitable[Listing[EntityRecord]]:
             return namespace.page_of_subscriptions(topic, after, _PAGE, timeout=left)
 
         with suppress(MessagingEntityNotFoundError):  # the topic was deleted meanwhile
@@ -73,7 +73,7 @@ class UnreadableAdministration(Calls):
         with suppress(MessagingEntityNotFoundError):  # the subscription was deleted meanwhile
             after: str | None = ""
             while after is not None:
-                page: RuleListing = await self._namespace.page_of_rules(
+                page: Listing[KeptRule] = await self._namespace.page_of_rules(
                     topic, subscription, after, _PAGE, timeout=until - anyio.current_time()
                 )
                 for each in page.unreadable:
@@ -81,7 +81,9 @@ class UnreadableAdministration(Calls):
                 after = page.onward
 
 
-async def _pages(read: Callable[[str, float], Awaitable[Listing]], until: float) -> AsyncIterator[Listing]:
+async def _pages(
+    read: Callable[[str, float], Awaitable[Listing[EntityRecord]]], until: float
+) -> AsyncIterator[Listing[EntityRecord]]:
     after: str | None = ""
     while after is not None:
         page = await read(after, until - anyio.current_time())

@@ -62,7 +62,7 @@ class _Behind:
         self._catching_up = False
         self._loop = asyncio.get_running_loop()
         self.started: list[Coroutine[Any, Any, None]] = []
-        self.runtime = SimpleNamespace(start=self.started.append)
+        self.runtime = SimpleNamespace(attempt=lambda _, work: self.started.append(work()))
         self.calls = 0
 
     async def do_due(self, deadline: float) -> bool:

@@ -166,18 +166,20 @@ async def test_the_process_of_a_call_that_outlasts_the_worker_is_gone(sbredis_bu
 
 
 @pytest.mark.slow
-async def test_an_idle_process_is_used_again_and_is_gone_when_its_worker_has_ended(sbredis_bus: Bus) -> None:
+async def test_idle_processes_are_used_again_and_are_gone_when_their_worker_has_ended(sbredis_bus: Bus) -> None:
+    """Each handler has its own."""
     await sbredis_bus.create_queue("orders")
     await sbredis_bus.create_queue("out")
     worker = Worker(sbredis_bus.url)
-    worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
+    for subject in ("a", "b"):
+        worker.queue("orders", subject=subject, execution="process", max_concurrent_calls=1)(tell)
     pids: set[int] = set()
     async with worker.running():
-        for number in range(3):
-            await worker.send("orders", "one")
+        for number, subject in enumerate("ababab"):
+            await worker.send("orders", "one", subject=subject)
             pids = {pid for pid, _ in await results(sbredis_bus, number + 1)}
-    (pid,) = pids
-    assert has_ended(pid)
+    assert len(pids) == 2
+    assert all(map(has_ended, pids))
 
 
 @pytest.mark.slow

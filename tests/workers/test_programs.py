@@ -196,6 +196,21 @@ async def test_a_process_is_replaced_after_a_number_of_messages(server: LocalSer
             assert await worker.process.wait() == 0
 
 
+async def test_a_process_whose_supervisor_was_killed_lets_its_handlers_finish_and_ends(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "wait")
+        async with program(server.url, tmp_path, "--processes", "1") as worker:
+            await eventually(worker.lines)
+            process = int(worker.lines()[0][0])
+            worker.process.kill()
+            (tmp_path / "go").touch()
+            await eventually(lambda: has_ended(process))
+        receiver = client.get_queue_receiver("orders")
+        assert await receiver.receive_messages(1, max_wait_time=0) == []
+
+
 async def test_the_messages_of_all_entities_count_for_the_end_of_a_process(server: LocalServer, tmp_path: Path) -> None:
     app = (
         APP

@@ -349,7 +349,7 @@ async def test_a_session_whose_lock_is_lost_ends_its_handler_and_comes_again(sbr
         await eventually(lambda: "handled" in told)
         await eventually(lambda: empty(sbredis_bus, "steps"))
         counts = worker._running().report().counts["steps"]
-    assert (counts.locks_lost, counts.abandoned, counts.settlements_failed) == (1, 0, 0)
+    assert (counts.locks_lost, counts.errors, counts.abandoned, counts.settlements_failed) == (1, 0, 0, 0)
     assert told == ["ended, True", "handled"]
     assert await state_of(sbredis_bus, "a") == b"right"
 

@@ -20,7 +20,9 @@ __all__ = ["failovers", "kills", "outages", "pauses", "planted", "terminations"]
 
 LONG_LOCK = timedelta(seconds=60)
 PAUSE = 1.3
-"""The seconds of a pause of the server: longer than any time in which a client lets a call wait, and no lock's end."""
+"""The seconds of a pause of the server. It is much shorter than the lock of a message, and longer than the second in
+which a receiver that was woken has to come.
+"""
 
 
 @asynccontextmanager

@@ -2,8 +2,8 @@
 -- something will be due before that receiver would look again by itself. If the entity requires sessions, the work is
 -- the free sessions.
 --
--- A wake takes the server about 40 us, so a call wakes at most `wakes` receivers on a side, or 16. The next call of each
--- of them wakes others in the same way, as long as there is work, so a thousand receivers are soon woken.
+-- A wake takes the server about 40 us, so a call wakes at most `wakes` receivers on a side, or 16. The next call of
+-- each of them wakes others in the same way, as long as there is work, so a thousand receivers are soon woken.
 --
 -- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 + the
 -- end of its wait (in 10 ms) * 128 + the number of messages that it wants. When a receiver is woken, its member moves

@@ -61,7 +61,7 @@ PARTS = {
         "sbredis.cli._maintaining:upgrade",
         "Show the layout of the stored data, and finish what was interrupted.",
     ),
-    "acl": ("sbredis.cli._acl:acl", "Print the rights that a user of the server needs."),
+    "acl": ("sbredis.cli._acl:acl", "Print the rights that a user of the server needs, as a command for the server."),
     "server": (
         "sbredis.cli._servers:servers",
         "Run a server on a folder of this machine; back up, restore and repair its data.",

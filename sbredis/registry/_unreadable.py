@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from sbredis.exceptions import DataLayoutError, Outcome
 
@@ -20,6 +20,8 @@ T = TypeVar("T")
 _LAYOUT = re.compile(rb"(?P<layout>[0-9]{1,9})(?: |$)")
 _PRESENT = "1"
 _LONGEST_REASON = 300
+_DEEPEST = 50
+"""The largest depth of nested lists and dictionaries. The interpreter's own limit differs between releases of Python."""
 
 
 class Unreadable(NamedTuple):
@@ -83,9 +85,26 @@ def layout_of(text: bytes) -> str | None:
 def read_json(text: bytes) -> Any:
     """Read JSON that a record contains. Raise :class:`ValueError` if it is malformed, or has absurd numbers."""
     try:
-        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        value = json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deeper(value, _DEEPEST):
+        raise ValueError("it is nested too deeply")
+    return value
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Return whether a value contains lists and dictionaries nested deeper than ``depth``."""
+    level = [value]
+    for _ in range(depth):
+        level = [each for outer in level for each in _inside(outer)]
+    return any(isinstance(each, (list, dict)) for each in level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _no_number(text: str) -> NoReturn:

@@ -347,7 +347,7 @@ DECODERS: dict[str, Decoder] = {
             _UNREADABLE,
         ),
         Decoder("mark", [Mark("batch", 5, 6, 7, "0f" * 16, 1700).text()], _mark, _UNREADABLE),
-        Decoder("entity", ENTITIES, _entity, (*_UNREADABLE, RecursionError)),
+        Decoder("entity", ENTITIES, _entity, _UNREADABLE),
         Decoder("rule", RULES, decode_rule, _UNREADABLE),
         Decoder("filter", [_FILTER], lambda given: check_filter(SqlFilter(given)), (RuleSyntaxError, ValueError)),
         Decoder(

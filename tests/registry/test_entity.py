@@ -165,6 +165,7 @@ def test_a_property_that_json_cannot_hold_is_refused(value: Any) -> None:
         (b"1", "does not begin like a record"),
         (b"1 1 a1 ", "does not begin like a record"),
         (altered(properties={"a": 54321}).replace(b"54321", b"[" * 3000 + b"]" * 3000), "nested too deeply"),
+        (altered(properties={"a": 54321}).replace(b"54321", b"[" * 50 + b"]" * 50), "nested too deeply"),
         (altered(properties={"a": 54321}).replace(b"54321", b"1e999"), "the number 1e999 is too large"),
         (altered(properties={"a": 54321}).replace(b"54321", b"7" * 5000), "integer string conversion"),
         (altered(properties={"forward_to": 5}), "its property forward_to is 5"),

@@ -223,7 +223,7 @@ def _at_once(own: list[Handling], ends: Ends) -> Iterable[str]:
 
 
 def _after_a_signal(first: Handling, second: Handling, ends: Ends) -> Iterable[str]:
-    if first.done or first.how != "cut":
+    if first.how != "cut":  # the end of a process can cut a handler off right after its effect
         yield f"handled again after it had ended ({first.how})"
     if first.ended < ends.terminated[first.pid] + ends.shutdown_timeout - 0.01:
         yield "cut off before its time was up"

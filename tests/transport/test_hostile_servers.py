@@ -21,8 +21,6 @@ ON_THE_WAY = 64 * 1024 * 1024
 """More bytes than the operating system keeps between two sockets."""
 ZEROS = b"0" * 65536
 ONES = b":1\r\n" * 10_000
-SMALL = (b"*9\r\n" + b"*0\r\n" * 9) * 1000
-"""Many small items, which take eighteen times their size in memory."""
 SCRIPT = Script("s", "return 1")
 
 
@@ -54,14 +52,13 @@ async def test_a_flood_before_the_client_is_authenticated_ends_the_connection(be
         (b"*2\r\n*999999999\r\n", ONES),
         (b"*-2\r\n", ZEROS),
         (b"$-5\r\n", ZEROS),
-        (b"$999999999999\r\n", ZEROS),
         (b"", b"*1\r\n" * 1000),
         (b"%1\r\n*1\r\n:1\r\n:1\r\n", ZEROS),
-        (b"*900000\r\n", SMALL),
     ],
-    ids=["list", "inner list", "negative list", "negative string", "string", "depth", "key", "small items"],
+    ids=["list", "inner list", "negative list", "negative string", "depth", "key"],
 )
 async def test_a_reply_beyond_all_limits_ends_the_call_with_an_error(beginning: bytes, rest: bytes) -> None:
+    """The parser's own tests have the replies that are refused only when their bytes have come."""
     async with flooding(Flood(beginning, rest), instead_of=b"EVALSHA") as address, opened(address) as transport:
         with pytest.raises(ServiceBusCommunicationError, match=r"lost during") as caught:
             await transport.call(SCRIPT, [b"k"], ["now"], timeout=60)

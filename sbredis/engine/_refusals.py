@@ -105,6 +105,13 @@ def _fixed(kind: type[ServiceBusError], text: str) -> Refusal:
 
 def _quota(detail: str) -> tuple[type[ServiceBusError], str]:
     held, _, most = detail.partition(" ")
+    if held == "ids":
+        held, _, most = most.partition(" ")
+        return ServiceBusQuotaExceededError, (
+            f"Duplicate detection remembers {held} of {most} message ids in this partition, and the call has more new "
+            "ones. Send again when ids have left the window, raise duplicate_detection_history_max_ids, or shorten "
+            "duplicate_detection_history_time_window."
+        )
     return ServiceBusQuotaExceededError, (
         f"The entity is full: {held} of {most} bytes are taken in this partition, its dead-letter queue included. "
         "Receive or purge messages, or raise max_size_in_megabytes."

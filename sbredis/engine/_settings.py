@@ -85,6 +85,8 @@ class PartitionSettings:
     largest_message: int = field(
         default=1024 * 1024, metadata=_in("largest", least=0, most=MAXIMUM_MESSAGE_BYTES, with_records=True)
     )
+    most_ids: int = field(default=0, metadata=_in("most_ids", least=0, most=999_999_999_999_999, with_records=True))
+    """The largest number of message ids that duplicate detection remembers; 0 if there is no limit."""
     clock: Clock = field(default="server", metadata=_in("clock", words=get_args(Clock), fixed="its clock"))
     """With ``test``, callers pass the time."""
     shared: bool = field(default=False, metadata=_in("shared", fixed="where its messages are stored"))

@@ -177,6 +177,12 @@ class SentTo(Described):
     duplicates are not detected.
     """
 
+    duplicate_detection_history_max_ids = Whole(0, least=0, most=999_999_999_999, setting="most_ids")
+    """The largest number of ids that are remembered within the window: no limit by default, which is 0. An id takes 90
+    to 190 bytes of memory, which do not count in ``max_size_in_megabytes``. A message with a further id is refused, as
+    by a full entity. A partitioned entity remembers this number in each partition. An addition of sbredis.
+    """
+
     max_size_in_megabytes = Whole(1024, least=1, most=900_000_000, unit=1024 * 1024, setting="quota")
     """The total size of messages that the entity may hold: 1,024 by default, from 1 to 900,000,000. Messages on the
     dead-letter queue count. For a topic, the messages of all its subscriptions count too. A partitioned entity may hold
@@ -210,6 +216,7 @@ class SentToOptions(TypedDict, total=False):
 
     requires_duplicate_detection: bool | None
     duplicate_detection_history_time_window: timedelta | str | None
+    duplicate_detection_history_max_ids: int | None
     max_size_in_megabytes: int | None
     max_message_size_in_kilobytes: int | None
     enable_partitioning: bool | None

@@ -21,7 +21,7 @@ _LAYOUT = re.compile(rb"(?P<layout>[0-9]{1,9})(?: |$)")
 _PRESENT = "1"
 _LONGEST_REASON = 300
 _DEEPEST = 50
-"""The largest depth of nested lists and dictionaries. The interpreter's own limit differs between releases of Python."""
+"""The largest depth of nested lists and dictionaries. The limit of the interpreter differs between its releases."""
 
 
 class Unreadable(NamedTuple):

@@ -306,6 +306,23 @@ async def test_ids_older_than_the_window_are_forgotten(bench: Bench) -> None:
     assert [member for member in held if member.startswith(b"4")] == [b"4-49"]
 
 
+@set_to(duplicate_window=WINDOW, most_ids=3)
+async def test_new_ids_beyond_the_limit_are_refused_until_others_have_left_the_window(bench: Bench) -> None:
+    """Repeated ids and messages without an id go on being accepted."""
+    await bench.send_all(Outgoing(b"m", message_id=b"a"), Outgoing(b"m", message_id=b"b"))
+    bench.later(1)
+    before = await bench.whole()
+    with pytest.raises(ServiceBusQuotaExceededError, match="remembers 2 of 3 message ids"):
+        await bench.send_all(*(Outgoing(b"m", message_id=each) for each in (b"a", b"c", b"d")))
+    assert await bench.whole() == before
+    assert (await bench.send_all(*(Outgoing(b"m", message_id=each) for each in (b"a", b"c", b"c")))).dropped == 2
+    with pytest.raises(ServiceBusQuotaExceededError, match="remembers 3 of 3 message ids"):
+        await bench.send_all(Outgoing(b"m", message_id=b"d"))
+    assert (await bench.send_all(Outgoing(b"m", message_id=b"c"), Outgoing(b"no id"))).dropped == 1
+    bench.later(WINDOW - 1)
+    assert (await bench.send_all(Outgoing(b"m", message_id=b"d"), Outgoing(b"m", message_id=b"a"))).dropped == 0
+
+
 async def test_without_duplicate_detection_equal_ids_are_accepted(bench: Bench) -> None:
     """Without duplicate detection, message ids are not stored."""
     for _ in range(2):
@@ -383,6 +400,7 @@ async def test_settings_can_be_changed_while_messages_are_there(assorted: Bench)
         dead_letter_expired=True,
         quota=1,
         largest_message=2,
+        most_ids=3,
     )
     after = await assorted.whole()
     changed = {
@@ -393,6 +411,6 @@ async def test_settings_can_be_changed_while_messages_are_there(assorted: Bench)
     }
     assert changed == {
         ("state", b"settings"),
-        *(("store", field) for field in (b"quota", b"largest")),
+        *(("store", field) for field in (b"quota", b"largest", b"most_ids")),
     }
     assert set(after) == set(before)

@@ -230,6 +230,8 @@ async def test_impossible_routes_are_refused_before_sending(routes: list[tuple[i
         {"quota": 10**15},
         {"largest_message": -1},
         {"largest_message": MAXIMUM_MESSAGE_BYTES + 1},
+        {"most_ids": -1},
+        {"most_ids": 10**15},
     ],
     ids=str,
 )

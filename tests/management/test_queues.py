@@ -167,6 +167,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"default_message_time_to_live": "PT0.9S"}, ValueError, "default_message_time_to_live must be 0:00:01 or longer"),
     ({"duplicate_detection_history_time_window": "PT19S"}, ValueError, "must be 0:00:20 or longer"),
     ({"duplicate_detection_history_time_window": "P7DT1S"}, ValueError, "must be 7 days, 0:00:00 or shorter"),
+    ({"duplicate_detection_history_max_ids": -1}, ValueError, "must be from 0 to"),
     ({"max_size_in_megabytes": 0}, ValueError, "max_size_in_megabytes must be from 1 to"),
     ({"max_message_size_in_kilobytes": 0}, ValueError, "max_message_size_in_kilobytes must be from 1 to 102400"),
     ({"max_message_size_in_kilobytes": 102_401}, ValueError, "from 1 to 102400, not 102401"),

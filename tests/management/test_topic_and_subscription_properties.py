@@ -43,6 +43,7 @@ TOPIC_DEFAULTS = {
     "max_message_size_in_kilobytes": 1024,
     "requires_duplicate_detection": False,
     "duplicate_detection_history_time_window": timedelta(minutes=10),
+    "duplicate_detection_history_max_ids": 0,
     "status": "Active",
     "availability_status": "Available",
     "enable_partitioning": False,
@@ -82,6 +83,7 @@ TOPIC_KEPT = {
     "duplicate_detection_history_time_window": Kept(
         timedelta(seconds=20), {}, {"duplicate_detection_history_time_window": 20_000}
     ),
+    "duplicate_detection_history_max_ids": Kept(5, {"most_ids": 5}),
     "status": Kept(EntityStatus.SEND_DISABLED, {"status": "SendDisabled"}),
     "user_metadata": Kept("ours", {}, {"user_metadata": "ours"}),
     "support_ordering": Kept(False, {}, {"support_ordering": False}),

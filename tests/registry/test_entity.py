@@ -121,7 +121,7 @@ def test_the_stored_text_of_a_record_does_not_change() -> None:
         b"1 7 a1 incarnation_ stamp-stamp- 1 2 "
         b'{"colocated_with":null,"kind":"queue","name":"Orders","parent":null,"partitioned":false,"partitions":[3],'
         b'"properties":{},"settings":{"audited":false,"clock":"server","dead_letter_expired":false,"duplicate_window":null,'
-        b'"forwards":false,"forwards_dead":false,"largest_message":1048576,"lock_duration":60000,"max_delivery_count":10,"quota":1073741824,'
+        b'"forwards":false,"forwards_dead":false,"largest_message":1048576,"lock_duration":60000,"max_delivery_count":10,"most_ids":0,"quota":1073741824,'
         b'"reserved":false,"sessions":false,"shared":false,"status":"Active","time_to_live":9999999999999,"topic":false},'
         b'"state":"active","store":null}'
     )

@@ -86,6 +86,8 @@ ACCEPTED = {
     "sbredis*.release_reservation: added": "reservations",
     "sbredis*.forget_writer: added": "bulk-writers",
     "sbredis.exceptions.Batch*: added": "bulk-writers",
+    "sbredis.management.*duplicate_detection_history_max_ids*: added": "remembered-ids",
+    "sbredis.aio.management.*duplicate_detection_history_max_ids*: added": "remembered-ids",
     "sbredis.management.*audit*: added": "audit",
     "sbredis.aio.management.*audit*: added": "audit",
     "sbredis.management.*protected*: added": "protected",

@@ -4,7 +4,7 @@
 -- session. Its field `sessions` lists the session of each message, if the entity is a topic or requires sessions. In a
 -- transaction, `p.pending` is the number of bytes that the operations before this one store.
 -- @use levels never
--- @use refuse refuse_full session_at store_limits whole_number
+-- @use refuse refuse_full session_at store_limits too_many_ids whole_number
 local function check_messages(p, argv, columns, letters, at)
   local stride = #columns + 1
   local count = (#argv - at + 1) / stride
@@ -68,6 +68,13 @@ local function check_messages(p, argv, columns, letters, at)
   local refused = full(limits[STORE.bytes]) and refuse_full(p, limits, full)
   if refused then
     return nil, refused
+  end
+  local most_ids = place.i and p.window and tonumber(limits[STORE.most_ids]) or 0
+  if most_ids > 0 then
+    local over, known = too_many_ids(p, argv, at, count, stride, place, most_ids)
+    if over then
+      return nil, refuse('QUOTA', string.format('ids %d %d', known, most_ids))
+    end
   end
   return {
     at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r,

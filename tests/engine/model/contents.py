@@ -236,7 +236,7 @@ class Contents:
         owner = self.store.carriers[0].settings
         if not self.exists:
             return self.settings
-        return replace(self.settings, quota=owner.quota, largest_message=owner.largest_message)
+        return replace(self.settings, quota=owner.quota, largest_message=owner.largest_message, most_ids=owner.most_ids)
 
     def describe(self) -> str:
         """Return the snapshot as text for a reader."""

@@ -48,7 +48,7 @@ class Mechanics(DueWork):
         self._check_knowledge(call, sound=sound or bool(early))
         refusal = early or refusal
         if refusal:
-            if refusal[0] == "QUOTA" and self._overdue(call):
+            if refusal[0] == "QUOTA" and not refusal[1].startswith("ids ") and self._overdue(call):
                 self._put_off(call, lambda: full() is not None)
                 refusal = full() or refusal
             self._refuse(*refusal)

@@ -62,7 +62,7 @@ class Sending(Mechanics):
             return Stored(first, tuple(dropped))
 
         def full() -> tuple[str, str] | None:
-            return self._refusal_of_send(made, pending=pending)
+            return self._refusal_of_send(made, pending=pending) or self._refusal_of_ids(messages, now, columns)
 
         refusal = full()
         without = [place for place, message in enumerate(made) if message.session is None]
@@ -119,6 +119,15 @@ class Sending(Mechanics):
         if growth > 0 and self.bytes + pending + growth + changes > settings.quota:
             return "QUOTA", f"{self.bytes} {settings.quota}"
         return None
+
+    def _refusal_of_ids(self, messages: Sequence[Outgoing], now: int, columns: str) -> tuple[str, str] | None:
+        """Return the refusal of messages with more new ids than duplicate detection may remember."""
+        window, most = self.settings.duplicate_window, self.settings.most_ids
+        if window is None or not most or "i" not in columns:
+            return None
+        known = {key for key, seen in self.dedup.items() if seen > now - window}
+        new = {out.message_id for out in messages if out.message_id and out.origin is None} - known
+        return ("QUOTA", f"ids {len(known)} {most}") if new and len(known) + len(new) > most else None
 
     def cancel(self, call: Call, names: Sequence[str]) -> Undone:
         """Cancel scheduled messages, all of them or none."""

@@ -89,7 +89,7 @@ class TopicModel(SessionModel):
         pending = together.pending[id(self.store)]
 
         def full() -> tuple[str, str] | None:
-            return self._refusal_of_send(made, changes, pending)
+            return self._refusal_of_send(made, changes, pending) or self._refusal_of_ids(messages, now, columns)
 
         refusal = full()
         if not refusal and missing is not None:

@@ -156,7 +156,7 @@ class TransactionModel(TopicModel):
         plan = part.plan(call, together)
         refusal = plan.early or (plan.refusal if plan.sound else ("BADCALL", "")) or plan.strict()
         if refusal:
-            if refusal[0] == "QUOTA" and part.of._overdue(call):
+            if refusal[0] == "QUOTA" and not refusal[1].startswith("ids ") and part.of._overdue(call):
                 if begun:
                     self._refuse("DUE", f"{place} more")
                 self._naming(place, lambda: part.of._put_off(call, lambda: plan.full() is not None))

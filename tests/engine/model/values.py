@@ -72,6 +72,7 @@ class Settings:
     duplicate_window: int | None = None
     quota: int = 1024 * 1024 * 1024
     largest_message: int = 1024 * 1024
+    most_ids: int = 0
     clock: str = "test"
     shared: bool = False
     sessions: bool = False

@@ -333,6 +333,7 @@ def mirrored(settings: PartitionSettings) -> m.Settings:
         duplicate_window=settings.duplicate_window,
         quota=settings.quota,
         largest_message=settings.largest_message,
+        most_ids=settings.most_ids,
         clock=settings.clock,
         shared=settings.shared,
         sessions=settings.sessions,

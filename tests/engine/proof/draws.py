@@ -31,6 +31,7 @@ settings = st.builds(
     duplicate_window=some([None, 1_000, 40_000]),
     quota=some([1 << 30] * 5 + [200]),
     largest_message=some([1 << 20] * 5 + [6]),
+    most_ids=some([0, 0, 0, 2]),
     clock=st.just("test"),
     shared=st.just(False),
     sessions=st.just(False),

@@ -291,6 +291,18 @@ OF_MESSAGES = (
         wrong="if e.size > p.biggest then",
     ),
     Bug(
+        "duplicate detection remembers more ids than it may",
+        file="includes/too_many_ids",
+        right="known + new > most",
+        wrong="known > most",
+    ),
+    Bug(
+        "ids that the call repeats count as new ones",
+        file="includes/too_many_ids",
+        right="if not seen[i] or",
+        wrong="if true or",
+    ),
+    Bug(
         "the event of an expired message stays",
         file="includes/apply_due",
         right="if m.index then",

@@ -54,6 +54,7 @@ def changed(town: Town, **changes: Any) -> Iterator[None]:
         "forwards": False,
         "quota": max(before.quota, 1 << 20),
         "largest_message": max(before.largest_message, 100),
+        "most_ids": 0,
         "lock_duration": max(before.lock_duration, 5_000),
         "time_to_live": NEVER,
     }

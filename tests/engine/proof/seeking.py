@@ -71,6 +71,7 @@ class Seeker:
             forwards=False,
             quota=max(ours.quota, 1 << 20),
             largest_message=max(ours.largest_message, 100),
+            most_ids=0,
             lock_duration=max(ours.lock_duration, 5_000),
             max_delivery_count=1 if condition is Condition.LIMIT else max(ours.max_delivery_count, 10),
             time_to_live=max(ours.time_to_live, 500) if brief else NEVER,

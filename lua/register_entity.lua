@@ -9,14 +9,17 @@
 -- ARGV[4] incarnation  chosen at random by the caller. It distinguishes a repetition of this call from another
 --   creation, and is the first stamp of the record
 -- ARGV[5] topic        1 if the entity is a topic
--- ARGV[6] description  of the entity
+-- ARGV[6] megabytes    the largest size of the messages in all its partitions
+-- ARGV[7] description  of the entity
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS,
---   EXISTS (another entity has the name), BADCALL
--- @use next_id open_registry parse_entity parse_token refuse refuse_unreadable server_time tally_text
-local incarnation = parse_token(ARGV[4])
-if not incarnation or ARGV[3] == '' or ARGV[5] ~= '0' and ARGV[5] ~= '1' or ARGV[6] == '' then
+--   EXISTS (another entity has the name), QUOTA (the namespace may not have more entities, or not this size more),
+--   BADCALL
+-- @use next_id open_registry parse_entity parse_token refuse refuse_over_limit refuse_unreadable server_time set_size
+-- @use tally_text whole_number
+local incarnation, megabytes = parse_token(ARGV[4]), whole_number(ARGV[6], 0, 999999999999)
+if not incarnation or ARGV[3] == '' or ARGV[5] ~= '0' and ARGV[5] ~= '1' or not megabytes or ARGV[7] == '' then
   return refuse('BADCALL', 'entity')
 end
 local n, refusal = open_registry(KEYS[1], ARGV[2])
@@ -37,13 +40,18 @@ end
 if redis.call('ZSCORE', KEYS[3], ARGV[3]) then
   return refuse_unreadable('record', nil, ARGV[3]) -- subscriptions of the entity may be left
 end
+local over = refuse_over_limit(KEYS, 1, megabytes)
+if over then
+  return over
+end
 
 local id, last_id, run_id = next_id(n, ARGV[1])
 local now = server_time()
-local record = table.concat({ '1', '1', id, incarnation, incarnation, now, now, ARGV[6] }, ' ')
+local record = table.concat({ '1', '1', id, incarnation, incarnation, now, now, ARGV[7] }, ' ')
 redis.call('HSET', KEYS[1], 'last_id', last_id, 'run_id', run_id)
 redis.call('HSET', KEYS[2], ARGV[3], record)
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
+set_size(KEYS[1], ARGV[3], 0, megabytes)
 if ARGV[5] == '1' then
   local counted = { incarnation = incarnation, mark = '1', subscriptions = 0, sql = 0, correlation = 0 }
   redis.call('HSET', KEYS[7], ARGV[3], tally_text(counted))

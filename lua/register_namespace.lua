@@ -1,7 +1,8 @@
 #!lua
--- Creates a namespace if it does not exist, and returns its number of partitions and its creation time.
+-- Creates a namespace if it does not exist, and returns its facts.
 --
--- KEYS[1] namespace      hash: layout, partitions, created, last_id, run_id
+-- KEYS[1] namespace      hash: layout, partitions, created, last_id, run_id; `megabytes`, the sum of the sizes of queues
+--   and topics, and for each of them `size:` and its name; the limits max_entities and max_megabytes, if they are set
 -- KEYS[2] entities       hash: from an entity's name (a subscription: its path) in lower case to its record
 -- KEYS[3] names          zset: the names of queues and topics in order, all with score 0
 -- KEYS[4] subscriptions  zset: the paths of subscriptions in order, all with score 0
@@ -14,7 +15,7 @@
 -- ARGV[2] partitions  the number of partitions of a new namespace
 -- ARGV[3] exact       1 if a namespace that already exists must also have this number of partitions
 --
--- Result: { the number of partitions, the time in ms when the namespace was created }
+-- Result: the facts of the namespace, as in read_namespace.lua
 -- Refusals: LAYOUT (another release wrote the data), PARTITIONS (the namespace has another number of partitions),
 --   BADCALL
 -- @use namespace_facts refuse server_time whole_number
@@ -22,11 +23,11 @@ local partitions = whole_number(ARGV[2], 1, 1024)
 if not partitions or ARGV[3] ~= '0' and ARGV[3] ~= '1' then
   return refuse('BADCALL', 'partitions')
 end
-local there = namespace_facts(KEYS[1], ARGV[3] == '1' and partitions)
+local there = namespace_facts(KEYS, ARGV[3] == '1' and partitions)
 if there then
   return there
 end
 local now = server_time()
 local text = string.format('%.0f', partitions)
 redis.call('HSET', KEYS[1], 'layout', '1', 'partitions', text, 'created', now, 'last_id', '0', 'run_id', ARGV[1])
-return { partitions, tonumber(now) }
+return namespace_facts(KEYS)

@@ -21,9 +21,10 @@
 -- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS,
 --   EXISTS (the topic has a subscription of this name), GONE (there is no such
 --   topic, or it has another incarnation, or it is being deleted), QUOTA (the topic would have too many subscriptions
---   or too many filters of one kind; the detail is `subscriptions` or the kind, and the limit), BADCALL
--- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse refuse_unreadable server_time
--- @use tally tally_text whole_number write_many
+--   or too many filters of one kind; the detail is `subscriptions` or the kind, and the limit; or the namespace may not
+--   have more entities), BADCALL
+-- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse refuse_over_limit
+-- @use refuse_unreadable server_time tally tally_text whole_number write_many
 local MOST_RULES = 1000
 local name, incarnation = ARGV[5], parse_token(ARGV[6])
 local most = whole_number(ARGV[8], 0, 999999)
@@ -74,6 +75,7 @@ if t.subscriptions > most then
   return refuse('QUOTA', string.format('subscriptions %.0f', most))
 end
 local too_many = count_filters(t, kinds.s, kinds.c, most_sql, most_correlation)
+too_many = too_many or refuse_over_limit(KEYS, 1, 0)
 if too_many then
   return too_many
 end

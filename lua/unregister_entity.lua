@@ -13,7 +13,7 @@
 --   rules, otherwise 0 }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (another caller changed the record first; the detail is the current
 --   version), BADCALL (also if a topic or a subscription was not first marked as being deleted)
--- @use open_registry parse_entity parse_token refuse whole_number
+-- @use open_registry parse_entity parse_token refuse set_size whole_number
 local share = whole_number(ARGV[5], 1, 1000)
 if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not share then
   return refuse('BADCALL', 'entity')
@@ -48,6 +48,7 @@ end
 if #rules == share then
   return { 1, 1 }
 end
+set_size(KEYS[1], ARGV[2], tonumber(redis.call('HGET', KEYS[1], 'size:' .. ARGV[2]) or 0), 0)
 redis.call('HDEL', KEYS[2], ARGV[2])
 redis.call('ZREM', KEYS[3], ARGV[2])
 redis.call('ZREM', KEYS[4], ARGV[2])

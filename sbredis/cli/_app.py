@@ -56,6 +56,7 @@ PARTS = {
     ),
     "worker": ("sbredis.cli._passing:worker", "Run a worker: the handlers of a Worker in one or several processes."),
     "spark": ("sbredis.cli._passing:spark", "Run a job on the messages of a queue or a subscription with Spark."),
+    "namespace": ("sbredis.cli._namespace:namespaces", "Show the namespace, and limit its entities."),
     "maintain": ("sbredis.cli._maintaining:maintain", "Do background maintenance until Ctrl-C."),
     "upgrade": (
         "sbredis.cli._maintaining:upgrade",

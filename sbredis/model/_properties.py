@@ -71,7 +71,15 @@ class NamespaceProperties:
     messaging_units: int | None = None
     """Azure's property; always ``None`` in sbredis."""
     modified_at_utc: datetime | None = None
-    """The same as :attr:`created_at_utc`, because these properties cannot change."""
+    """The same as :attr:`created_at_utc`: changes of the limits are not noted."""
     namespace_type: NamespaceType = NamespaceType.MESSAGING
     partition_count: int | None = None
     """The number of partitions, fixed at creation. An addition of sbredis."""
+    entity_count: int | None = None
+    """The number of queues, topics and subscriptions. An addition of sbredis."""
+    max_entities: int | None = None
+    """The largest number of queues, topics and subscriptions, if it is limited. An addition of sbredis."""
+    size_in_megabytes: int | None = None
+    """The sum of the sizes that the queues and topics may have, in all their partitions. An addition of sbredis."""
+    max_size_in_megabytes: int | None = None
+    """The limit of :attr:`size_in_megabytes`, if there is one. An addition of sbredis."""

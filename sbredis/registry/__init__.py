@@ -16,7 +16,7 @@ from sbredis.registry._entity import (
 from sbredis.registry._forwarding import Hop, judge_destination
 from sbredis.registry._namespace import Namespace
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
-from sbredis.registry._registry import Listing, TopicFacts
+from sbredis.registry._registry import Listing, NamespaceFacts, TopicFacts
 from sbredis.registry._reservation import (
     STALE_AFTER,
     KeptReservation,
@@ -47,6 +47,7 @@ __all__ = [
     "Kind",
     "Listing",
     "Namespace",
+    "NamespaceFacts",
     "NamespacePartitionsError",
     "Routed",
     "Routes",

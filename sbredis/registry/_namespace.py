@@ -48,7 +48,14 @@ from sbredis.registry._refusals import (
     missing_rule,
     rule_refusals,
 )
-from sbredis.registry._registry import Listing, TopicFacts, register_namespace, require_bounds
+from sbredis.registry._registry import (
+    Listing,
+    NamespaceFacts,
+    TopicFacts,
+    read_namespace,
+    register_namespace,
+    require_bounds,
+)
 from sbredis.registry._removal import Before, Removal, delete, note_use, remove_if_idle
 from sbredis.registry._routes import Routes, read_routes
 from sbredis.registry._rulebook import Rulebook
@@ -109,6 +116,22 @@ class Namespace:
             salts(partitions)  # `salts` raises an error for an invalid number of partitions
         facts = await open_namespace(transport, name, partitions, timeout=timeout)
         return cls(transport, name, facts.partitions, facts.created_at, told)
+
+    async def facts(self, *, timeout: float = 60.0) -> NamespaceFacts:
+        """Read the facts of the namespace; create it if it is missing."""
+        steps, until = self._steps, anyio.current_time() + timeout
+        facts = await steps.ask(read_namespace(self.name, self.partitions), until)
+        if facts is not None:
+            return facts
+        return await steps.ask(register_namespace(self.name, self.partitions, exact=True), until)
+
+    async def limit(self, *, entities: int | None, megabytes: int | None, timeout: float = 60.0) -> NamespaceFacts:
+        """Limit the number of entities, and the sum of the sizes of queues and topics; ``None`` is no limit.
+
+        Entities that exist are kept, even if they are more.
+        """
+        steps = self._steps
+        return await steps.ask(steps.registry.limit(entities, megabytes), anyio.current_time() + timeout)
 
     # -- queues and topics ----------------------------------------------------------------------------------------
 

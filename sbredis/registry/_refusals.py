@@ -97,8 +97,20 @@ def _changed(entity: str, now: str) -> str:
     return f"The entity '{entity}' has changed since it was read: {now}. Read it again, and change the new state."
 
 
-def _quota(entity: str, detail: str) -> _Made:
+def _quota(namespace: str, entity: str, detail: str) -> _Made:
     what, _, most = detail.partition(" ")
+    if what == "entities":
+        return ServiceBusQuotaExceededError, (
+            f"Namespace '{namespace}' would have more than {most} entities, which is its limit. Delete some that are "
+            "not needed, or raise the limit with 'sbredis namespace limit'."
+        )
+    if what == "megabytes":
+        held, _, most = most.partition(" ")
+        return ServiceBusQuotaExceededError, (
+            f"The entities of namespace '{namespace}' may have {held} MB together, and with '{entity}' they would have "
+            f"more than {most} MB, which is the limit. Choose a smaller max_size_in_megabytes, which counts once for "
+            "each partition, or raise the limit with 'sbredis namespace limit'."
+        )
     topic, _ = split_path(entity)
     name = {"subscriptions": "subscriptions", "sql": "rules with SQL filters"}.get(
         what, "rules with correlation filters"
@@ -187,7 +199,7 @@ def refusals(namespace: str, entity: str = "") -> Refusals:
             EntityChangedError,
             _changed(entity, f"its settings now have version {version}"),
         ),
-        "QUOTA": lambda detail: _quota(entity, detail),
+        "QUOTA": lambda detail: _quota(namespace, entity, detail),
         "BADCALL": lambda detail: (MalformedCallError, f"The call is malformed: {detail}."),
     }
 

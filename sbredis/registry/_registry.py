@@ -57,6 +57,14 @@ class NamespaceFacts(NamedTuple):
 
     partitions: int
     created_at: int
+    entities: int
+    """The number of queues and topics."""
+    subscriptions: int
+    megabytes: int
+    """The sum of the sizes that queues and topics may have, in all their partitions."""
+    most_entities: int | None
+    """The largest number of queues, topics and subscriptions, if it is limited."""
+    most_megabytes: int | None
 
 
 class SeenEntity(NamedTuple):
@@ -139,7 +147,7 @@ def read_namespace(namespace: str, partitions: int | None = None) -> Request[Nam
     """Read the facts of a namespace, if it exists. With ``partitions``, it must have this number of partitions."""
 
     def read(reply: list[Any] | None) -> NamespaceFacts | None:
-        return None if reply is None else NamespaceFacts(*reply)
+        return None if reply is None else _facts(reply)
 
     keys = registry_keys(namespace, registry_salt())
     return Request(load("read_namespace"), keys, ("" if partitions is None else partitions,), read)
@@ -150,12 +158,18 @@ def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Reque
 
     With ``exact``, it must have this number of partitions.
     """
-
-    def read(reply: list[Any]) -> NamespaceFacts:
-        return NamespaceFacts(*reply)
-
     keys = registry_keys(namespace, registry_salt())
-    return Request(load("register_namespace"), keys, (partitions, int(exact)), read)
+    return Request(load("register_namespace"), keys, (partitions, int(exact)), _facts)
+
+
+def _facts(reply: list[Any]) -> NamespaceFacts:
+    *numbers, entities, megabytes = reply
+    return NamespaceFacts(*numbers, *(int(each) if each else None for each in (entities, megabytes)))
+
+
+def _megabytes(description: EntityDescription) -> int:
+    """Return the largest size of the messages of a queue or topic in all partitions, in megabytes."""
+    return -(-description.settings.quota * len(description.partitions) // 2**20)
 
 
 class Registry:
@@ -167,10 +181,16 @@ class Registry:
         self.keys = registry_keys(namespace, registry_salt())
         self.partitions = partitions
 
+    def limit(self, entities: int | None, megabytes: int | None) -> Request[NamespaceFacts]:
+        """Limit the number of entities and their size in megabytes; ``None`` is no limit."""
+        limits = ("" if each is None else each for each in (entities, megabytes))
+        return Request(load("limit_namespace"), self.keys, (self.partitions, *limits), _facts)
+
     def register(self, description: EntityDescription, incarnation: str) -> Request[EntityRecord]:
         """Add a new queue or topic and give it an id; ``incarnation`` is chosen at random for this creation."""
         topic = int(description.kind == "topic")
-        arguments = (self.partitions, name_key(description.path), incarnation, topic, encode(description))
+        size, text = _megabytes(description), encode(description)
+        arguments = (self.partitions, name_key(description.path), incarnation, topic, size, text)
         return Request(load("register_entity"), self.keys, arguments, decode)
 
     def register_subscription(
@@ -204,6 +224,7 @@ class Registry:
             stamp,
             record.version,
             2 if kept else int(record.state == "deleting"),
+            _megabytes(record),
             encode(record),
         )
         return Request(load("revise_entity"), self.keys, arguments, decode)

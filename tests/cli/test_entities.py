@@ -314,3 +314,37 @@ def test_what_the_command_creates_is_what_a_program_reads(sbredis: Command, serv
         rule = administration.get_rule(*RULE.example)
     assert isinstance(rule, RuleProperties)
     assert rule.filter.sql_expression == "priority >= 8"  # type: ignore[union-attr]
+
+
+def test_the_namespace_is_shown_and_limited(sbredis: Command) -> None:
+    assert sbredis("queue", "create", "orders", "--max-size-in-megabytes", "10").code == 0
+    assert "max entities           -" in sbredis("namespace", "show").out
+    sizes = sbredis(
+        "namespace", "limit", "--max-entities", "1", "--max-size-in-megabytes", "30", "--output", "json"
+    ).json
+    assert {name: sizes[name] for name in ("entity_count", "max_entities", "size_in_megabytes")} == {
+        "entity_count": 1,
+        "max_entities": 1,
+        "size_in_megabytes": 10,
+    }
+    refused = sbredis("queue", "create", "spare")
+    assert refused.code == 1
+    assert "would have more than 1 entities" in refused.err
+    after = sbredis("namespace", "limit", "--max-entities", "none", "--output", "json").json
+    assert (after["max_entities"], after["max_size_in_megabytes"]) == (None, 30)
+    assert "more than 30 MB" in sbredis("queue", "create", "spare").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name a limit: --max-entities, --max-size-in-megabytes, or both"),
+        (("--max-entities", "-1"), "-1 is not in the range"),
+        (("--max-entities", "many"), "'many' is not a valid whole number, and not 'none'"),
+    ],
+)
+def test_wrong_limits_of_the_namespace_are_refused(sbredis: Command, arguments: tuple[str, ...], message: str) -> None:
+    found = sbredis("namespace", "limit", *arguments)
+    assert found.code == 2
+    assert message in found.err
+    assert sbredis("namespace", "show", "--output", "json").json["max_entities"] is None

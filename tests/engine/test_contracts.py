@@ -482,6 +482,7 @@ READING = {
     *("ripe", "settlements", "watermarks"),
 }
 TAKING_IN = {
+    "limit_namespace",
     "publish",
     "register_entity",
     "register_namespace",

@@ -12,6 +12,7 @@ from sbredis.exceptions import (
     InvalidConnectionStringError,
     NamespacePartitionsError,
     ServiceBusAuthenticationError,
+    ServiceBusQuotaExceededError,
 )
 from sbredis.management import NamespaceType, QueueProperties
 from sbredis.management import ServiceBusAdministrationClient as SyncAdmin
@@ -32,6 +33,34 @@ async def test_the_namespace_properties_have_its_name_partition_count_and_creati
     assert found.created_at_utc == found.modified_at_utc
     assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
     assert (found.alias, found.messaging_sku, found.messaging_units) == (None, None, None)
+
+
+async def test_the_namespace_is_limited(admin: Admin) -> None:
+    await admin.create_queue("small", max_size_in_megabytes=10)
+    found = await admin.set_namespace_limits(max_entities=2, max_size_in_megabytes=20)
+    assert found == await admin.get_namespace_properties()
+    assert (found.entity_count, found.max_entities) == (1, 2)
+    assert (found.size_in_megabytes, found.max_size_in_megabytes) == (10, 20)
+    await refused(admin, admin.create_queue("large", max_size_in_megabytes=11), ServiceBusQuotaExceededError, "20 MB")
+    await admin.create_queue("large", max_size_in_megabytes=10)
+    await refused(admin, admin.create_queue("more"), ServiceBusQuotaExceededError, "more than 2 entities")
+    await admin.set_namespace_limits(max_entities=None, max_size_in_megabytes=None)
+    await admin.create_queue("more")
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("limits", "error", "match"),
+    [
+        ({"max_entities": -1, "max_size_in_megabytes": None}, ValueError, "max_entities must be from 0 to"),
+        ({"max_entities": None, "max_size_in_megabytes": 1.5}, TypeError, "must be a whole number, not float"),
+        ({"max_entities": True, "max_size_in_megabytes": None}, TypeError, "must be a whole number, not bool"),
+    ],
+)
+async def test_wrong_limits_are_refused(admin: Admin, limits: Any, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        await admin.set_namespace_limits(**limits)
+    assert (await admin.get_namespace_properties()).max_entities is None
 
 
 async def test_a_namespace_is_not_opened_with_another_number_of_partitions(admin: Admin, where: str) -> None:

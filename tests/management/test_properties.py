@@ -366,8 +366,11 @@ def test_enumerations_have_azures_values_and_are_equal_to_their_texts() -> None:
     ]
 
 
+ADDED = {"partition_count", "entity_count", "max_entities", "size_in_megabytes", "max_size_in_megabytes"}
+
+
 def test_a_namespace_has_the_properties_that_azure_defines() -> None:
-    assert {each.name for each in fields(NamespaceProperties)} - {"partition_count"} == {
+    assert {each.name for each in fields(NamespaceProperties)} - ADDED == {
         "name",
         "alias",
         "created_at_utc",

@@ -76,6 +76,7 @@ RECORD = EntityRecord(
 REQUESTS: list[Request[Any]] = [
     register_namespace("ns", 4, exact=True),
     read_namespace("ns", 4),
+    REGISTRY.limit(1, None),
     REGISTRY.register(ORDERS, FIRST),
     REGISTRY.revise(RECORD, SECOND),
     REGISTRY.unregister(RECORD),
@@ -108,7 +109,7 @@ async def test_a_namespace_is_made_once_and_never_changes(transport: Transport) 
     before = await snapshot(transport)
     assert list(keys_of(before, "ns")) == ["{fjl}:namespace"]
     kept = before[NAMESPACE][1]
-    facts = NamespaceFacts(4, int(kept[b"created"]))
+    facts = NamespaceFacts(4, int(kept[b"created"]), 0, 0, 0, None, None)
     assert facts.created_at > 1_700_000_000_000
     assert (kept[b"layout"], kept[b"partitions"], kept[b"last_id"]) == (b"1", b"4", b"0")
     assert await ask(transport, register_namespace("ns", 4, exact=True)) == facts
@@ -209,7 +210,7 @@ async def test_ids_continue_if_the_server_process_is_unknown(transport: Transpor
     nameless = replace(load("register_entity"), takes_run_id=False)
     await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
     for name, expected in (("a", b"1"), ("b", b"2")):
-        reply = await transport.call(nameless, KEYS, ("?", "4", name, FIRST, "0", "{}"))
+        reply = await transport.call(nameless, KEYS, ("?", "4", name, FIRST, "0", "0", "{}"))
         assert reply.split()[2] == expected
     assert (await snapshot(transport))[NAMESPACE][1][b"run_id"] == b"f" * 40
 
@@ -416,7 +417,12 @@ async def test_a_record_of_another_layout_is_not_changed(
     transport: Transport, place: int, kept: str, form: str
 ) -> None:
     await transport.command("HSET", ENTITIES, "q", kept, key=ENTITIES)
-    request = [None, REGISTRY.register(replace(ORDERS, name="q"), FIRST), *REQUESTS[3:5]][place]
+    request = [
+        None,
+        REGISTRY.register(replace(ORDERS, name="q"), FIRST),
+        REGISTRY.revise(RECORD, SECOND),
+        REGISTRY.unregister(RECORD),
+    ][place]
     assert request is not None
     text = await refused(transport, request, DataLayoutError)
     assert text.startswith("The record of 'q' cannot be read: ")
@@ -446,21 +452,25 @@ async def orders(transport: Transport) -> None:
         ("read_namespace", ("0",)),
         ("read_namespace", ("1025",)),
         ("read_namespace", ("4.0",)),
-        ("register_entity", ("4", "", FIRST, "0", "{}")),
-        ("register_entity", ("4", "q", "", "0", "{}")),
-        ("register_entity", ("4", "q", LONG, "0", "{}")),
-        ("register_entity", ("4", "q", "with a blank", "0", "{}")),
-        ("register_entity", ("4", "q", FIRST, "0", "")),
-        ("register_entity", ("4", "q", FIRST, "2", "{}")),
-        ("register_entity", ("4", "q", FIRST, "", "{}")),
-        ("revise_entity", ("4", "q", LONG, FIRST, SECOND, "1", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, LONG, SECOND, "1", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, LONG, "1", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, "with,a,comma", "1", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "0", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1" * 16, "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "0", "")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "3", "{}")),
+        ("register_entity", ("4", "", FIRST, "0", "0", "{}")),
+        ("register_entity", ("4", "q", "", "0", "0", "{}")),
+        ("register_entity", ("4", "q", LONG, "0", "0", "{}")),
+        ("register_entity", ("4", "q", "with a blank", "0", "0", "{}")),
+        ("register_entity", ("4", "q", FIRST, "0", "0", "")),
+        ("register_entity", ("4", "q", FIRST, "2", "0", "{}")),
+        ("register_entity", ("4", "q", FIRST, "", "0", "{}")),
+        ("register_entity", ("4", "q", FIRST, "0", "-1", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "0", "", "{}")),
+        ("limit_namespace", ("4", "-1", "")),
+        ("limit_namespace", ("4", "", "1.5")),
+        ("revise_entity", ("4", "q", LONG, FIRST, SECOND, "1", "0", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, LONG, SECOND, "1", "0", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, LONG, "1", "0", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, "with,a,comma", "1", "0", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "0", "0", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1" * 16, "0", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "0", "0", "")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "3", "0", "{}")),
         ("unregister_entity", ("4", "q", LONG, FIRST, "1")),
         ("unregister_entity", ("4", "q", FIRST, "", "1")),
         ("unregister_entity", ("4", "q", FIRST, FIRST, "0")),

@@ -20,6 +20,7 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     RuleSyntaxError,
     ServiceBusError,
+    ServiceBusQuotaExceededError,
 )
 from sbredis.management import NamespaceProperties, ServiceBusAdministrationClient, SqlRuleAction, SqlRuleFilter
 from tests.sync.test_surface import parameters
@@ -215,6 +216,13 @@ def test_the_properties_of_the_namespace_are_returned(admin: ServiceBusAdministr
     found = admin.get_namespace_properties()
     assert isinstance(found, NamespaceProperties)
     assert (found.name, found.partition_count) == ("default", 2)
+
+
+def test_the_namespace_is_limited(admin: ServiceBusAdministrationClient) -> None:
+    found = admin.set_namespace_limits(max_entities=0, max_size_in_megabytes=None)
+    assert (found.max_entities, found.max_size_in_megabytes) == (0, None)
+    with pytest.raises(ServiceBusQuotaExceededError, match="more than 0 entities"):
+        admin.create_queue("q")
 
 
 def test_a_client_can_be_made_with_from_connection_string(url: str) -> None:

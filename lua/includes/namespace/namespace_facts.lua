@@ -1,10 +1,12 @@
--- Returns the number of partitions of a namespace and its creation time in ms; false if the namespace does not exist.
--- `wanted` is the number of partitions that it must have, or nothing.
+-- Returns the facts of a namespace: its number of partitions, its creation time in ms, its numbers of queues with topics
+-- and of subscriptions, the largest size of all of them together in megabytes, and the limits of both, each a text or
+-- nothing. Returns false if the namespace does not exist. `wanted` is the number of partitions that it must have, or
+-- nothing.
 --
 -- Refusals: LAYOUT (another release wrote the data), PARTITIONS (the namespace has another number of partitions)
 -- @use refuse
-local function namespace_facts(key, wanted)
-  local kept = redis.call('HMGET', key, 'layout', 'partitions', 'created')
+local function namespace_facts(keys, wanted)
+  local kept = redis.call('HMGET', keys[1], 'layout', 'partitions', 'created', 'megabytes', 'max_entities', 'max_megabytes')
   if not kept[1] then
     return false
   end
@@ -14,5 +16,8 @@ local function namespace_facts(key, wanted)
   if wanted and wanted ~= tonumber(kept[2]) then
     return refuse('PARTITIONS', kept[2])
   end
-  return { tonumber(kept[2]), tonumber(kept[3]) }
+  return {
+    tonumber(kept[2]), tonumber(kept[3]), redis.call('ZCARD', keys[3]), redis.call('ZCARD', keys[4]), tonumber(kept[4]) or 0,
+    kept[5] or '', kept[6] or '',
+  }
 end

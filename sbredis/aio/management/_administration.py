@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Self, Unpack
 
+import anyio
+
 from sbredis._public import public
 from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._credentials import Credential, Provider, credited
-from sbredis.aio.calls._arguments import seconds_of
+from sbredis.aio.calls._arguments import count_of, seconds_of
 from sbredis.aio.calls._connection import Connection
 from sbredis.aio.management._bulk_writers import BulkWriterAdministration
 from sbredis.aio.management._partitions import PartitionAdministration
@@ -18,7 +20,7 @@ from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
 from sbredis.aio.management._unreadable import UnreadableAdministration
 from sbredis.model import ApiVersion, NamespaceProperties, moment
-from sbredis.registry import UnreadableLog
+from sbredis.registry import NamespaceFacts, UnreadableLog
 from sbredis.transport import parse_target
 
 __all__ = ["ServiceBusAdministrationClient"]
@@ -119,9 +121,39 @@ class ServiceBusAdministrationClient(
 
     async def get_namespace_properties(self, *, timeout: float | None = None) -> NamespaceProperties:
         """Return the properties of the namespace; create it if it does not exist yet."""
-        await self._connection.open(self._deadline(timeout))
-        namespace = self._namespace
-        made = moment(namespace.created_at)
+        until = self._deadline(timeout)
+        await self._connection.open(until)
+        return self._facts(await self._namespace.facts(timeout=until - anyio.current_time()))
+
+    async def set_namespace_limits(
+        self, *, max_entities: int | None, max_size_in_megabytes: int | None, timeout: float | None = None
+    ) -> NamespaceProperties:
+        """Limit the namespace, and return its properties. ``None`` is no limit. An addition of sbredis.
+
+        ``max_entities`` limits the number of queues, topics and subscriptions. ``max_size_in_megabytes`` limits the sum
+        of the property of the same name of all queues and topics, which counts once for each of their partitions. Then
+        creating an entity, or making it larger, raises
+        :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if a limit would be exceeded. Entities that exist are
+        kept, even if they are more. A limit protects against mistakes: a user who may create entities can change it.
+        """
+        for limit, name in ((max_entities, "max_entities"), (max_size_in_megabytes, "max_size_in_megabytes")):
+            if limit is not None:
+                count_of(limit, name, 999_999_999_999, least=0)
+        until = self._deadline(timeout)
+        await self._connection.open(until)
+        left = until - anyio.current_time()
+        facts = await self._namespace.limit(entities=max_entities, megabytes=max_size_in_megabytes, timeout=left)
+        return self._facts(facts)
+
+    def _facts(self, facts: NamespaceFacts) -> NamespaceProperties:
+        made = moment(facts.created_at)
         return NamespaceProperties(
-            namespace.name, created_at_utc=made, modified_at_utc=made, partition_count=namespace.partitions
+            self._namespace.name,
+            created_at_utc=made,
+            modified_at_utc=made,
+            partition_count=facts.partitions,
+            entity_count=facts.entities + facts.subscriptions,
+            max_entities=facts.most_entities,
+            size_in_megabytes=facts.megabytes,
+            max_size_in_megabytes=facts.most_megabytes,
         )

@@ -100,3 +100,13 @@ class ServiceBusAdministrationClient(
 
     def get_namespace_properties(self, *, timeout: float | None = None) -> NamespaceProperties:
         return self._portal.call(self._aio.get_namespace_properties, timeout=timeout)
+
+    def set_namespace_limits(
+        self, *, max_entities: int | None, max_size_in_megabytes: int | None, timeout: float | None = None
+    ) -> NamespaceProperties:
+        return self._portal.call(
+            self._aio.set_namespace_limits,
+            max_entities=max_entities,
+            max_size_in_megabytes=max_size_in_megabytes,
+            timeout=timeout,
+        )

@@ -104,7 +104,7 @@ def _is_deeper(value: Any, depth: int) -> bool:
 def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).values()
-    return cast("list[Any]", value) if isinstance(value, list) else ()
+    return value if isinstance(value, list) else ()
 
 
 def _no_number(text: str) -> NoReturn:

@@ -6,6 +6,7 @@ second, and a supervisor does not need it. This module sends only a few commands
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from typing import TypeAlias
@@ -21,13 +22,22 @@ Reply: TypeAlias = "int | str | ScriptRefusedError | list[Reply] | None"
 """An answer. An error inside an array is returned as a value. An answer that is itself an error is raised."""
 
 
+_NUMBER = re.compile(rb"-?[0-9]{1,19}")
+_BYTES = 64 * 1024 * 1024
+"""The largest size of an answer."""
+_LINE = 64 * 1024
+"""The largest size of a line: of a number, or of a text that is no string of known length."""
+_DEPTH = 16
+"""The largest depth of nested lists in an answer."""
+
+
 def ask(address: Address, *arguments: str | int, timeout: float = 5.0, password: str | None = None) -> Reply:
     """Connect, authenticate if there is a password, send one command, and return its answer.
 
     Texts are UTF-8. Bytes that are not UTF-8 are returned as surrogate escapes. ``timeout`` bounds the whole exchange.
 
     Raises :class:`~sbredis.exceptions.ScriptRefusedError` when the server answers with an error, and :class:`OSError`
-    when it cannot be reached, hangs up, or does not answer in time.
+    when it cannot be reached, hangs up, does not answer in time, or is no such server.
     """
     deadline = time.monotonic() + timeout
     with _connected(address, timeout) as connection:
@@ -58,6 +68,10 @@ def _raised(reply: Reply) -> Reply:
     return reply
 
 
+def _foreign(line: bytes) -> ConnectionError:
+    return ConnectionError(f"the answer is not from a Redis server: {line[:40]!r}")
+
+
 class _Stream:
     """A reader of lines and of given lengths from a connection, with one deadline for all reads."""
 
@@ -65,6 +79,7 @@ class _Stream:
         self._connection = connection
         self._deadline = deadline
         self._buffer = bytearray()
+        self._left = _BYTES
 
     def send(self, arguments: tuple[str | int, ...]) -> None:
         encoded = [str(argument).encode("utf-8", "surrogateescape") for argument in arguments]
@@ -72,7 +87,7 @@ class _Stream:
         self._arm()
         self._connection.sendall(frame)
 
-    def reply(self) -> Reply:
+    def reply(self, depth: int = 0) -> Reply:
         line = self._line()
         kind, rest = line[:1], line[1:].decode("utf-8", "surrogateescape")
         if kind == b"+":
@@ -81,15 +96,24 @@ class _Stream:
             code, _, detail = rest.partition(" ")
             return ScriptRefusedError(code, detail)
         if kind == b":":
-            return int(rest)
+            return self._number(line, -(2**63))
         if kind == b"$":
-            return None if rest == "-1" else self._bulk(int(rest))
-        if kind == b"*":
-            return None if rest == "-1" else [self.reply() for _ in range(int(rest))]
-        raise ConnectionError(f"the answer is not from a Redis server: {line[:40]!r}")
+            return None if rest == "-1" else self._bulk(self._number(line, 0))
+        if kind == b"*" and depth < _DEPTH:
+            return None if rest == "-1" else [self.reply(depth + 1) for _ in range(self._number(line, 0))]
+        raise _foreign(line)
+
+    def _number(self, line: bytes, least: int) -> int:
+        found = _NUMBER.fullmatch(line, 1)
+        number = int(found[0]) if found else least - 1
+        if number < least:
+            raise _foreign(line)
+        return number
 
     def _line(self) -> bytes:
-        while (end := self._buffer.find(b"\r\n")) < 0:
+        while (end := self._buffer.find(b"\r\n", 0, _LINE)) < 0:
+            if len(self._buffer) >= _LINE:
+                raise _foreign(bytes(self._buffer[:40]))
             self._more()
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
@@ -107,6 +131,9 @@ class _Stream:
         received = self._connection.recv(65536)
         if not received:
             raise ConnectionError("the server closed the connection")
+        self._left -= len(received)
+        if self._left < 0:
+            raise ConnectionError(f"the answer has more than {_BYTES} bytes")
         self._buffer += received
 
     def _arm(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+from sbredis._unreadable import MALFORMED
 from sbredis.exceptions import SparkSetupError
 
 __all__ = ["FORMAT", "Offsets", "Place"]
@@ -94,7 +95,7 @@ class Offsets:
                 mode=str(stored.get("mode", usual)),
                 sub_queue=None if sub_queue is None else str(sub_queue),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             raise SparkSetupError(f"The offsets in the checkpoint cannot be read: {error!r}.") from None
 
     def refuse_other(self, entity: str, mode: str, sub_queue: str = "") -> None:

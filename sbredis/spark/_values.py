@@ -122,7 +122,7 @@ def offsets(value: str) -> At:
     wrong = f'it must be earliest, latest, or JSON such as {{"0": 17, "1": 0}}, not {quoted(value)}'
     try:
         found: Any = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(wrong) from None
     if not isinstance(found, dict):
         raise ValueError(wrong)  # noqa: TRY004 -- the text is wrong, whatever its type is

@@ -8,8 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal
+from math import inf
+from typing import Any, Literal, cast
 from uuid import UUID
+
+import click
+from click.exceptions import Exit
 
 from sbredis._unreadable import unreadable
 from sbredis.aio.core._bulk_writing import Mark, forgettable, read_mark
@@ -38,6 +42,7 @@ from sbredis.exceptions import (
     MessageBodyError,
     MessageSizeExceededError,
     RuleSyntaxError,
+    SparkSetupError,
 )
 from sbredis.model import (
     AmqpAnnotatedMessage,
@@ -52,9 +57,13 @@ from sbredis.model import (
 )
 from sbredis.model._received import delivered
 from sbredis.registry._entity import decode
+from sbredis.registry._registry import Registry, read_namespace
 from sbredis.registry._reservation import reservation_of
 from sbredis.registry._rules import decode_rule
 from sbredis.rules import SqlAction, SqlFilter, check_action, check_filter
+from sbredis.servers._ask import _Stream
+from sbredis.spark._offsets import Offsets, Place
+from sbredis.spark._values import offsets
 from sbredis.transport._address import Endpoint, parse_target, redacted
 from sbredis.transport._resp import ProtocolError, PythonParser, ReplyLimits, as_mapping, reply_parser
 from sbredis.transport._server_facts import problems, server_facts
@@ -64,6 +73,7 @@ from sbredis.workers.observing._counts import Counts, merged
 from sbredis.workers.observing._reports import Report, ReportReader
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_answer, read_asked, write_answer, write_asked
 from tests.engine.test_contracts import PARTITION, REQUESTS
+from tests.hostile.command_lines import COMMAND_LINES, parse
 from tests.hostile.replies import ENTITIES, REPLIES, RULES, record_of
 from tests.hostile.trials import Decoder
 
@@ -303,6 +313,52 @@ def _entity(given: Any) -> object:
     return reservation_of(record), name_key(record.path)
 
 
+class _Fed:
+    """A connection from which bytes come in pieces, and then its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def recv(self, _size: int) -> bytes:
+        piece, self._data = self._data[:50], self._data[50:]
+        return piece
+
+    def settimeout(self, _seconds: float) -> None:
+        """Take the time that is left."""
+
+
+def _answer(given: Any) -> object:
+    return _Stream(cast("Any", _Fed(given)), inf).reply()
+
+
+_OFFSETS = json.dumps(
+    Offsets("q", "i", {0: Place("birth", 1, 17), 1: Place("", 0, 5)}, began={0: 1}, mode="consume").to_json()
+)
+
+
+def _offsets_of_spark(given: Any) -> object:
+    try:
+        stored = json.loads(given)  # PySpark does this
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(stored, dict):
+        raise ValueError("Spark stores objects")  # noqa: TRY004 -- not what is searched
+    return Offsets.from_json(cast("dict[str, Any]", stored))
+
+
+_REGISTRY = Registry("ns", 4)
+_TOPIC = replace(decode(ENTITIES[0]), kind="topic")
+_KEPT = (b"q", ENTITIES[0])
+_IN_REGISTRY: list[tuple[str, Request[Any], list[Any]]] = [
+    ("read_namespace", read_namespace("ns"), [[4, 1700, 2, 1, 1024, b"", b""], [4, 1700, 2, 1, 1024, b"5", b"6"]]),
+    ("read_entity", _REGISTRY.look("Orders"), [[ENTITIES[0], 0, 1, 2, 3]]),
+    ("list_entities", _REGISTRY.listed("", 2), [[*_KEPT, *_KEPT], []]),
+    ("list_subscriptions", _REGISTRY.subscriptions("t", ""), [[b"a 5", 1, *_KEPT, b"m 1"], [b"", 0]]),
+    ("revise_subscription", _REGISTRY.revise_subscription(_TOPIC, "stamp-stamp-"), [[ENTITIES[0], b""]]),
+    ("unregister_entity", _REGISTRY.unregister(_TOPIC), [[1, 0]]),
+]
+
+
 def _mark(given: Any) -> object:
     return read_mark(given), forgettable(given, 1_700_000_000_000)
 
@@ -339,6 +395,7 @@ DECODERS: dict[str, Decoder] = {
         Decoder("columns", _ROWS, _columns, _UNREADABLE),
         Decoder("purpose", [Purpose(True, {"a": 1}, "q").stored(), b""], read_purpose, _UNREADABLE),
         *(_reply(name, REQUESTS[name](PARTITION), inputs) for name, inputs in sorted(REPLIES.items())),
+        *(_reply(name, request, inputs) for name, request, inputs in _IN_REGISTRY),
         Decoder("announcement", [_STATE + b" 1700 1800"], read_announcement, _UNREADABLE),
         Decoder(
             "call for a mover",
@@ -375,6 +432,10 @@ DECODERS: dict[str, Decoder] = {
             (ProtocolError,),
         ),
         Decoder("RESP", _RESP, _in_pieces(lambda: reply_parser(_LIMITS)), (ProtocolError,)),
+        Decoder("answer of a server", [each for each in _RESP if each[:1] in b"+-:$*"], _answer, (OSError,)),
+        Decoder("command line", COMMAND_LINES, parse, (click.ClickException, Exit, ValueError)),
+        Decoder("offsets that a user gives", ["earliest", '{"0": 17, "1": 0}'], offsets, (ValueError,)),
+        Decoder("offsets that Spark has stored", [_OFFSETS], _offsets_of_spark, (ValueError, SparkSetupError)),
         Decoder("facts of a server", [_INFO, _NODES], _facts, (ValueError,)),
         Decoder("slots", [_SLOTS], lambda given: parse_cluster_slots(given, _HERE), (ValueError,)),
         Decoder(

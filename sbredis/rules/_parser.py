@@ -193,8 +193,8 @@ class Parser:
         return Not(found) if negated else found
 
     def _is_null(self, left: Expression, start: Token) -> Predicate:
-        if not isinstance(left, Property | Lookup):
-            self._refuse("a property before IS", at=start)
+        if not isinstance(left, Property | Lookup | NewId):
+            self._refuse("a property or a function before IS", at=start)
         self._take()
         negated = self._takes("NOT")
         self._need("NULL") if negated else self._need("NULL", "NOT")

@@ -152,9 +152,9 @@ class Exists(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Predicate):
-    """A test whether a property is missing or null."""
+    """A test whether a property is missing or null, or the value of a function is null."""
 
-    operand: Property | Lookup
+    operand: Property | Lookup | NewId
 
 
 @dataclass(frozen=True, slots=True)

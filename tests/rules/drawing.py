@@ -108,6 +108,9 @@ def _text(node: Expression) -> bool:
     return isinstance(node, Literally) and isinstance(node.value, str)
 
 
+functions: st.SearchStrategy[Lookup | NewId] = st.just(NewId()) | st.builds(
+    Lookup, simple.filter(lambda name: not _text(name)), st.just(0)
+)
 expressions = simple | st.recursive(simple, _larger, max_leaves=4)
 sums = st.sampled_from([Literally(1), Literally(2), Literally(2.5), Literally(-3)]) | st.builds(
     Arithmetic,
@@ -129,7 +132,7 @@ comparisons: st.SearchStrategy[Predicate] = st.one_of(
     st.builds(Within, expressions, st.lists(expressions, min_size=1, max_size=3).map(tuple)),
     st.builds(Like, expressions, patterns, escapes, st.just(0)),
     st.builds(Exists, properties),
-    st.builds(IsNull, properties),
+    st.builds(IsNull, properties | functions),
 )
 chains = st.lists(comparisons, min_size=2, max_size=4).map(tuple)
 predicates: st.SearchStrategy[Predicate] = st.recursive(

@@ -174,6 +174,10 @@ def test_system_and_application_properties_are_separate() -> None:
         ("p(missing) = 1", "unknown"),
         ("newid() = newid()", "false"),
         ("newid() = a", "unknown"),
+        ("newid() IS NOT NULL", "true"),
+        ("newid() IS NULL", "false"),
+        ("property('a') IS NOT NULL", "true"),
+        ("p('a' + 'b') IS NULL", "true"),
         ("name + '_' + name = 'a_a'", "true"),
     ],
 )

@@ -56,6 +56,7 @@ from sbredis._root_error import Outcome, ServiceBusError
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
 __all__ = [
     "AutoLockRenewFailed",
@@ -251,7 +252,7 @@ class KeyAlreadyUsedError(ServiceBusError):
 
     code = "KeyAlreadyUsed"
 
-    key: str | bytes | None = None
+    key: str | int | UUID | bytes | None = None
     """The key, as the transaction gave it."""
 
 

@@ -16,6 +16,7 @@ from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
     CallId,
     Lock,
+    MessageId,
     Operation,
     Outgoing,
     Partition,
@@ -58,7 +59,7 @@ __all__ = [
 ]
 
 SettleKind = Literal["complete", "abandon", "defer", "dead_letter"]
-Keys = Mapping[bytes, tuple[str | bytes, int]]
+Keys = Mapping[bytes, tuple[MessageId, int]]
 """A mapping from each key of a transaction, in its stored form, to the key as it was given and its window in ms."""
 _log = logging.getLogger("sbredis.client")
 

@@ -21,7 +21,7 @@ from sbredis.aio.receiving._lost_locks import lock_ended
 from sbredis.aio.receiving._session import ServiceBusSession, held_session
 from sbredis.aio.receiving._settling import require_lock
 from sbredis.aio.sending._sendable import scheduled, sent_key
-from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, identifier, is_dead
+from sbredis.engine import MAXIMUM_CALL_BYTES, MessageId, Outgoing, identifier, is_dead
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (
     MessageTypes,
@@ -31,9 +31,11 @@ from sbredis.model import (
     ServiceBusReceivedMessage,
     as_messages,
     contents_of,
+    duplicate_key,
     keep_id,
     outgoing,
     use_id,
+    work_key,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ __all__ = ["ServiceBusTransaction"]
 
 _MOST_MESSAGES = 100
 _LONGEST = 120.0
-_LONGEST_KEY = 128
+_LONGEST_MARK = 128
 _LONGEST_WINDOW = 366 * 86400.0
 
 
@@ -76,7 +78,7 @@ class ServiceBusTransaction:
         """Functions that let the messages keep their ids, because they were not sent."""
         self._named: set[int] = set()
         self._states: dict[HeldSession, StatePart] = {}
-        self._keys: dict[bytes, tuple[str | bytes, int]] = {}
+        self._keys: dict[bytes, tuple[MessageId, int]] = {}
         self._advances: dict[tuple[Outbox, str], AdvancePart] = {}
         self._watermarks: dict[str, int | None] = {}
         self._count = self._size = 0
@@ -295,7 +297,7 @@ class ServiceBusTransaction:
 
     # -- once ----------------------------------------------------------------------------------------------------------
 
-    def once(self, key: str | bytes, window: timedelta | float) -> None:
+    def once(self, key: MessageId, window: timedelta | float) -> None:
         """Record a key of the work that the transaction does. The transaction remembers the key for the time
         ``window``, and is refused with :class:`~sbredis.exceptions.KeyAlreadyUsedError` if an earlier transaction has
         used the key and the key's window has not ended.
@@ -305,10 +307,12 @@ class ServiceBusTransaction:
         own. So transactions that do the same work must have the same first entity and, if that is partitioned, the
         same message key.
 
-        ``key`` is a text of 1 to 128 characters, which counts as its UTF-8, or 1 to 128 bytes. ``window`` is a
-        timedelta or a number of seconds, up to 366 days. A transaction can use several keys.
+        ``key`` is what a message id may be: 1 to 128 characters or bytes, a UUID, or a whole number of 64 bits without
+        a sign. Keys with the same text are the same key: 7 and ``"7"``. ``window`` is a timedelta or a number of
+        seconds, up to 366 days. A transaction can use several keys.
         """
-        stored, milliseconds = _stored_key(key), _milliseconds(window)
+        key = work_key(key)
+        stored, milliseconds = duplicate_key(key), _milliseconds(window)
         with self._lock:
             self._check()
             if stored in self._keys:
@@ -409,23 +413,12 @@ class ServiceBusTransaction:
         self._advances.clear()
 
 
-def _stored_key(key: object) -> bytes:
-    """Return a key of a transaction in the form that a partition stores."""
-    if isinstance(key, str):
-        return identifier(key, "key")
-    if not isinstance(key, bytes):
-        raise TypeError(f"key must be text or bytes, not {type(key).__name__}")
-    if not 1 <= len(key) <= _LONGEST_KEY:
-        raise ValueError(f"key has {len(key)} bytes; it must have 1 to {_LONGEST_KEY} bytes")
-    return key
-
-
 def _check_watermark(name: str, value: object) -> None:
     """Refuse a value that a watermark cannot have."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str or None, not {type(value).__name__}")
-    if not 1 <= len(value) <= _LONGEST_KEY or not value.isascii() or not value.isprintable():
-        raise ValueError(f"{name} must have 1 to {_LONGEST_KEY} printable ASCII characters, unlike {quoted(value)}")
+    if not 1 <= len(value) <= _LONGEST_MARK or not value.isascii() or not value.isprintable():
+        raise ValueError(f"{name} must have 1 to {_LONGEST_MARK} printable ASCII characters, unlike {quoted(value)}")
 
 
 def _milliseconds(window: object) -> int:

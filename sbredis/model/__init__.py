@@ -29,7 +29,7 @@ from sbredis.model._enums import (
 )
 from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole
 from sbredis.model._hold import Hold, MessageLease, Source
-from sbredis.model._id_kinds import comparable_id
+from sbredis.model._id_kinds import comparable_id, duplicate_key, work_key
 from sbredis.model._keywords import names_keywords
 from sbredis.model._message import (
     MessageType,
@@ -171,6 +171,7 @@ __all__ = [
     "copied",
     "delivered",
     "due_time",
+    "duplicate_key",
     "entity_created",
     "entity_differences",
     "entity_revised",
@@ -196,4 +197,5 @@ __all__ = [
     "rule_shown",
     "use_id",
     "warn_of_unknown",
+    "work_key",
 ]

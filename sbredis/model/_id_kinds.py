@@ -9,7 +9,7 @@ from uuid import UUID
 from sbredis.engine import MessageId
 from sbredis.model._checks import LONGEST_ID, MAXIMUM_PROPERTY_BYTES, id_text, text
 
-__all__ = ["comparable_id", "correlation", "duplicate_key", "message_identifier"]
+__all__ = ["comparable_id", "correlation", "duplicate_key", "message_identifier", "work_key"]
 
 _MOST = (1 << 64) - 1
 
@@ -24,7 +24,16 @@ def correlation(value: object, what: str) -> MessageId:
     return text(value, what) if isinstance(value, str) else _other(value, what, 0, MAXIMUM_PROPERTY_BYTES)
 
 
-def _other(value: object, what: str, least: int, most: int) -> MessageId:
+def work_key(value: object) -> MessageId:
+    """Check a key of the work of a transaction: it is what a message id may be, and is compared like one."""
+    if isinstance(value, str):
+        return id_text(value, "key")
+    return _other(value, "key", 1, LONGEST_ID, kinds="str, int, UUID or bytes")
+
+
+def _other(
+    value: object, what: str, least: int, most: int, *, kinds: str = "str, int, UUID, bytes or None"
+) -> MessageId:
     """Check an id that is not text."""
     if isinstance(value, (bytes, bytearray)):
         if not least <= len(value) <= most:
@@ -33,7 +42,7 @@ def _other(value: object, what: str, least: int, most: int) -> MessageId:
     if isinstance(value, UUID):
         return value
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what} must be str, int, UUID, bytes or None, not {type(value).__name__}")
+        raise TypeError(f"{what} must be {kinds}, not {type(value).__name__}")
     if not 0 <= value <= _MOST:
         raise ValueError(f"{what} is a whole number that does not fit into 64 bits: it may be from 0 to 2**64 - 1")
     return int(value)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from sbredis import aio
 from sbredis._public import public_name
+from sbredis.engine import MessageId
 from sbredis.model import (
     MessageTypes,
     PrimitiveTypes,
@@ -122,7 +123,7 @@ class ServiceBusTransaction:
 
     # -- once ----------------------------------------------------------------------------------------------------------
 
-    def once(self, key: str | bytes, window: timedelta | float) -> None:
+    def once(self, key: MessageId, window: timedelta | float) -> None:
         self._portal.run(self._aio.once, key, window)
 
     # -- watermarks ----------------------------------------------------------------------------------------------------

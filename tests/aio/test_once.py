@@ -7,11 +7,12 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender, ServiceBusTransaction
-from sbredis.engine import partition_for_name
+from sbredis.engine import MessageId, partition_for_name
 from sbredis.exceptions import KeyAlreadyUsedError, MessageSizeExceededError, Outcome
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
@@ -32,7 +33,7 @@ async def client(url: str) -> AsyncIterator[ServiceBusClient]:
         yield client
 
 
-async def send_once(client: ServiceBusClient, name: str, body: str, *keys: str | bytes, window: Any = HOUR) -> None:
+async def send_once(client: ServiceBusClient, name: str, body: str, *keys: MessageId, window: Any = HOUR) -> None:
     async with client.get_queue_sender(name) as sender, client.transaction() as tx:
         for key in keys:
             tx.once(key, window)
@@ -54,6 +55,23 @@ async def test_a_text_is_the_same_key_as_its_bytes(client: ServiceBusClient) -> 
     with pytest.raises(KeyAlreadyUsedError) as refused:
         await send_once(client, "outputs", "second", "ä".encode())
     assert refused.value.key == "ä".encode()
+
+
+@pytest.mark.parametrize(
+    ("key", "same"),
+    [
+        (7, "7"),
+        (UUID("12345678-1234-5678-1234-567812345678"), "12345678-1234-5678-1234-567812345678"),
+        (b"\xff", bytearray(b"\xff")),
+    ],
+)
+async def test_a_key_is_anything_that_a_message_id_may_be(client: ServiceBusClient, key: MessageId, same: Any) -> None:
+    """Keys are compared like message ids: by their texts."""
+    await send_once(client, "outputs", "first", key)
+    with pytest.raises(KeyAlreadyUsedError) as refused:
+        await send_once(client, "outputs", "second", same)
+    assert refused.value.key == same
+    assert await bodies_in(client, "outputs") == ["first"]
 
 
 async def test_the_input_of_known_work_stays_locked_and_can_be_completed(client: ServiceBusClient) -> None:
@@ -179,7 +197,10 @@ async def test_a_commit_whose_connection_breaks_is_not_refused_by_its_own_key(
         ("\ud800", 1, ValueError, "surrogate"),
         (b"", 1, ValueError, "key has 0 bytes"),
         (b"x" * 129, 1, ValueError, "key has 129 bytes"),
-        (7, 1, TypeError, "key must be text or bytes, not int"),
+        (7.5, 1, TypeError, "key must be str, int, UUID or bytes, not float"),
+        (True, 1, TypeError, "key must be str, int, UUID or bytes, not bool"),
+        (None, 1, TypeError, "key must be str, int, UUID or bytes, not NoneType"),
+        (-1, 1, ValueError, "does not fit into 64 bits"),
         ("x", 0, ValueError, "more than 0 seconds"),
         ("x", -1, ValueError, "more than 0 seconds"),
         ("x", float("nan"), ValueError, "more than 0 seconds"),

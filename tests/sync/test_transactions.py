@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Barrier
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -458,7 +459,7 @@ def test_the_second_transaction_with_a_key_is_refused(
     first, second = received(inputs, 2)
     for message in (first, second):
         done = [
-            lambda tx: tx.once(b"order 1", 3600),
+            lambda tx: tx.once(UUID(int=1), 3600),
             lambda tx: tx.send_messages(outputs, ServiceBusMessage("bill")),
             lambda tx, message=message: tx.complete_message(message),  # type: ignore[misc]
         ]
@@ -467,7 +468,7 @@ def test_the_second_transaction_with_a_key_is_refused(
         else:
             with pytest.raises(KeyAlreadyUsedError) as refused:
                 transact(client, *done)
-            assert refused.value.key == b"order 1"
+            assert refused.value.key == UUID(int=1)
     assert bodies(client, "outputs") == ["bill"]
     inputs.complete_message(second)
 

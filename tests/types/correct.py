@@ -72,6 +72,13 @@ def messages(message: sbredis.ServiceBusReceivedMessage) -> None:
     message.message_id = message.correlation_id = 7
 
 
+async def keys(tx: aio.ServiceBusTransaction, other: sbredis.ServiceBusTransaction) -> None:
+    """The key of a transaction is what a message id may be."""
+    tx.once(7, 60)
+    tx.once(UUID(int=1), timedelta(days=1))
+    other.once(b"x", 60)
+
+
 async def administration(
     admin: aio_management.ServiceBusAdministrationClient, other: management.ServiceBusAdministrationClient
 ) -> None:

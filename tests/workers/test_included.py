@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -47,6 +48,31 @@ async def test_each_key_of_a_call_counts(sbredis_bus: Bus) -> None:
             await worker.send("orders", text, message_id=message_id)
         await eventually(lambda: sent(sbredis_bus, 2))
     assert [bytes(message.body) for message in await sbredis_bus.active("out")] == [b"a 1", b"b 2"]
+
+
+async def test_a_key_is_anything_that_a_message_id_may_be(sbredis_bus: Bus) -> None:
+    """Idempotency uses the message id, whatever its type is, and keys are compared by their texts."""
+    await sbredis_bus.create_queue("orders")
+    await sbredis_bus.create_queue("out")
+    worker = Worker(sbredis_bus.url, middleware=[Idempotency(60)])
+
+    @worker.queue("orders", max_concurrent_calls=1)
+    async def place(text: str, context: Context) -> None:
+        context.once(UUID(int=1), 60)
+        context.once(7, 60)
+        context.once("7", 60)
+        context.send("out", text)
+
+    async with worker.running():
+        await worker.send("orders", ServiceBusMessage("first", message_id=b"\xff"))
+        await worker.send("orders", "second", message_id="other")
+        await eventually(lambda: sent(sbredis_bus, 1))
+        await eventually(lambda: all_handled(sbredis_bus))
+    assert [bytes(message.body) for message in await sbredis_bus.active("out")] == [b"first"]
+
+
+async def all_handled(bus: Bus) -> bool:
+    return not await bus.active("orders")
 
 
 @pytest.mark.parametrize("middleware", [[], [Logging()]])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypedDict, Unpack
 
+from sbredis.engine import MessageId
 from sbredis.model import PrimitiveTypes, ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._outcomes import Outcome
 
@@ -71,7 +72,7 @@ class Work(Protocol):
         """Add a message to those that go out when the message is settled."""
         ...
 
-    def remember(self, key: str, window: float) -> None:
+    def remember(self, key: MessageId, window: float) -> None:
         """Complete the message only if no other message was completed with this key, within a window in seconds."""
         ...
 
@@ -153,11 +154,12 @@ class _Told:
             raise TypeError("The message has properties of its own: send() takes options only for other values.")
         self._work.send(entity, value, options)
 
-    def once(self, key: str, window: timedelta | float) -> None:
+    def once(self, key: MessageId, window: timedelta | float) -> None:
         """Remember a key for a window, in the transaction that completes the message.
 
         If an earlier message was completed with this key, nothing that the handler has sent goes out: the message is
-        only completed. A call may remember several keys, and a handler of batches none.
+        only completed. ``key`` is what a message id may be: keys with the same text are the same key. A call may
+        remember several keys, and a handler of batches none.
         """
         self._work.remember(key, window.total_seconds() if isinstance(window, timedelta) else float(window))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from sbredis.engine import MessageId
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._checks import require_plain_function, require_seconds
 from sbredis.workers.declaring._context import Context
@@ -14,8 +15,9 @@ from sbredis.workers.declaring._middleware import Proceed
 __all__ = ["Idempotency"]
 
 
-def _message_id(message: ServiceBusReceivedMessage) -> str:
-    return str(message.message_id)
+def _message_id(message: ServiceBusReceivedMessage) -> MessageId:
+    found = message.message_id
+    return str(found) if found is None else found
 
 
 class Idempotency:
@@ -32,7 +34,10 @@ class Idempotency:
     """
 
     def __init__(
-        self, window: timedelta | float = 86400.0, *, key: Callable[[ServiceBusReceivedMessage], str] = _message_id
+        self,
+        window: timedelta | float = 86400.0,
+        *,
+        key: Callable[[ServiceBusReceivedMessage], MessageId] = _message_id,
     ) -> None:
         seconds = window.total_seconds() if isinstance(window, timedelta) else window
         require_seconds("window", seconds)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis.codec import decode_body, encode_body
+from sbredis.engine import MessageId
 from sbredis.exceptions import (
     MessageAlreadySettled,
     MessageLockLostError,
@@ -21,7 +22,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.exceptions import Outcome as Effect
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, comparable_id, work_key
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Outcome
@@ -69,7 +70,7 @@ class Recorded(NamedTuple):
     sends: int
     """The number of messages to send."""
     state: object
-    once: dict[str, float] | None
+    once: dict[str | bytes, float] | None
 
 
 class Call:
@@ -115,7 +116,7 @@ class Call:
         """The messages that the handler has sent, with the entities to which they go."""
         self.state: object = UNCHANGED
         """The new state of the session, as the handler gave it."""
-        self.once: dict[str, float] | None = None
+        self.once: dict[str | bytes, float] | None = None
         """The keys that are remembered when the message is completed, each with its window in seconds."""
         self.overfull = False
         """Whether the messages and everything that the handler has sent do not fit into one transaction."""
@@ -224,15 +225,15 @@ class Call:
             self.sends = []
         self.sends.append((entity, made))
 
-    def remember(self, key: str, window: float) -> None:
+    def remember(self, key: MessageId, window: float) -> None:
         if self.handler.settings.batch is not None:
             raise TypeError(
                 f"A key belongs to one message, but {self.handler.name} takes batches: once() and Idempotency are for "
                 "handlers of single messages."
             )
-        known = {} if self.once is None else self.once
-        self._check_room(0 if key in known else 1)
-        self.once = {**known, key: window}
+        stored, known = comparable_id(work_key(key)), {} if self.once is None else self.once
+        self._check_room(0 if stored in known else 1)
+        self.once = {**known, stored: window}
 
     async def renew(self) -> datetime:
         if self.place.session is not None:

@@ -19,6 +19,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final, NoReturn
 
+from sbredis.engine import MessageId
 from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._context import SendOptions, SyncContext
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, outcome_in
@@ -110,7 +111,7 @@ class _Work:
         """Return the handler's result as a message without an entity."""
         return None if result is None else Sent("", *encoded_with(result, {}))
 
-    def remember(self, key: str, window: float) -> None:
+    def remember(self, key: MessageId, window: float) -> None:
         del key, window
         raise _not_here("once()")
 

@@ -91,7 +91,7 @@ for j = 1, #moving do
   end
   discard(p, name, e)
   if side.prefix == 't' then
-    place_transfer(p, fields, number, level, ARGV[places[name] + 1], content, changes)
+    place_transfer(p, fields, number, level, content, changes)
   else
     local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
     record = string.format(expires < NEVER and 'x%s%013.0f%013.0f' or 'a%s%013.0f', level, p.now, expires) .. content

@@ -10,6 +10,7 @@ from sbredis.model import (
     CorrelationRuleFilter,
     RuleFilter,
     RuleProperties,
+    ServiceBusMessageState,
     ServiceBusReceivedMessage,
     SqlRuleFilter,
     readable_content,
@@ -53,8 +54,9 @@ def _facts(message: ServiceBusReceivedMessage) -> MessageView | None:
     set_by_broker: dict[str, Constant | None] = {
         "sequencenumber": message.sequence_number,
         "enqueuedsequencenumber": message.enqueued_sequence_number,
-        "enqueuedtimeutc": message.enqueued_time_utc,
+        "enqueuedtimeutc": None if message.state is ServiceBusMessageState.SCHEDULED else message.enqueued_time_utc,
         "expiresatutc": message.expires_at_utc,
+        "timetolive": message.time_to_live,
         "deliverycount": message.delivery_count,
         "deadlettersource": message.dead_letter_source,
         "deadletterreason": message.dead_letter_reason,

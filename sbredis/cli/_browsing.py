@@ -87,7 +87,7 @@ def _row(message: ServiceBusReceivedMessage) -> dict[str, Any]:
         "number": str(message.sequence_number),
         "state": message.state.name.lower(),
         "due": message.scheduled_enqueue_time_utc if scheduled else None,
-        "enqueued": message.enqueued_time_utc,
+        "enqueued": None if scheduled else message.enqueued_time_utc,
         "deliveries": message.delivery_count,
         "message_id": None if message.message_id is None else str(message.message_id),
         "session": message.session_id,

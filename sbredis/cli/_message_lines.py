@@ -60,8 +60,8 @@ def fields_of(message: ServiceBusReceivedMessage) -> dict[str, Any]:
     content = content_of(message)
     fields: dict[str, Any] = {name: _told(getattr(message, name)) for name in _TOLD}
     fields |= {name: to_json(getattr(message, name)) for name in (*_IDS, *_TEXTS)}
-    life, scheduled = message.time_to_live, message.scheduled_enqueue_time_utc
-    fields["time_to_live"] = None if life is None else life.total_seconds()
+    life, scheduled = content.time_to_live, message.scheduled_enqueue_time_utc
+    fields["time_to_live"] = None if life is None else life / 1000  # the sender's, so that a line can be sent again
     fields["scheduled_enqueue_time_utc"] = None if scheduled is None else scheduled.isoformat()
     fields["application_properties"] = to_json(message.application_properties)
     if content.annotations:

@@ -121,8 +121,7 @@ async def _count(receiver: ServiceBusReceiver, before: datetime, session: str | 
     count = 0
     async for message in browse(receiver, session=session):
         if message.state is not ServiceBusMessageState.SCHEDULED:
-            enqueued = message.enqueued_time_utc
-            count += enqueued is not None and enqueued < before
+            count += message.enqueued_time_utc < before
     return count
 
 

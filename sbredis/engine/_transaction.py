@@ -168,18 +168,15 @@ def transfer(
 ) -> Operation:
     """Store messages for a partition of an entity in another slot, until a client moves them there.
 
-    ``number`` is the number of the destination in its namespace, and ``path`` the name of its entity. The due times and
-    the ids of the messages are in their payloads, and count at the destination only.
+    ``number`` is the number of the destination in its namespace, and ``path`` the name of its entity. The times to
+    live, the due times and the ids of the messages are in their payloads, and count at the destination only.
     """
     destination.check_outgoing(messages)
     within("number", number, 0, MOST_PARTITIONS - 1)
-    timed = any(message.time_to_live is not None for message in messages)
     levelled = any(message.level for message in messages)
     recipient = Recipient(entity_of(destination.keys[0]), destination.incarnation, number, path)
-    arguments: list[Argument] = ["t" * timed + "l" * levelled, recipient.changes()]
+    arguments: list[Argument] = ["l" * levelled, recipient.changes()]
     for message in messages:
-        if timed:
-            arguments.append("" if message.time_to_live is None else message.time_to_live)
         if levelled:
             arguments.append(message.level)
         arguments.append(message.payload)

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 from uuid import UUID
 
+from sbredis._unreadable import unreadable
 from sbredis.engine import (
     NEVER,
     Content,
@@ -24,7 +25,7 @@ from sbredis.engine import (
     set_system,
 )
 from sbredis.exceptions import DataLayoutError
-from sbredis.model._checks import moment
+from sbredis.model._checks import lifetime, moment
 from sbredis.model._enums import ServiceBusMessageState
 from sbredis.model._hold import Hold, MessageLease, Source
 from sbredis.model._message import ServiceBusMessage, copied, from_content
@@ -52,10 +53,12 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     The sender's data are decoded at the first access.
     """
 
-    __slots__ = ("_hold", "_record", "auto_renew_error")
+    __slots__ = ("_hold", "_lifetime", "_record", "auto_renew_error")
 
     _hold: Hold
     _record: Record
+    _lifetime: int | None
+    """The time to live that applies, in ms, or the one that the application has assigned."""
 
     auto_renew_error: Exception | None
     """Why the lock could not be renewed automatically; ``None`` if there was no error."""
@@ -76,6 +79,9 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             if name == "_record":
                 record = self._record = read_record(self._hold.delivery.record)
                 return record
+            if name == "_lifetime":
+                found = self._lifetime = self._applying_lifetime()
+                return found
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _read(self) -> Content:
@@ -84,6 +90,17 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         except DataLayoutError as error:
             error.entity = getattr(self._hold.source.owner, "name", None)
             raise
+
+    def _applying_lifetime(self) -> int | None:
+        enqueued, expires = self._record.enqueued, self._expires
+        if enqueued is None:
+            return self._content.time_to_live
+        return None if expires >= NEVER else expires - enqueued
+
+    @property
+    def _expires(self) -> int:
+        own = self._hold.delivery.expires
+        return self._record.expires if own is None else own
 
     def _dead_letter_reasons(self) -> tuple[str | None, str | None]:
         delivery = self._hold.delivery
@@ -142,17 +159,37 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return self.sequence_number if number is None else number
 
     @property
-    def enqueued_time_utc(self) -> datetime | None:
-        """The time at which the message was enqueued; ``None`` if it is still scheduled."""
+    def enqueued_time_utc(self) -> datetime:
+        """The time at which the message was enqueued. A message that is still scheduled has the time for which it is
+        scheduled.
+        """
         enqueued = self._record.enqueued
-        return None if enqueued is None else moment(enqueued)
+        if enqueued is None:
+            enqueued = self._content.scheduled
+        if enqueued is None:
+            raise unreadable("A message", "it is scheduled, and names no time")
+        return moment(enqueued)
 
     @property
     def expires_at_utc(self) -> datetime | None:
         """The time at which the message expires; ``None`` if it never expires."""
-        own = self._hold.delivery.expires
-        expires = self._record.expires if own is None else own
+        expires = self._expires
         return None if expires >= NEVER else moment(expires)
+
+    @property
+    def time_to_live(self) -> timedelta | None:
+        """The time from the enqueueing to the expiry, in whole ms: the limit of the entity may have made it shorter
+        than the sender has set it. ``None`` if the message never expires.
+
+        A message that is still scheduled has the sender's, because the limit applies when it is enqueued. A message
+        that is sent again has the sender's too, unless the application assigns another.
+        """
+        milliseconds = self._lifetime
+        return None if milliseconds is None else timedelta(milliseconds=milliseconds)
+
+    @time_to_live.setter
+    def time_to_live(self, value: timedelta | None) -> None:
+        self._lifetime = self._content.time_to_live = None if value is None else lifetime(value)
 
     @property
     def state(self) -> ServiceBusMessageState:

@@ -15,7 +15,7 @@ from sbredis.aio.calls._clock import Clock
 from sbredis.aio.calls._entity import Entity
 from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionSettings, SidePrefix, new_token, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, outgoing
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, moment, outgoing
 from sbredis.transport import Transport
 from tests.aio.diverting import divert
 from tests.engine.bench import Everything, everything
@@ -130,9 +130,10 @@ class Queue:
         """Send messages to partition ``at``, or each message to the next partition. Return their sequence numbers."""
         numbers: list[int] = []
         for text in texts:
-            made = outgoing(
-                ServiceBusMessage(text, application_properties=dict(properties or {})), detects_duplicates=False
-            )
+            message = ServiceBusMessage(text, application_properties=dict(properties or {}))
+            if (due := options.get("due")) is not None:
+                message.scheduled_enqueue_time_utc = moment(due)
+            made = outgoing(message, detects_duplicates=False)
             if at is None:
                 place, self._at = self._at, (self._at + 1) % len(self.entity.numbers)
             else:

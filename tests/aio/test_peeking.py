@@ -64,7 +64,7 @@ async def test_peeking_shows_messages_in_every_state(url: str, partitioned: bool
         assert {message.lock_token for message in shown.values()} == {None}
         assert {message.locked_until_utc for message in shown.values()} == {None}
         assert shown["active"].delivery_count == 1
-        assert shown["scheduled"].enqueued_time_utc is None
+        assert shown["scheduled"].enqueued_time_utc == shown["scheduled"].scheduled_enqueue_time_utc
         assert bodies(await all_of(queue.receiver(sub_queue="deadletter"), 2)) == ["dead"]
 
 

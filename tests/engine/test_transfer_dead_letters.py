@@ -65,7 +65,7 @@ async def test_redriven_transfers_wait_for_a_mover_again(town: Town) -> None:
         (str(result.first + 1), "x", b"one"),
     ]
     assert {each.changes for each in waiting} == {changes}
-    assert waiting[0].record.startswith(b"s0%013d" % 5000)
+    assert waiting[0].record.startswith(b"a0%013d" % town.now)
     assert await town.peek("n", "t") == ()
     assert await town.field("n", "store", "bytes") == b"%d" % sum(len(e.record) + len(changes) for e in waiting)
     await town.move(B, *waiting, name="n")

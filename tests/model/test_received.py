@@ -41,7 +41,11 @@ def corrupt() -> ServiceBusReceivedMessage:
 
 @given(ARGUMENTS)
 def test_a_received_message_equals_the_sent_one(arguments: dict[str, Any]) -> None:
-    message = received(ServiceBusMessage(**arguments))
+    lifetime: timedelta | None = arguments.get("time_to_live")
+    ends = None if lifetime is None else min(ENQUEUED + lifetime // timedelta(milliseconds=1), NEVER - 1)
+    message = received(ServiceBusMessage(**arguments), expires=ends)
+    if ends == NEVER - 1:
+        arguments = {**arguments, "time_to_live": timedelta(milliseconds=ends - ENQUEUED)}
     expected = {"message_id": message.message_id, **arguments}
     for name in (*arguments, "message_id"):
         assert getattr(message, name) == expected[name]
@@ -86,8 +90,39 @@ def test_the_times_set_by_the_broker_are_returned() -> None:
     assert copy.expires_at_utc == WHEN + timedelta(seconds=3)
     lasting = received(ServiceBusMessage("x"), expires=ENQUEUED + 5000, expires_here=NEVER)
     assert lasting.expires_at_utc is None
-    scheduled = received(ServiceBusMessage("x"), state="s", peeked=True)
-    assert (scheduled.enqueued_time_utc, scheduled.expires_at_utc) == (None, None)
+    later = WHEN + timedelta(hours=1)
+    scheduled = received(ServiceBusMessage("x", scheduled_enqueue_time_utc=later), state="s", peeked=True)
+    assert (scheduled.enqueued_time_utc, scheduled.expires_at_utc) == (later, None)
+
+
+def test_the_time_to_live_is_the_one_that_applies() -> None:
+    """The limit of the entity may have made it shorter. A copy that is sent again has the sender's."""
+    hours, minute = timedelta(hours=5), timedelta(minutes=1)
+    limited = received(ServiceBusMessage("x", time_to_live=hours), expires=ENQUEUED + 60_000)
+    assert limited.time_to_live == minute
+    assert limited.time_to_live == limited.expires_at_utc - limited.enqueued_time_utc  # type: ignore[operator]
+    assert limited.raw_amqp_message.header is not None
+    assert limited.raw_amqp_message.header.time_to_live == hours // timedelta(milliseconds=1)
+    assert as_message(limited).time_to_live == hours
+    assert pickle.loads(pickle.dumps(limited)).time_to_live == minute  # noqa: S301
+    assert received(ServiceBusMessage("x"), expires=ENQUEUED + 60_000).time_to_live == minute
+    own = received(ServiceBusMessage("x", time_to_live=hours), expires=ENQUEUED + 60_000, expires_here=ENQUEUED + 3000)
+    assert own.time_to_live == timedelta(seconds=3)
+    assert received(ServiceBusMessage("x")).time_to_live is None
+    assert received(ServiceBusMessage("x", time_to_live=hours), expires_here=NEVER).time_to_live is None
+    scheduled = ServiceBusMessage("x", time_to_live=hours, scheduled_enqueue_time_utc=WHEN)
+    assert received(scheduled, state="s", peeked=True).time_to_live == hours
+
+
+def test_a_time_to_live_that_the_application_assigns_is_shown_and_sent() -> None:
+    message = received(ServiceBusMessage("x", time_to_live=timedelta(hours=5)), expires=ENQUEUED + 60_000)
+    message.time_to_live = timedelta(seconds=7)
+    assert (message.time_to_live, as_message(message).time_to_live) == (timedelta(seconds=7),) * 2
+    message.time_to_live = None
+    assert (message.time_to_live, as_message(message).time_to_live) == (None, None)
+    with pytest.raises(ValueError, match="longer than zero"):
+        message.time_to_live = timedelta(0)
+    assert message.time_to_live is None
 
 
 @pytest.mark.parametrize(

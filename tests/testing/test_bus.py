@@ -243,11 +243,9 @@ async def test_two_test_buses_share_nothing(bus: Bus) -> None:
         bus.clock.advance(days=1)
         assert other.clock.now < bus.clock.now - timedelta(hours=23)
         assert await other.sent("orders") == await other.messages("orders") == []
-        (message,) = await bus.active("orders")
+        await bus.active("orders")
         await send(other, "two")
         (others,) = await other.active("orders")
-        assert message.enqueued_time_utc is not None
-        assert others.enqueued_time_utc is not None
         assert others.enqueued_time_utc < other.clock.now + timedelta(seconds=1) < bus.clock.now
 
 
@@ -257,7 +255,6 @@ async def test_a_bus_starts_at_the_given_time() -> None:
         await bus.create_queue("orders")
         await send(bus, "one")
         (message,) = await bus.active("orders")
-        assert message.enqueued_time_utc is not None
         assert timedelta() <= message.enqueued_time_utc - begins < timedelta(minutes=1)
 
 

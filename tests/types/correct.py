@@ -65,6 +65,11 @@ def messages(message: sbredis.ServiceBusReceivedMessage) -> None:
     assert_type(message.raw_amqp_message.body, Any)
     assert_type(message.message_id, str | int | UUID | bytes | None)
     assert_type(message.raw_amqp, bytes | None)
+    assert_type(message.sequence_number, int)
+    assert_type(message.enqueued_sequence_number, int)
+    assert_type(message.enqueued_time_utc, datetime)
+    assert_type(message.delivery_count, int)
+    assert_type(message.expires_at_utc, datetime | None)
     body = message.body
     body = body.strip()
     sbredis.ServiceBusMessage(body, message_id=UUID(int=1), correlation_id=7, raw_amqp=b"")

@@ -213,8 +213,7 @@ class Handling:
             counts.lag.observe(self._lag(message))
 
     def _lag(self, message: ServiceBusReceivedMessage) -> float:
-        enqueued = message.enqueued_time_utc
-        return 0.0 if enqueued is None else max(0.0, (self.time.utc() - enqueued).total_seconds())
+        return max(0.0, (self.time.utc() - message.enqueued_time_utc).total_seconds())
 
     async def _invoked(self, call: Call, outer: Scopes) -> Any:
         handler, counts, now = call.handler, call.place.counts, monotonic

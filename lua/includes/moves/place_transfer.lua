@@ -1,11 +1,12 @@
 -- Stores a message for an entity in another slot under a new number. It waits here until a client moves it. Its life
 -- begins at its destination: until then no time to live runs, no receiver gets it, and duplicate detection does not see
--- it. The record of such a message is that of a scheduled one. Its changed properties contain its destination. `ttl` is
--- its time to live in ms, or nothing. The caller writes the records in `fields`, a list of fields for each key.
+-- it. Its record is that of a message that never expires and was enqueued now, as its receiver sees it if it becomes a
+-- transfer dead letter. Its changed properties contain its destination. The caller writes the records in `fields`, a
+-- list of fields for each key.
 -- @use never_text transfer
 -- @use record_key inside
-local function place_transfer(p, fields, number, level, ttl, payload, changes)
-  local record = 's' .. level .. (ttl == '' and NEVER_TEXT or string.format('%013.0f', tonumber(ttl))) .. payload
+local function place_transfer(p, fields, number, level, payload, changes)
+  local record = 'a' .. level .. p.now_text .. payload
   p.placed[#p.placed + 1] = TRANSFER + number
   p.placed[#p.placed + 1] = number
   p.entered[#p.entered + 1] = number

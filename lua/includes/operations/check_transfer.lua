@@ -1,22 +1,21 @@
 -- Checks the arguments of a transfer, from `at` on: the columns of the messages, their destination, and then the
--- messages. The columns are t time to live and l level, or nothing. The destination is a text that only clients read:
--- the changed properties of each message, which contain the destination. The destination's own limits are checked when
+-- messages. The columns are l level, or nothing. The destination is a text that only clients read: the changed
+-- properties of each message, which contain the destination. The destination's own limits are checked when
 -- the messages arrive there. Returns what apply_transfer needs; or nil and a refusal.
--- @use levels never
+-- @use levels
 -- @use refuse refuse_full store_limits whole_number inside
 local function check_transfer(p, argv, at)
   local columns, destination = argv[at], argv[at + 1] or ''
   local stride = #columns + 1
-  local count, ttl, level = (#argv - at - 1) / stride, string.find(columns, 't'), string.find(columns, 'l')
-  if count < 1 or count > 1000 or count % 1 ~= 0 or (ttl and 1 or 0) + (level and 1 or 0) ~= #columns
+  local count, level = (#argv - at - 1) / stride, columns == 'l'
+  if count < 1 or count > 1000 or count % 1 ~= 0 or not level and columns ~= ''
     or destination == '' or #destination > 65536 then
     return nil, refuse('BADCALL', 'transfer')
   end
   local total = 0
   for i = 1, count do
     local first = at + 2 + (i - 1) * stride
-    if ttl and argv[first + ttl - 1] ~= '' and not whole_number(argv[first + ttl - 1], 0, NEVER)
-      or level and argv[first + level - 1] ~= '' and not whole_number(argv[first + level - 1], 0, LEVELS - 1) then
+    if level and argv[first] ~= '' and not whole_number(argv[first], 0, LEVELS - 1) then
       return nil, refuse('BADCALL', string.format('message %d', i - 1))
     end
     total = total + 15 + #argv[first + stride - 1] + #destination
@@ -30,5 +29,5 @@ local function check_transfer(p, argv, at)
   if refused then
     return nil, refused
   end
-  return { at = at + 2, stride = stride, count = count, ttl = ttl, level = level, destination = destination, bytes = total }
+  return { at = at + 2, stride = stride, count = count, level = level, destination = destination, bytes = total }
 end

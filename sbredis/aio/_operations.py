@@ -138,6 +138,11 @@ class Work(ABC):
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
         """Return the operation for the engine."""
 
+    async def confirm(self, deadline: float) -> bool:
+        """Read again what the client knows and the script does not see. Return whether it has changed."""
+        del deadline
+        return False
+
     def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
         """Note that the operation has happened. Return the messages that were dropped as duplicates."""
         del result
@@ -289,6 +294,7 @@ class _Transfers(Work):
     def __init__(self, via: PartitionClient, entity: Entity, number: int, parts: Sequence[SendPart]) -> None:
         super().__init__(via)
         self._destination = entity
+        self._seen = entity.record
         self._there = number
         self._parts = parts
 
@@ -297,6 +303,16 @@ class _Transfers(Work):
         destination = self._destination.partition(self._there)
         made, path = _made_for(self._destination, self._parts), self._destination.record.path
         return transfer(partition, made, destination, self._there, path)
+
+    async def confirm(self, deadline: float) -> bool:
+        """Look for the destination, because the script sees only the slot of the home."""
+        try:
+            await self._destination.confirm(deadline)
+        except ServiceBusError as error:
+            if error.outcome is Outcome.UNKNOWN:  # the look-up may have happened, but the commit comes after it
+                error.outcome = Outcome.NEVER_SENT
+            raise
+        return self._destination.record is not self._seen
 
     def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
         del result

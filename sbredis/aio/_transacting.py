@@ -92,6 +92,8 @@ async def commit(
     keys and watermarks.
     """
     works = await works_of(parts, keys, deadline)
+    while any([await work.confirm(deadline) for work in works]):
+        works = await works_of(parts, keys, deadline)
     for part in parts:
         if isinstance(part, SettlePart) and part.hold.settled:
             raise MessageAlreadySettled(

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import anyio
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusTransaction
@@ -23,7 +24,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from tests.aio.queues import bodies_in
+from tests.aio.queues import Calls, bodies_in
 from tests.engine.bench import everything
 from tests.waiting import eventually
 
@@ -313,6 +314,73 @@ async def test_a_destination_that_does_not_exist_is_refused(client: ServiceBusCl
             lambda tx: tx.send_messages(far, ServiceBusMessage("b")),
         )
     assert (await bodies_in(client, "inputs"), await waiting(client, "inputs")) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+async def test_a_destination_that_was_deleted_before_the_commit_is_refused(
+    client: ServiceBusClient, url: str, kind: str
+) -> None:
+    """The client has used the destination before, so it knows an entity that does not exist any more."""
+    name = OUTPUTS if kind == "queue" else elsewhere("inputs", "news")
+    await send(client, "inputs", "1")
+    async with ServiceBusAdministrationClient(url) as admin:
+        if kind == "topic":
+            await admin.create_topic(name)
+        async with (
+            client.get_queue_receiver("inputs") as receiver,
+            client.get_queue_sender(OUTPUTS) if kind == "queue" else client.get_topic_sender(name) as far,
+        ):
+            await far.send_messages(ServiceBusMessage("before"))
+            (message,) = await received(receiver)
+            await (admin.delete_queue(name) if kind == "queue" else admin.delete_topic(name))
+            with pytest.raises(MessagingEntityNotFoundError) as refused:
+                await transact(
+                    client,
+                    lambda tx: tx.complete_message(message),
+                    lambda tx: tx.send_messages(far, ServiceBusMessage("a")),
+                )
+            assert (refused.value.entity, refused.value.outcome) == (name, Outcome.REFUSED)
+            counts = await admin.get_queue_runtime_properties("inputs")
+            assert (counts.active_message_count, counts.transfer_message_count) == (1, 0)
+            await receiver.complete_message(message)  # its lock was not touched
+
+
+async def test_a_destination_that_was_deleted_and_created_again_gets_the_messages(
+    client: ServiceBusClient, url: str
+) -> None:
+    """The messages are for the new entity, and not for the one that the client knew."""
+    await send(client, OUTPUTS, "before")
+    async with ServiceBusAdministrationClient(url) as admin:
+        await admin.delete_queue(OUTPUTS)
+        await admin.create_queue(OUTPUTS)
+        near, far = client.get_queue_sender("inputs"), client.get_queue_sender(OUTPUTS)
+        await transact(
+            client,
+            lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
+            lambda tx: tx.send_messages(far, ServiceBusMessage("b")),
+        )
+    async with ServiceBusClient(url) as other:
+        assert await waiting(other, "inputs") == [("b", *await place_of(other, OUTPUTS))]
+
+
+async def test_transactions_that_commit_at_the_same_time_look_for_their_destination_together(
+    client: ServiceBusClient,
+) -> None:
+    """One of them looks at once, and the others, which have come meanwhile, share a second look."""
+    await send(client, OUTPUTS, "before")
+    near, far = client.get_queue_sender("inputs"), client.get_queue_sender(OUTPUTS)
+    await near.send_messages(ServiceBusMessage("before"))
+    with Calls(client._connection.transport) as calls:
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(
+                    transact,
+                    client,
+                    lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
+                    lambda tx, number=number: tx.send_messages(far, ServiceBusMessage(f"{number}")),
+                )
+    assert len(await waiting(client, "inputs")) == 20
+    assert calls.by_script["read_entity"] == 2
 
 
 @pytest.mark.usefixtures("client")

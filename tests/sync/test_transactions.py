@@ -30,9 +30,11 @@ from sbredis.exceptions import (
     KeyAlreadyUsedError,
     MessageAlreadySettled,
     MessageLockLostError,
+    MessagingEntityNotFoundError,
     ServiceBusError,
     WatermarkChangedError,
 )
+from sbredis.management import ServiceBusAdministrationClient
 from tests.sync.interruptions import interrupted_when
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -519,3 +521,23 @@ def test_a_message_for_another_partition_is_accepted(client: ServiceBusClient, i
                 lambda tx: tx.schedule_messages(sender, ServiceBusMessage("a"), LATER),
             )
     assert bodies(client, "inputs") == []
+
+
+def test_a_destination_in_another_partition_that_was_deleted_is_refused(
+    client: ServiceBusClient, url: str, inputs: ServiceBusReceiver
+) -> None:
+    here = partition_for_name("inputs", 16)
+    far = next(name for number in range(100) if partition_for_name(name := f"far{number}", 16) != here)
+    client.ensure_queue(far)
+    send(client, far, "before")
+    send(client, "inputs", "1")
+    (message,) = received(inputs)
+    with ServiceBusAdministrationClient(url) as admin:
+        admin.delete_queue(far)
+    with client.get_queue_sender(far) as sender, pytest.raises(MessagingEntityNotFoundError):
+        transact(
+            client,
+            lambda tx: tx.complete_message(message),
+            lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+        )
+    inputs.complete_message(message)

@@ -44,6 +44,9 @@ class EntityState:
         self.runtime = runtime
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
+        self._confirming = asyncio.Lock()
+        self._begun = self._confirmed = 0
+        """The numbers of the last reading of :meth:`confirm` that began, and of the last one that succeeded."""
         self.routing: Routing | None = None
         """The routing of messages, if this is a topic to which the client sends."""
         self._routed = False
@@ -156,6 +159,30 @@ class EntityState:
                 if (found.incarnation, found.version) != (seen.incarnation, seen.version):
                     self.adopt(found, routing)
         return self.record is not seen
+
+    async def confirm(self, until: float) -> None:
+        """Read the record of the entity, and adopt it if it has changed.
+
+        A client does this before it relies on an entity in a call that the entity's partitions do not see. Callers that
+        come during a reading share the next one, which begins after they came. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the entity does not exist any more.
+        """
+        begun = self._begun
+        async with self._confirming:
+            if self._confirmed <= begun:
+                self._begun += 1
+                number = self._begun
+                try:
+                    found = await self._read_record(until)
+                except NamespaceMissingError:
+                    await self.refresh(until)
+                    return
+                except MessagingEntityNotFoundError:
+                    self.gone = True
+                    raise
+                if (found.incarnation, found.version) != (self.record.incarnation, self.record.version):
+                    await self.refresh(until)
+                self._confirmed = number
 
     async def require(self, check: Callable[[EntityRecord], None], until: float) -> None:
         """Check the record. If it fails the check, the entity may have changed: read the registry, and check it again.

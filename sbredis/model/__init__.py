@@ -29,7 +29,7 @@ from sbredis.model._enums import (
 )
 from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole
 from sbredis.model._hold import Hold, MessageLease, Source
-from sbredis.model._id_kinds import comparable_id, duplicate_key, work_key
+from sbredis.model._id_kinds import MessageId, comparable_id, duplicate_key, work_key
 from sbredis.model._keywords import names_keywords
 from sbredis.model._message import (
     MessageType,
@@ -116,6 +116,7 @@ __all__ = [
     "Hold",
     "ListOf",
     "MessageCountDetails",
+    "MessageId",
     "MessageLease",
     "MessageType",
     "MessageTypes",

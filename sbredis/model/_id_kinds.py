@@ -9,7 +9,7 @@ from uuid import UUID
 from sbredis.engine import MessageId
 from sbredis.model._checks import LONGEST_ID, MAXIMUM_PROPERTY_BYTES, id_text, text
 
-__all__ = ["comparable_id", "correlation", "duplicate_key", "message_identifier", "work_key"]
+__all__ = ["MessageId", "comparable_id", "correlation", "duplicate_key", "message_identifier", "work_key"]
 
 _MOST = (1 << 64) - 1
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 from sbredis import aio
 from sbredis._public import public_name
-from sbredis.engine import MessageId
 from sbredis.model import (
+    MessageId,
     MessageTypes,
     PrimitiveTypes,
     ServiceBusMessage,

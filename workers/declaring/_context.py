@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypedDict, Unpack
 
-from sbredis.engine import MessageId
-from sbredis.model import PrimitiveTypes, ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import MessageId, PrimitiveTypes, ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._outcomes import Outcome
 
 __all__ = ["Context", "SendOptions", "Session", "SyncContext", "SyncSession", "Work"]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from sbredis.engine import MessageId
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import MessageId, ServiceBusReceivedMessage
 from sbredis.workers.declaring._checks import require_plain_function, require_seconds
 from sbredis.workers.declaring._context import Context
 from sbredis.workers.declaring._middleware import Proceed

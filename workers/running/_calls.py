@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis.codec import decode_body, encode_body
-from sbredis.engine import MessageId
 from sbredis.exceptions import (
     MessageAlreadySettled,
     MessageLockLostError,
@@ -22,7 +21,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.exceptions import Outcome as Effect
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, comparable_id, work_key
+from sbredis.model import MessageId, ServiceBusMessage, ServiceBusReceivedMessage, comparable_id, work_key
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Outcome

@@ -19,8 +19,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final, NoReturn
 
-from sbredis.engine import MessageId
-from sbredis.model import ServiceBusMessage
+from sbredis.model import MessageId, ServiceBusMessage
 from sbredis.workers.declaring._context import SendOptions, SyncContext
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, outcome_in
 from sbredis.workers.declaring._retries import described, is_of

@@ -77,6 +77,13 @@ class Job:
         found = [pid for pid, (parent, name) in programs.items() if parent == self._process.pid and name == "java"]
         return found[0] if found else None
 
+    def arguments_of_jvm(self) -> list[str]:
+        """Return the command line of the JVM; it is empty if no JVM runs."""
+        try:
+            return Path(f"/proc/{self.jvm() or 0}/cmdline").read_text("utf-8", "replace").split("\0")
+        except OSError:  # there is none, or it has ended
+            return []
+
     def kill(self, victim: Victim) -> bool:
         """Kill a process with SIGKILL, or do what Ctrl-C at a terminal does. Return whether it was there."""
         jvm = self.jvm()
@@ -112,7 +119,7 @@ class Job:
 def _wait(condition: Callable[[], object], seconds: float, what: str = "") -> None:
     """Wait for a condition as :func:`wait_until` does, but look less often if a look takes long.
 
-    A look may start a process. Without pauses, looks would take a core from the job for which they wait.
+    A look may read about all processes. Without pauses, looks would take a core from the job for which they wait.
     """
 
     def look() -> object:
@@ -126,12 +133,21 @@ def _wait(condition: Callable[[], object], seconds: float, what: str = "") -> No
 
 
 def _processes() -> dict[int, tuple[int, str]]:
-    """Return the parent and the program of each living process."""
-    lines = subprocess.run(
-        ["/bin/ps", "-A", "-o", "pid=,ppid=,stat=,comm="], capture_output=True, text=True, check=True, timeout=60
-    ).stdout.splitlines()
-    split = [line.split(None, 3) for line in lines]
-    return {int(pid): (int(parent), Path(name).name) for pid, parent, state, name in split if not state.startswith("Z")}
+    """Return the parent and the program of each living process, as the kernel lists them.
+
+    The program ps is not used, because a small Debian does not have it.
+    """
+    found: dict[int, tuple[int, str]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                before, _, after = (entry / "stat").read_text("utf-8", "replace").rpartition(")")
+            except OSError:
+                continue  # this process has ended
+            state, parent = after.split()[:2]
+            if state not in "ZX":
+                found[int(entry.name)] = int(parent), before.partition("(")[2]
+    return found
 
 
 def _descendants(pid: int, programs: dict[int, tuple[int, str]]) -> set[int]:

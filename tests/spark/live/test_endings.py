@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,8 +73,7 @@ def test_a_session_without_its_java_process_is_noticed_and_can_be_stopped() -> N
 
 def starts_spark(job: Job) -> bool:
     """Return whether the job has started Spark. Another Java process before it tells the version of Java."""
-    shown = ["/bin/ps", "-ww", "-p", str(job.jvm() or 0), "-o", "args="]
-    return "pyspark" in subprocess.run(shown, capture_output=True, text=True, check=False, timeout=60).stdout
+    return any("pyspark" in argument for argument in job.arguments_of_jvm())
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
-"""Tests that run the README and the guides as a reader would type them, one page after another.
+"""Tests that run the README and the guides as a reader would type them.
 
-Each page runs in its own process, with Python's development mode and with warnings as errors. The pages share a server.
-If two guides use one name for different things, their programs conflict here, as they would for a reader.
+Each page runs in its own process and on its own server, with Python's development mode and with warnings as errors.
+Two guides may not use one name for different entities, because their programs would conflict for a reader.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -14,11 +15,14 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from sbredis.servers import LocalServer
+from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.complaints import complaints
 from tests.offenders import for_each
 from tools.repository import ROOT
-from tools.run_page import PLACE, python_blocks
+from tools.run_page import python_blocks
 
 AS_FILES = ["docs/tutorial.md"]
 """The pages whose programs are saved as files; ``test_tutorial.py`` runs them."""
@@ -171,14 +175,48 @@ def problems(page: str, ran: Ran) -> list[str]:
     ]
 
 
-def test_every_page_runs_exactly_as_it_is_written(binary: str | None, tmp_path: Path) -> None:
-    """The pages that name an embedded server share it, because they run in one folder. The others get a server."""
-    found: list[str] = []
+@pytest.fixture(scope="session")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of a run share: each page notes there which entities it has left."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "entities-of-pages"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def entities(url: str) -> dict[str, str]:
+    """Return the queues and topics of a server, each with its properties."""
+    with ServiceBusAdministrationClient(url) as administration:
+        found = [*administration.list_queues(), *administration.list_topics()]
+    return {str(entity.name): str(entity) for entity in found}
+
+
+def conflicts(page: str, left: dict[str, str], seen: Path) -> list[str]:
+    """Note which entities a page has left, and return those that another page has left with other properties."""
+    (seen / page.replace("/", "-")).write_text(json.dumps(left), "utf-8")
+    others = {path.name: json.loads(path.read_text("utf-8")) for path in sorted(seen.iterdir())}
+    return [
+        f"{page} and {other} use the name {name!r} for different entities:\n{left[name]}\n{there[name]}"
+        for other, there in others.items()
+        for name in left.keys() & there.keys()
+        if left[name] != there[name]
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_a_page_runs_exactly_as_it_is_written(page: str, binary: str | None, tmp_path: Path, seen: Path) -> None:
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
-        for page in WITH_PYTHON:
-            url = [] if PLACE.search((ROOT / page).read_text("utf-8")) else [server.url]
-            found += problems(page, run_typed(ROOT / page, *url, folder=tmp_path))
+        found = problems(page, run_typed(ROOT / page, server.url, folder=tmp_path))
+        found += conflicts(page, entities(server.url), seen)
     assert "\n".join(found) == ""
+
+
+def test_two_pages_with_one_name_for_different_entities_are_found_in_either_order(tmp_path: Path) -> None:
+    assert conflicts("docs/a.md", {"orders": "a queue", "news": "a topic"}, tmp_path) == []
+    assert conflicts("docs/b.md", {"orders": "a queue"}, tmp_path) == []
+    (found,) = conflicts("c.md", {"orders": "a queue", "news": "a queue"}, tmp_path)
+    assert found == "c.md and docs-a.md use the name 'news' for different entities:\na queue\na topic"
 
 
 def test_every_page_with_python_has_expected_output() -> None:

@@ -1,6 +1,7 @@
 """Tests that type the tutorial: each program is saved under its name, each command is run, each output is compared.
 
-The commands run in one folder, in the order of the page, with the data that the steps before them have left.
+The commands of a part run in one folder, in the order of the page, with the data that the steps before them have left.
+A part is a section of the page with the sections that go on from it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tools.repository import ROOT
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 TITLE = re.compile(r'title="(?P<name>[\w.]+)"')
+GOES_ON = {"3. Receive with a lock", "9. Look from a terminal", "10. A test"}
+"""The sections that need what the section before them has left."""
 OF_THE_READER = ("mkdir", "cd", "python3 -m venv", ". .venv", "pip install")
 """The commands that prepare the environment, which the test has already."""
 GAP = re.compile(r"(?:\\ ){2,}")
@@ -51,6 +54,18 @@ def steps(page: str) -> list[Step]:
             found += [Step("", command, []) for command in commands]
         elif language == "text":
             found[-1] = found[-1]._replace(output=code.splitlines())
+    return found
+
+
+def parts(page: str) -> dict[str, str]:
+    """Return the parts of the page that run something, by the headings of their first sections."""
+    found: dict[str, str] = {}
+    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
+        heading = section.partition("\n")[0]
+        if heading in GOES_ON:
+            found[next(reversed(found))] += section
+        elif steps(section):
+            found[heading] = section
     return found
 
 
@@ -98,12 +113,18 @@ def run(command: str, output: list[str], folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("binary")
-def test_the_tutorial_works_as_it_is_typed(tmp_path: Path) -> None:
-    for step in steps(PAGE):
+@pytest.mark.parametrize("part", parts(PAGE).values(), ids=parts(PAGE))
+def test_the_tutorial_works_as_it_is_typed(part: str, tmp_path: Path) -> None:
+    for step in steps(part):
         if step.name:
             (tmp_path / step.name).write_text(step.text, "utf-8")
         else:
             assert "\n".join(run(step.text, step.output, tmp_path)) == ""
+
+
+def test_the_parts_have_every_step_of_the_tutorial() -> None:
+    assert [step for part in parts(PAGE).values() for step in steps(part)] == steps(PAGE)
+    assert {re.match(r"(.*)\n", section)[1] for section in re.split("^## ", PAGE, flags=re.MULTILINE)} >= GOES_ON  # type: ignore[index]
 
 
 def test_every_step_of_the_tutorial_that_runs_something_shows_its_output() -> None:

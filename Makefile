@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons check docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers prove-bytes dist environment clean
+.PHONY: help demo quick test test-pythons test-bare check docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers prove-bytes dist environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -38,6 +38,10 @@ quick: environment-test ## run only the tests that need no server, which takes l
 
 test-pythons: environment-test ## run the quick tests on every Python from 3.11 on that is found
 	$(PY) -m tools.pythons $(ARGS)
+
+test-bare: environment-test ## run `make demo` and a part of `make test` in a bare Debian (as root; ARGS=--whole for all tests)
+	@tools/system-packages bare
+	@$(PY) -m tools.bare_debian $(ARGS)
 
 check: environment environment-docs ## check style, formatting, types, the import rule, the documentation, its spelling and its site
 	$(PY) -m tools.check

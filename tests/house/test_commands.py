@@ -54,7 +54,7 @@ def test_the_demo_does_not_fetch_spark(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("failing", ["", "test", "check", "test-pythons"])
+@pytest.mark.parametrize("failing", ["", "test", "check", "test-pythons", "test-bare"])
 def test_continuous_integration_runs_checks_and_tests_and_fails_if_a_step_fails(failing: str, tmp_path: Path) -> None:
     """The steps after a failing step still run."""
     (tmp_path / ".ci").mkdir()
@@ -65,7 +65,7 @@ def test_continuous_integration_runs_checks_and_tests_and_fails_if_a_step_fails(
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = ["bash", str(tmp_path / ".ci/run")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert re.findall(r"^making (.*)$", done.stdout, re.MULTILINE) == ["test", "check", "test-pythons"]
+    assert re.findall(r"^making (.*)$", done.stdout, re.MULTILINE) == ["test", "check", "test-pythons", "test-bare"]
     assert done.returncode == (1 if failing else 0)
     assert re.findall(r"make ([a-z-]+);", done.stdout) == ([failing] if failing else [])
 

@@ -10,7 +10,10 @@ import os
 import sys
 import tempfile
 
-from pyspark.sql import SparkSession
+try:
+    from pyspark.sql import SparkSession
+except ModuleNotFoundError as error:
+    sys.exit(f"This notebook needs PySpark ({error}): run pip install '.[spark,embedded]' in the checkout of sbredis")
 
 from sbredis import ServiceBusClient
 from sbredis.spark.jobs import Capture, dead_letter_report, with_fingerprint

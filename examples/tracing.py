@@ -11,10 +11,13 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+try:
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+except ModuleNotFoundError as error:
+    sys.exit(f"This example needs the OpenTelemetry SDK ({error}): run pip install opentelemetry-sdk")
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient

@@ -14,8 +14,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
-from pydantic import BaseModel
+try:
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+except ModuleNotFoundError as error:
+    sys.exit(f"This example needs FastAPI ({error}): run pip install fastapi")
 
 from sbredis.workers import Router, Worker
 

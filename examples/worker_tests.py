@@ -8,7 +8,11 @@ from __future__ import annotations
 import os
 import sys
 
-import pytest
+try:
+    import pytest
+except ModuleNotFoundError as error:
+    sys.exit(f"This example needs pytest ({error}): run pip install pytest")
+
 from worker_retries import attempts, buried, bury, deliver, handlers
 
 from sbredis.testing import Bus, SyncBus, handle, handle_sync

@@ -236,6 +236,26 @@ def test_an_interrupted_example_ends_quietly_and_leaves_nothing_open(name: str, 
     assert (complained, running.returncode) == ("", 130)
 
 
+@pytest.mark.parametrize(
+    ("name", "module", "remedy"),
+    [
+        ("spark_dead_letters.py", "pyspark", "run pip install '.[spark,embedded]' in the checkout of sbredis"),
+        ("tracing.py", "opentelemetry.sdk", "run pip install opentelemetry-sdk"),
+        ("worker_fastapi.py", "fastapi", "run pip install fastapi"),
+        ("worker_tests.py", "pytest", "run pip install pytest"),
+    ],
+)
+def test_an_example_without_its_package_says_what_to_install(
+    name: str, module: str, remedy: str, tmp_path: Path
+) -> None:
+    code = f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    lacking = run("-c", code, str(ROOT / "examples" / name), folder=tmp_path)
+    assert (lacking.printed, lacking.code) == ([], 1)
+    (said,) = lacking.complained
+    assert module in said
+    assert said.endswith(f": {remedy}")
+
+
 def test_all_examples_accept_the_same_arguments_and_end_quietly_with_ctrl_c() -> None:
     for name in (*EXAMPLES, *WORKER_EXAMPLES):
         text = (ROOT / "examples" / name).read_text("utf-8")

@@ -22,6 +22,8 @@ import logging, os
 from sbredis.workers import SyncContext
 
 def place(text: str, context: SyncContext) -> None:
+    if context.attempt == 1:
+        raise ValueError("a cup is missing")
     log = logging.getLogger("app")
     log.debug("looked at %s", text)
     log.info("placed %s", text, extra={"order": text})
@@ -32,14 +34,14 @@ APP = """
 import asyncio, logging
 from contextlib import asynccontextmanager
 from handler import place
-from sbredis.workers import Worker
+from sbredis.workers import Retries, Worker
 
 @asynccontextmanager
 async def lifespan(worker):
     await worker.send("orders", "tea")
     yield
 
-worker = Worker("memory://logs", lifespan=lifespan)
+worker = Worker("memory://logs", lifespan=lifespan, retries=Retries(first_delay=0))
 worker.queue("orders", execution="process", max_concurrent_calls=1, create_if_missing=True)(place)
 
 @worker.queue("out", create_if_missing=True)
@@ -80,6 +82,16 @@ async def test_a_process_logs_text_as_its_worker(tmp_path: Path) -> None:
     _, lines = await run(tmp_path, "-m", "sbredis.workers", "app:worker", "--log-format", "text")
     said = [line.partition(" ")[2] for line in lines if " app: " in line]
     assert said == ["INFO app: placed tea", "WARNING app: no lid for tea"]
+
+
+@pytest.mark.slow
+async def test_a_process_logs_the_frames_of_its_handler(tmp_path: Path) -> None:
+    _, lines = await run(tmp_path, "-m", "sbredis.workers", "app:worker", "--log-format", "json")
+    of_process, of_worker = (record for record in map(json.loads, lines) if "a cup is missing" in str(record))
+    frames = [line.rpartition(" in ")[2] for line in of_process["exception"].splitlines() if " File " in line]
+    assert (of_process["message"], frames) == ("place failed", ["place"])
+    assert of_worker["exception"] == "sbredis.workers.running._processes.ValueError: a cup is missing"
+    assert "comes again" in of_worker["message"]
 
 
 @pytest.mark.slow

@@ -120,6 +120,7 @@ async def test_a_timeout_kills_the_process(sbredis_bus: Bus) -> None:
         await eventually(lambda: dead(sbredis_bus))
     (letter,) = await dead(sbredis_bus)
     assert letter.dead_letter_reason == "TimeoutError"
+    assert letter.dead_letter_error_description == "The handler ran longer than 5 s."
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from sbredis.workers.running._calls import encoded_with
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
 from sbredis.workers.running._results import checked_result
+from sbredis.workers.running._tracebacks import for_the_log
 
 __all__ = ["Start", "find", "holding_signals", "serve"]
 
@@ -257,7 +258,7 @@ async def _called(
         outcome = outcome_in(error)
         if outcome is not None:
             return _answer(outcome, work)
-        _log.warning("%s failed", start.name, exc_info=error)
+        _log.warning("%s failed", start.name, exc_info=for_the_log(error))
         return _failure(error, is_of(error, start.no_retry))
 
 

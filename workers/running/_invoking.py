@@ -16,6 +16,7 @@ from sbredis.workers.declaring._outcomes import outcome_in
 from sbredis.workers.running._calls import Call, Recorded
 from sbredis.workers.running._injecting import Injector, Scopes, start_in_thread, value_of
 from sbredis.workers.running._processes import HandlerProcesses
+from sbredis.workers.running._time import limited
 
 __all__ = ["Invoke", "Portal", "invoker"]
 
@@ -148,11 +149,11 @@ class _TimeOut:
 
 
 def _limited(invoke: Invoke, seconds: float) -> Invoke:
-    async def limited(call: Call, scopes: Scopes) -> Any:
-        async with asyncio.timeout(seconds):
+    async def invoke_limited(call: Call, scopes: Scopes) -> Any:
+        async with limited(seconds):
             return await invoke(call, scopes)
 
-    return limited
+    return invoke_limited
 
 
 def _scoped(invoke: Invoke) -> Invoke:

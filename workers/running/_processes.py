@@ -30,6 +30,8 @@ from sbredis.workers.running._child import Start, find, holding_signals, serve
 from sbredis.workers.running._frames import Answer, Asked, read_answer, write_asked
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._threads import Threads
+from sbredis.workers.running._time import limited
+from sbredis.workers.running._tracebacks import SaysEverything
 
 __all__ = ["HandlerProcessDied", "HandlerProcesses", "NotAgain", "start_of"]
 
@@ -42,7 +44,7 @@ _PAUSE: Final = 0.05
 _spawn = multiprocessing.get_context("spawn")
 
 
-class HandlerProcessDied(Exception):  # noqa: N818 -- the name is the reason of a dead letter
+class HandlerProcessDied(SaysEverything):  # noqa: N818 -- the name is the reason of a dead letter
     """The process of a handler ended while it handled a message."""
 
 
@@ -185,7 +187,7 @@ class HandlerProcesses:
         try:
             if idle is None:
                 await loop.run_in_executor(self._threads, process.start)
-            async with asyncio.timeout(self._plan.settings.timeout):
+            async with limited(self._plan.settings.timeout):
                 answer = await loop.run_in_executor(self._threads, process.exchange, frame)
         except BaseException:
             process.kill()
@@ -285,11 +287,11 @@ def _result(call: Call, answer: Answer) -> Outcome | ServiceBusMessage | None:
 
 def _error(name: str, built_in: str, text: str, *, final: bool) -> Exception:
     """Return an error like that of the process. It is of the same built-in class, for a circuit breaker to see."""
-    marks = (NotAgain,) if final else ()
+    marks = (NotAgain, SaysEverything) if final else (SaysEverything,)
     base: Any = getattr(builtins, built_in, Exception)
     with suppress(Exception):  # some classes need other values
         made: Any = type(name, (*marks, base), {})(text)
         if isinstance(made, Exception):
             return made
-    error: Exception = type(name, (*marks, Exception), {})(text)
+    error: Exception = type(name, marks, {})(text)
     return error

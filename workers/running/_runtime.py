@@ -59,7 +59,7 @@ from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import Settlements
 from sbredis.workers.running._threads import Threads
 from sbredis.workers.running._time import Time
-from sbredis.workers.running._tracebacks import from_the_handler
+from sbredis.workers.running._tracebacks import for_the_log
 from sbredis.workers.schedules._ticking import Ticker
 
 __all__ = ["Parts", "Runtime"]
@@ -279,7 +279,7 @@ class Runtime:
     ) -> None:
         """Log an error of a handler or of a settlement once, and tell the hook of it for each message."""
         more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
-        info = from_the_handler(error)
+        info = for_the_log(error)
         _log.warning("%s for message %s%s%s: %r", what, messages[0].sequence_number, more, fate, error, exc_info=info)
         hook = self._setup.settings.on_error
         if hook is None:
@@ -287,8 +287,8 @@ class Runtime:
         for message in messages:
             try:
                 hook(message, error)
-            except Exception:  # noqa: BLE001 -- the hook belongs to the application and may raise anything
-                _log.exception("on_error failed")
+            except Exception as failure:  # noqa: BLE001 -- the hook belongs to the application and may raise anything
+                _log.error("on_error failed", exc_info=for_the_log(failure))
 
     # -- what it tells -------------------------------------------------------------------------------------------------
 

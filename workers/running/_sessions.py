@@ -21,6 +21,7 @@ from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._locks import Renewable, RenewalLimit, snapshot
 from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._tracebacks import for_the_log
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusSession, ServiceBusSessionReceiver
@@ -144,8 +145,9 @@ class SessionConsumer:
         """End the dependencies of a session. Their errors belong to the application."""
         try:
             await scopes.close()
-        except Exception:  # noqa: BLE001 -- a function of the application may raise anything
-            _log.exception("%s: a dependency of a session could not be cleaned up", self._plan.source.path)
+        except Exception as error:  # noqa: BLE001 -- a function of the application may raise anything
+            said = "%s: a dependency of a session could not be cleaned up"
+            _log.error(said, self._plan.source.path, exc_info=for_the_log(error))
 
     async def _handle_all(
         self,

@@ -98,12 +98,12 @@ async def test_a_failure_under_a_generator_keeps_its_traceback(
     worker = Worker(sbredis_bus.url, retries=Retries(attempts=1), on_error=lambda _, error: told.append(names(error)))
 
     async def handle(text: str, number: Annotated[int, Depends(outer)], other: Annotated[int, Depends(get)]) -> None:
-        check(text)
+        check(text * number * other)
 
     def handle_in_thread(
         text: str, number: Annotated[int, Depends(outer)], other: Annotated[int, Depends(get)]
     ) -> None:
-        check(text)
+        check(text * number * other)
 
     worker.queue("orders")(handle_in_thread if in_thread else handle)
     async with worker.running():
@@ -122,6 +122,7 @@ async def test_the_frames_of_the_worker_appear_at_the_level_debug(
     worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0, attempts=2))
 
     async def around(context: Context, proceed: Any) -> Any:
+        assert context.attempt <= 2
         return await proceed()
 
     @worker.queue("orders", middleware=[around])

@@ -87,8 +87,8 @@ class CallOptions(EntityOptions, total=False):
     """How many seconds a call of the handler may take.
 
     A coroutine function is then cancelled at its next ``await``, and a process is killed: the call has failed with a
-    :class:`TimeoutError`, which names the time. A plain function in a thread cannot be ended: it is told (``context.timed_out``), runs on,
-    keeps its lock, and its outcome counts.
+    :class:`TimeoutError`, which names the time. A plain function in a thread cannot be ended: it is told
+    (``context.timed_out``), runs on, keeps its lock, and its outcome counts.
     """
     middleware: Sequence[Middleware]
     """The middleware around the calls of this handler, from the outside in."""

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from contextvars import Context as ContextVariables
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -82,6 +83,7 @@ class Call:
         "began",
         "bodies",
         "comes_again",
+        "context",
         "cut_off",
         "dropped",
         "handler",
@@ -143,10 +145,13 @@ class Call:
         """Whether the call was ended from outside, and its outcome does not count."""
         self.left = False
         """Whether the worker has ended without waiting for the handler."""
+        self.context: ContextVariables | None = None
+        """The context variables with the span of the call, in which its messages are settled; ``None`` without one."""
 
     def part(self, messages: Sequence[ServiceBusReceivedMessage], *, with_sends: bool = False) -> Call:
         """Return a call for some messages of this batch, to settle them by an outcome of their own."""
         made = Call(self.place, self.handler, messages)
+        made.context = self.context
         if with_sends:
             made.sends, made.state, made.once = self.sends, self.state, self.once
         return made

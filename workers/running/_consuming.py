@@ -313,7 +313,10 @@ class Consumer(Running):
             if not isinstance(outcome, Complete):
                 return  # the message is given back
             call.settled = True  # the handler has ended well all the same
-        if type(outcome) is Complete and call.sends is None and call.state is UNCHANGED and call.once is None:
+        alone = call.sends is not None or call.state is not UNCHANGED or call.once is not None
+        if (
+            type(outcome) is Complete and not alone and call.context is None
+        ):  # else it belongs to the span of its handler
             self.settlements.complete_soon(call.message)
         else:
             self.settlements.settle_soon(call, outcome)

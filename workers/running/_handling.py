@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -33,6 +35,7 @@ _log = logging.getLogger("sbredis.worker")
 _DONE: Final = Complete()
 _SETTLED: Final = Complete()
 """Stands for the outcome of a message that its handler has settled itself, in the report of an error after that."""
+_NO_SPAN: Final = nullcontext()
 _AGAIN: Final = 5.0
 """The seconds after which a message comes again that no handler took, with ``unmatched="abandon"``."""
 ErrorHook = Callable[[HandlerPlan, Sequence["ServiceBusReceivedMessage"], BaseException, Outcome], None]
@@ -117,21 +120,19 @@ class Handling:
 
     async def outcome_of(self, call: Call, scopes: Scopes | None = None) -> Outcome | None:
         """Call the handler, and return the outcome; ``None`` if the message is settled, or is not to be settled."""
-        handler = call.handler
+        settings = call.handler.settings
         try:
-            result = checked_result(await self._invoked(call, scopes or self._app))
+            with _span(call) if call.place.receiver.traces else _NO_SPAN:
+                result = checked_result(await self._invoked(call, scopes or self._app))
+                if not (call.settled or isinstance(result, Outcome)) and (result is not None or settings.replies):
+                    await self._passed_on(call, result)  # a result that cannot be encoded is a failure of the handler
         except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
             return self._judged(call, error)[0]
         if call.settled:
             return None
         if isinstance(result, Outcome):
             return self._allowed(result)
-        if result is not None or handler.settings.replies:
-            try:
-                await self._passed_on(call, result)
-            except Exception as error:  # noqa: BLE001 -- a result that cannot be encoded is a failure of the handler
-                return self._judged(call, error)[0]
-        return _DONE if handler.settings.auto_complete else None
+        return _DONE if settings.auto_complete else None
 
     async def _passed_on(self, call: Call, result: object) -> None:
         """Send what a handler has returned: to where it publishes, or as the reply.
@@ -149,9 +150,10 @@ class Handling:
         """Call the handler of a batch, and return the outcome of each message."""
         count = len(call.messages)
         try:
-            result = checked_result(await self._invoked(call, scopes or self._app))
-            if isinstance(result, (list, tuple)):
-                return self._each_allowed(call, cast("Sequence[Any]", result))
+            with _span(call) if call.place.receiver.traces else _NO_SPAN:
+                result = checked_result(await self._invoked(call, scopes or self._app))
+                if isinstance(result, (list, tuple)):
+                    return self._each_allowed(call, cast("Sequence[Any]", result))
         except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
             return self._judged(call, error)
         if call.settled:
@@ -223,15 +225,7 @@ class Handling:
         own.running += 1
         began = now()
         try:
-            if not call.place.receiver.traces:
-                return await self._invokers[id(handler)](call, outer)
-            with call.place.receiver.process_span(call.messages):
-                try:
-                    return await self._invokers[id(handler)](call, outer)
-                except Exception as error:
-                    if (outcome := outcome_in(error)) is None:
-                        raise
-                    return outcome  # a raised outcome is no error of the span
+            return await self._invokers[id(handler)](call, outer)
         finally:
             own.running -= 1
             took = now() - began
@@ -256,3 +250,25 @@ class Handling:
     def after_refusal(self, handler: HandlerPlan, message: ServiceBusReceivedMessage, error: Exception) -> Outcome:
         """Return the outcome of a message whose settlement was refused."""
         return self.after_failure(handler, message, error, final=is_too_large(error))
+
+
+@contextmanager
+def _span(call: Call) -> Generator[None]:
+    """Record a span of the call while the block runs. A raised outcome is no error of the span.
+
+    Everything that follows from the call is done in its context: the settlement, and what goes out with it.
+    """
+    raised: BaseException | None = None
+    before = copy_context()
+    with call.place.receiver.process_span(call.messages):
+        within = copy_context()
+        if within != before:  # else only the log is at the level DEBUG
+            call.context = within
+        try:
+            yield
+        except Exception as error:
+            if outcome_in(error) is None:
+                raise
+            raised = error
+    if raised is not None:
+        raise raised

@@ -44,7 +44,7 @@ _PAUSE: Final = 0.05
 _spawn = multiprocessing.get_context("spawn")
 
 
-class HandlerProcessDied(SaysEverything):  # noqa: N818 -- the name is the reason of a dead letter
+class HandlerProcessDied(SaysEverything):
     """The process of a handler ended while it handled a message."""
 
 

@@ -146,6 +146,12 @@ class Settlements:
         failed. A batch that is too large for a transaction is given back uncounted, and comes again in smaller batches.
         Returns the outcome that the first message got; ``None`` if it could not be settled.
         """
+        if call.context is None:
+            return await self._settle_reporting(call, outcome)
+        # a copy, because the messages of a batch are settled at the same time
+        return await self._loop.create_task(self._settle_reporting(call, outcome), context=call.context.copy())
+
+    async def _settle_reporting(self, call: Call, outcome: Outcome) -> Outcome | None:
         try:
             return await self.settle(call, outcome)
         except Exception as error:  # noqa: BLE001 -- it is reported, and must not end the worker

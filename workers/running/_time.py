@@ -58,8 +58,9 @@ class Time:
 @asynccontextmanager
 async def limited(seconds: float | None) -> AsyncGenerator[None]:
     """Cancel the block if a handler runs longer in it. The error says so, and has the traceback of the handler."""
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             yield
     except TimeoutError as error:
         cancelled = error.__cause__

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from sbredis.aio.calls._server_time import read_clock
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport import (
     SLOTS,
@@ -140,13 +141,11 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
         reports: list[ServerReport] = []
         for key in keys.values():
             await transport.call(probe, (key,), timeout=timeout, repeatable=True)  # the first call also connects
-            sent_at, clock = time.time(), time.perf_counter()
-            server_time, _, _ = await transport.call(probe, (key,), timeout=timeout, repeatable=True)
-            round_trip = time.perf_counter() - clock
+            read = await read_clock(partial(_asked_time, transport, probe, key, timeout))
             facts = transport.server_of(key)
             assert facts is not None  # the server has just answered
-            ahead = server_time / 1e6 - (sent_at + round_trip / 2)
-            report_of_server = ServerReport(facts, round_trip, ahead, transport.loses_acknowledged(facts))
+            loses = transport.loses_acknowledged(facts)
+            report_of_server = ServerReport(facts, read.round_trip, read.ahead, loses)
             reports.append(await _with_details(report_of_server, transport, key) if details else report_of_server)
         report = ConnectionReport(target, tuple(reports))
         if details and target.kind == "cluster":
@@ -154,6 +153,11 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
         for warning in report.warnings:
             _log.warning("%s: %s", target, warning)
         return report
+
+
+async def _asked_time(transport: Transport, probe: Script, key: bytes, timeout: float) -> float:
+    microseconds, _, _ = await transport.call(probe, (key,), timeout=timeout, repeatable=True)
+    return float(microseconds) / 1e6
 
 
 async def _with_details(report: ServerReport, transport: Transport, key: bytes) -> ServerReport:

@@ -294,6 +294,11 @@ class ServiceBusClient(Handlers):
     def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
         return self._portal.call(self._aio.describe_entity, entity_path, timeout=timeout)
 
+    def server_time(
+        self, entity_path: str, *, partition_key: str | None = None, timeout: float | None = None
+    ) -> datetime:
+        return self._portal.call(self._aio.server_time, entity_path, partition_key=partition_key, timeout=timeout)
+
     def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:

@@ -73,12 +73,12 @@ class BusTime(Time):
             unwatch()
             self._waits.pop(key, None)
 
-    async def until(self, when: datetime) -> None:
-        """Wait until the bus has reached a time of day."""
+    async def until(self, when: datetime, seconds: float) -> None:
+        """Wait until the bus has reached a time of day, or for a minute."""
         task = asyncio.current_task()
         self._by_day[task] = when
         try:
-            await super().until(when)
+            await super().until(when, seconds)
         finally:
             self._by_day[task] = None
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from sbredis.aio import ConnectionReport, ServerReport, _check, check_connection
+from sbredis.aio import ConnectionReport, ServerReport, ServiceBusClient, check_connection
+from sbredis.aio.calls import _server_time
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Endpoint, ServerFacts, Target
@@ -60,9 +61,13 @@ async def test_the_difference_to_the_clock_of_the_server_is_measured(
         def time() -> float:
             return real() - 100
 
-    monkeypatch.setattr(_check, "time", Wrong)
+    monkeypatch.setattr(_server_time, "time", Wrong)
     with caplog.at_level(logging.WARNING, "sbredis"):
         report = await check_connection(server.url)
+    async with ServiceBusClient(server.url) as client:
+        await client.ensure_queue("orders")
+        found = await client.server_time("orders")
+    assert abs(found.timestamp() - real()) < 5
     assert 95 < report.servers[0].clock_ahead < 105
     assert "s ahead of that of this machine" in caplog.text
     assert "s ahead of that of this machine" in str(report)

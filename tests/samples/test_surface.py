@@ -19,6 +19,7 @@ ACCEPTED = {
     "sbredis*ServiceBusClient.namespace: added": "client-options",
     "sbredis*ServiceBusClient.describe_entity: added": "describe-entity",
     "sbredis*.EntityInfo: added": "describe-entity",
+    "sbredis*ServiceBusClient.server_time: added": "server-time",
     "sbredis*ServiceBusClient.get_receiver: added": "by-path",
     "sbredis*ServiceBusClient.get_sender: added": "by-path",
     "sbredis*ServiceBusClient.from_redis: added": "from-redis",

@@ -28,22 +28,25 @@ TEN = timedelta(minutes=10)
 
 
 class BusTime(Time):
-    """The time of one worker: that of the clock of the bus, perhaps with an error."""
+    """The time of one worker: its waits are those of the bus, and its own clock may be wrong."""
 
     def __init__(self, bus: Bus, skew: timedelta = timedelta()) -> None:
         self._bus = bus
         self._skew = skew
         self._waiting: list[datetime] = []
 
+    def now(self) -> float:
+        return self._bus.clock.now.timestamp()
+
     def utc(self) -> datetime:
         return self._bus.clock.now + self._skew
 
-    async def until(self, when: datetime) -> None:
+    async def until(self, when: datetime, _: float) -> None:
         moved = asyncio.Event()
         end = self._bus.clock._clock.when_moved(moved.set)
         self._waiting.append(when)
         try:
-            while when > self.utc():
+            while when > self._bus.clock.now:
                 moved.clear()
                 await moved.wait()
         finally:
@@ -53,12 +56,12 @@ class BusTime(Time):
     @property
     def pause(self) -> float:
         """The seconds until the time for which the ticker waits."""
-        return (min(self._waiting) - self.utc()).total_seconds()
+        return (min(self._waiting) - self._bus.clock.now).total_seconds()
 
     @property
     def idle(self) -> bool:
         """Whether the ticker waits for a later time."""
-        return bool(self._waiting) and min(self._waiting) > self.utc()
+        return bool(self._waiting) and min(self._waiting) > self._bus.clock.now
 
 
 class Town:
@@ -152,6 +155,21 @@ async def test_a_restart_neither_repeats_nor_loses_a_tick(town: Town) -> None:
         await town.start()
         assert await town.to(timedelta(minutes=start + 12)) == minutes(start + 10)
         await town.stop()
+
+
+@pytest.mark.parametrize("skew", [30, -30, 86_400])
+async def test_ticks_follow_the_clock_of_the_server_and_not_that_of_a_machine(town: Town, skew: float) -> None:
+    """Also if another worker, whose clock is right, has gone."""
+    await town.start(skew)
+    await town.start()
+    assert await town.to(timedelta(minutes=9, seconds=45)) == []
+    assert await town.to(timedelta(minutes=10)) == minutes(10)
+    await town.stop()
+    await town.start(skew)
+    assert await town.to(timedelta(minutes=19, seconds=45)) == []
+    assert await town.to(timedelta(minutes=20)) == minutes(20)
+    sent = await town.bus.sent("ticking")
+    assert [each.message_id for each in sent] == [f"ticking@2026-03-01T00:{minute}:00.000+00:00" for minute in (10, 20)]
 
 
 async def test_five_workers_handle_each_tick_once(town: Town) -> None:
@@ -321,24 +339,19 @@ async def test_ticks_follow_the_local_clock_over_a_change_of_daylight_saving(
 
 
 async def test_a_clock_that_is_set_while_a_worker_waits_is_noticed_within_a_minute() -> None:
-    class SetForward(Time):
-        """A clock that is set by a day in the third minute."""
+    class Slept(Time):
+        """A clock that only notes how long it is waited for."""
 
         def __init__(self) -> None:
-            self.moment, self.slept = MIDNIGHT, list[float]()
-
-        def utc(self) -> datetime:
-            return self.moment
+            self.slept = list[float]()
 
         async def sleep(self, seconds: float) -> None:
             self.slept.append(seconds)
-            self.moment += timedelta(days=1) if len(self.slept) == 3 else timedelta(seconds=seconds)
 
-    clock = SetForward()
-    await clock.until(MIDNIGHT + timedelta(days=1))
-    assert clock.slept == [60, 60, 60]
-    await clock.until(clock.moment + timedelta(seconds=90))
-    assert clock.slept[3:] == [60, 30]
+    clock = Slept()
+    await clock.until(MIDNIGHT, 86_400)
+    await clock.until(MIDNIGHT, 30)
+    assert clock.slept == [60, 30]
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
@@ -432,10 +445,15 @@ async def test_a_watermark_of_something_else_is_left_alone(town: Town, caplog: p
 async def test_a_clock_that_is_far_behind_the_watermark_is_worth_a_warning(
     town: Town, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await town.start(skew=3 * 86_400)
+    """The clock of the server was three days ahead when the watermark was stored."""
+    await town.bus.create_queue("ticking")
+    sender = town.bus.client.get_queue_sender("ticking")
+    async with town.bus.client.transaction() as tx:
+        tx.advance(sender, "ticking", (MIDNIGHT + timedelta(days=3)).isoformat(), expected=None)
     await town.start()
-    assert "far ahead of this machine's clock; no tick is sent before the next one, at 2026-03-04 00:10" in caplog.text
-    assert await town.to(timedelta(minutes=50)) == [tick + timedelta(days=3) for tick in minutes(50)]
+    assert "far ahead of the server's clock; no tick is sent before the next one, at 2026-03-04 00:10" in caplog.text
+    assert await town.to(timedelta(minutes=50)) == []
+    assert await town.to(timedelta(days=3, minutes=10)) == [MIDNIGHT + timedelta(days=3, minutes=10)]
 
 
 # -- what users see ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from opentelemetry.trace import StatusCode
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, DeadLetter, Outcome, Retries, SyncContext, Worker
-from tests.aio.telemetry_listener import Listener, listener
+from tests.aio.telemetry_listener import Listener, context_of, listener
 from tests.waiting import eventually
 from tests.workers.process_handlers import work
 
@@ -30,8 +30,7 @@ def named(listener: Listener, name: str) -> ReadableSpan:
 
 
 def number(span: ReadableSpan) -> int:
-    assert span.context is not None
-    return span.context.span_id
+    return context_of(span).span_id
 
 
 def chain(listener: Listener, name: str) -> list[str]:

@@ -31,13 +31,13 @@ class Time:
         """Wait for a number of seconds."""
         await asyncio.sleep(seconds)
 
-    async def until(self, when: datetime) -> None:
-        """Wait until a time of day, and notice within a minute when the clock of the machine was set.
+    async def until(self, when: datetime, seconds: float) -> None:
+        """Wait for a time of the server that is a number of seconds away, but at most a minute: its clock may be set.
 
         A test counts the time from the end of this wait to the next one as work.
         """
-        while (left := (when - self.utc()).total_seconds()) > 0:
-            await self.sleep(min(left, _LONGEST_SLEEP))
+        del when
+        await self.sleep(min(seconds, _LONGEST_SLEEP))
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
         """Wait until an event is set, or for a number of seconds."""

@@ -3,10 +3,10 @@
 Theory
 ------
 
-A schedule has a watermark: the last tick that was dealt with. Every worker decides by its own clock and by the
-watermark that it knows, and then tries to move the watermark and to send the ticks in one transaction. The transaction
-is refused if the watermark has been moved meanwhile. So these rules are enough for each tick to be sent once, whatever
-the clocks of the workers say:
+A schedule has a watermark: the last tick that was dealt with. Every worker decides by the time of the server, as the
+worker knows it, and by the watermark that it knows, and then tries to move the watermark and to send the ticks in one
+transaction. The transaction is refused if the watermark has been moved meanwhile. So these rules are enough for each
+tick to be sent once, whatever times the workers know:
 
 - Only ticks after the watermark are sent.
 - The new watermark is a tick after the old one, and no tick before it is sent later.

@@ -27,12 +27,16 @@ _SUSPICIOUS: Final = timedelta(days=1)
 class Clock(Protocol):
     """The clock of the worker."""
 
-    def utc(self) -> datetime:
-        """Return the time of day in UTC."""
+    def now(self) -> float:
+        """Return a time in seconds that never goes back."""
         ...
 
-    async def until(self, moment: datetime) -> None:
-        """Wait until a time of day in UTC."""
+    def utc(self) -> datetime:
+        """Return the time of day in UTC, by the clock of this machine."""
+        ...
+
+    async def until(self, moment: datetime, seconds: float) -> None:
+        """Wait for a time of the server, which is a number of seconds away. May end earlier."""
         ...
 
 
@@ -46,7 +50,7 @@ class Counts(Protocol):
 
 
 class Ticker:
-    """Sends the ticks of one schedule that are due.
+    """Sends the ticks of one schedule that are due, by the clock of the server, which all workers share.
 
     Every worker has a ticker for each schedule. At a tick all of them try to advance the watermark of the schedule and
     to send the message in one transaction. One succeeds; the others are refused, and learn the watermark from the
@@ -79,30 +83,44 @@ class Ticker:
         self._pause = _FIRST_PAUSE
         self._failing = self._warned = False
         self._next: datetime | None = None
+        self._read: tuple[datetime, float] | None = None
+        """The time of the server, and when it was read; ``None`` before the server has answered."""
 
     @property
     def next(self) -> datetime:
         """The next tick in the zone of the schedule, as far as this worker knows."""
-        found = self.schedule.after(self._clock.utc()) if self._next is None else self._next
+        found = self.schedule.after(self._now()) if self._next is None else self._next
         return found.astimezone(self.schedule.zone)
+
+    def _now(self) -> datetime:
+        """Return the time of the server, as far as this worker knows."""
+        if self._read is None:
+            return self._clock.utc()
+        time, read_at = self._read
+        return time + timedelta(seconds=self._clock.now() - read_at)
 
     async def run(self) -> None:
         """Send ticks until cancelled."""
+        waited = True
         while True:
             try:
+                if waited:
+                    time = await self._client.server_time(self.entity, partition_key=self.schedule.name)
+                    self._read = time, self._clock.now()
                 wait_for = await self._step()
             except Exception as error:  # noqa: BLE001 -- whatever it is, the schedule goes on
                 self._failed(error)
-                wait_for = self._clock.utc() + timedelta(seconds=self._pause)
+                wait_for = self._now() + timedelta(seconds=self._pause)
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             else:
                 self._worked()
-            if wait_for is not None:
-                await self._clock.until(wait_for)
+            waited = wait_for is not None
+            if wait_for is not None and (left := (wait_for - self._now()).total_seconds()) > 0:
+                await self._clock.until(wait_for, left)
 
     async def _step(self) -> datetime | None:
         """Do what is due now. Return the time of the next tick; ``None`` if more may be due."""
-        now = self._clock.utc()
+        now = self._now()
         if self._watermark is None:
             await self._advance(Decision((), 0, now))
             return None
@@ -185,7 +203,7 @@ class Ticker:
         if watermark - now > _SUSPICIOUS and not self._warned:
             self._warned = True
             _log.warning(
-                "%s: a worker has sent ticks of the schedule %r until %s, which is far ahead of this machine's clock; "
+                "%s: a worker has sent ticks of the schedule %r until %s, which is far ahead of the server's clock; "
                 "no tick is sent before the next one, at %s",
                 self.entity,
                 self.schedule.name,

@@ -208,9 +208,9 @@ async def running(
 
 
 async def _create_targets(bus: Bus, declared: Sequence[tuple[str, Any]]) -> None:
-    """Create the queues to which handlers publish, if they are missing and no handler takes its messages from them."""
+    """Create the missing queues that get results or replies, except those of which the worker has handlers."""
     own = {name.lower() for name, _ in declared}
-    wanted = {each.settings.publishes for _, each in declared if each.settings.publishes is not None}
+    wanted = {target for _, each in declared for target in each.settings.targets}
     missing = [name for name in sorted(wanted) if name.lower() not in own]
     if missing:
         async with ServiceBusAdministrationClient(bus.url) as administration:

@@ -54,6 +54,19 @@ async def place(order: Order, price: Annotated[float, Depends(get_price)]) -> di
     return {"total": order.id * price} if order.id else DeadLetter("NoOrder")
 
 
+async def test_the_queues_of_permitted_replies_are_created(sbredis_bus: Bus) -> None:
+    asked = Worker(URL)
+
+    @asked.queue("questions", replies=["answers"])
+    async def shout(question: str) -> str:
+        return question.upper()
+
+    async with sbredis_bus.running(asked) as run:
+        await run.send("questions", "why", reply_to="answers")
+        await run.idle()
+    assert [bytes(message.body) for message in await sbredis_bus.sent("answers")] == [b"WHY"]
+
+
 async def test_the_worker_of_the_application_runs_as_it_is(sbredis_bus: Bus) -> None:
     async with sbredis_bus.running(worker, overrides={get_price: lambda: 2.0}) as run:
         for number in (1, 0, 3):

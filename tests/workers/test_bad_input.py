@@ -262,6 +262,26 @@ def results_for_a_name_that_cannot_be(worker: Worker) -> None:
     worker.queue("q", publishes="no name!")(a_coroutine)
 
 
+@refused("a_coroutine publishes to 'results', which does not exist. Create it before the worker starts")
+def results_for_a_queue_that_does_not_exist(worker: Worker) -> None:
+    worker.queue("q", publishes="results")(a_coroutine)
+
+
+@refused("a_coroutine publishes to 'topic/subscriptions/all', which is a subscription: name a queue or a topic.")
+def results_for_a_subscription(worker: Worker) -> None:
+    worker.queue("q", publishes="topic/subscriptions/all")(a_coroutine)
+
+
+@refused("a_coroutine publishes to 'q/$DeadLetterQueue', which is a dead-letter queue: name a queue or a topic.")
+def results_for_a_dead_letter_queue(worker: Worker) -> None:
+    worker.queue("q", publishes="q/$DeadLetterQueue")(a_coroutine)
+
+
+@refused("a_coroutine replies to 'answers', which does not exist. Create it before the worker starts")
+def replies_to_a_queue_that_does_not_exist(worker: Worker) -> None:
+    worker.queue("q", replies=["fine", "answers"])(a_coroutine)
+
+
 @refused("The worker has options for 'other', but no handler of it.")
 def options_of_an_entity_without_handlers(worker: Worker) -> None:
     worker.entity("other", prefetch=3)
@@ -283,6 +303,7 @@ async def test_a_worker_that_cannot_work_does_not_start(sbredis_bus: Bus, text: 
     await sbredis_bus.create_queue("q", max_delivery_count=3)
     await sbredis_bus.create_queue("fine")
     await sbredis_bus.create_topic("topic")
+    await sbredis_bus.create_subscription("topic", "all")
     worker = Worker(sbredis_bus.url, lifespan=lifespan)
 
     @worker.queue("fine")

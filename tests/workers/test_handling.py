@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
 
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import (
@@ -173,6 +175,28 @@ async def test_what_a_handler_sends_goes_out_with_the_completion_or_not_at_all(s
         await worker.send("orders", Order(5))
         await eventually(lambda: bodies(sbredis_bus, "out"))
     assert sorted(await bodies(sbredis_bus, "out")) == [b"order 5", b'{"id":6,"price":0.0}']
+
+
+async def test_a_worker_whose_results_go_to_what_it_creates_itself_starts(sbredis_bus: Bus) -> None:
+    @asynccontextmanager
+    async def lifespan(_: Worker) -> AsyncGenerator[None]:
+        await sbredis_bus.create_topic("made-by-the-lifespan")
+        yield
+
+    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+
+    @worker.queue("orders", publishes="squares", create_if_missing=True)
+    async def square(number: int) -> int:
+        return number * number
+
+    @worker.queue("squares", publishes="made-by-the-lifespan", create_if_missing=True)
+    async def negative(number: int) -> int:
+        return -number
+
+    async with worker.running():
+        await worker.send("orders", 3)
+        await eventually(lambda: worker._running().report().counts["squares"].completed == 1)
+    assert [bytes(message.body) for message in await sbredis_bus.sent("made-by-the-lifespan")] == [b"-9"]
 
 
 async def test_handlers_of_one_entity_share_its_messages_by_subject(sbredis_bus: Bus) -> None:
@@ -349,7 +373,7 @@ async def len_of_locked(bus: Bus, count: int) -> bool:
 
 
 async def test_what_a_handler_returns_is_the_reply(sbredis_bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
-    for name in ("orders", "answers", "others"):
+    for name in ("orders", "answers", "others", "gone"):
         await sbredis_bus.create_queue(name)
     worker = Worker(sbredis_bus.url)
 
@@ -358,6 +382,8 @@ async def test_what_a_handler_returns_is_the_reply(sbredis_bus: Bus, caplog: pyt
         return 2 * number
 
     async with worker.running():
+        async with ServiceBusAdministrationClient(sbredis_bus.url) as administration:
+            await administration.delete_queue("gone")
         await worker.send("orders", 1, reply_to="Answers", message_id="one", reply_to_session_id="s")
         await worker.send("orders", 2, reply_to="answers", correlation_id="two")
         await worker.send("orders", 3, reply_to="others")

@@ -194,6 +194,12 @@ class HandlerSettings:
             )
         Retries(no_retry=self.no_retry)  # refuse what is not a tuple of exception classes
 
+    @property
+    def targets(self) -> list[str]:
+        """The queues and topics that get the results or the replies of the handler."""
+        permitted = [] if isinstance(self.replies, bool) else self.replies
+        return [*permitted] if self.publishes is None else [self.publishes]
+
 
 ENTITY_NAMES: Final = tuple(each.name for each in fields(EntitySettings))
 HANDLER_NAMES: Final = tuple(each.name for each in fields(HandlerSettings))

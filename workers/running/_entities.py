@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Facts",
-    "check_target",
+    "check_targets",
     "create_missing",
     "facts_of",
     "lifespan_of",
@@ -113,17 +113,22 @@ async def create_missing(administration: ServiceBusAdministrationClient, plans: 
             ) from error
 
 
-async def check_target(client: ServiceBusClient, handler: HandlerPlan) -> None:
-    """Raise if the queue or topic that gets a handler's results cannot exist. Warn if it does not exist yet."""
-    target = handler.settings.publishes
-    if target is None:
-        return
-    try:
-        await client.describe_entity(target)
-    except MessagingEntityNotFoundError:
-        _log.warning("%s publishes to %r, which does not exist: until it does, each call fails", handler.name, target)
-    except ValueError as error:
-        raise WorkerSetupError(f"{handler.name} publishes to {target!r}, which cannot exist: {error}.") from error
+async def check_targets(client: ServiceBusClient, handler: HandlerPlan) -> None:
+    """Raise if a queue or topic that gets a handler's results or replies does not exist."""
+    does = "replies" if handler.settings.publishes is None else "publishes"
+    for target in handler.settings.targets:
+        try:
+            info = await client.describe_entity(target)
+        except MessagingEntityNotFoundError as error:
+            raise WorkerSetupError(
+                f"{handler.name} {does} to {target!r}, which does not exist. Create it before the worker starts, in "
+                "its lifespan, or with create_if_missing=True of a handler of it."
+            ) from error
+        except ValueError as error:
+            raise WorkerSetupError(f"{handler.name} {does} to {target!r}, which cannot exist: {error}.") from error
+        if info.kind == "subscription" or info.sub_queue is not None:
+            what = "a subscription" if info.sub_queue is None else "a dead-letter queue"
+            raise WorkerSetupError(f"{handler.name} {does} to {target!r}, which is {what}: name a queue or a topic.")
 
 
 async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> Facts:

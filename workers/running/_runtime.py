@@ -39,7 +39,7 @@ from sbredis.workers.running._batches import BatchConsumer
 from sbredis.workers.running._consuming import Consumer
 from sbredis.workers.running._entities import (
     Facts,
-    check_target,
+    check_targets,
     create_missing,
     facts_of,
     lifespan_of,
@@ -133,7 +133,7 @@ class Runtime:
                 await stack.enter_async_context(lifespan_of(settings.lifespan, worker))
             facts = [await facts_of(self.client, plan) for plan in self._plans]  # the lifespan may create entities
             for handler in (each for plan in self._plans for each in plan.handlers):
-                await check_target(self.client, handler)
+                await check_targets(self.client, handler)
             warn_of_few_threads(self._plans, settings.threads)
             threads = Threads(settings.threads, "sbredis-handler")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)

@@ -16,7 +16,7 @@ from sbredis.registry._entity import (
 from sbredis.registry._forwarding import Hop, judge_destination
 from sbredis.registry._namespace import Namespace
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
-from sbredis.registry._registry import Listing, NamespaceFacts, TopicFacts
+from sbredis.registry._registry import LONGEST_PAGE, Listing, NamespaceFacts, TopicFacts
 from sbredis.registry._reservation import (
     STALE_AFTER,
     KeptReservation,
@@ -37,6 +37,7 @@ __all__ = [
     "IDLE_PROPERTY",
     "JUDGING_PROPERTY",
     "LAYOUT",
+    "LONGEST_PAGE",
     "STALE_AFTER",
     "EntityChangedError",
     "EntityRecord",

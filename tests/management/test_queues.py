@@ -6,6 +6,8 @@ A refused call changes nothing.
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio.entities._definitions import QUEUES, queue_creation
-from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.aio.management import AsyncItemPaged, ServiceBusAdministrationClient
 from sbredis.aio.management import _calls as calls
 from sbredis.engine import PartitionSettings, partition_for_name
 from sbredis.exceptions import (
@@ -24,6 +26,7 @@ from sbredis.exceptions import (
 from sbredis.management import EntityStatus, QueueProperties
 from sbredis.registry import Namespace
 from sbredis.transport import Transport
+from tests.aio.queues import Calls
 from tests.management.conftest import held
 from tests.management.refusals import refused
 from tests.management.test_properties import FIXED, KEPT, every_kept_property
@@ -467,8 +470,101 @@ async def test_all_pages_except_the_last_are_full(admin: Admin, monkeypatch: pyt
     assert await pages(admin.list_topics()) == [[]]
 
 
+LISTS: dict[str, Callable[..., AsyncItemPaged[Any]]] = {
+    "queues": Admin.list_queues,
+    "queues, counted": Admin.list_queues_runtime_properties,
+    "topics": Admin.list_topics,
+    "topics, counted": Admin.list_topics_runtime_properties,
+    "subscriptions": lambda admin, **part: admin.list_subscriptions("topic0", **part),
+    "subscriptions, counted": lambda admin, **part: admin.list_subscriptions_runtime_properties("topic0", **part),
+    "rules": lambda admin, **part: admin.list_rules("topic0", "sub0", **part),
+    "partitions": lambda admin, **part: admin.list_partitions("wide", **part),
+    "reservations": Admin.list_reservations,
+    "unreadable entities": Admin.list_unreadable_entities,
+}
+
+
+@pytest.mark.parametrize("listing", LISTS)
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("skip", -1, ValueError),
+        ("skip", True, TypeError),
+        ("skip", 1.5, TypeError),
+        ("skip", None, TypeError),
+        ("top", 0, ValueError),
+        ("top", -5, ValueError),
+        ("top", "5", TypeError),
+    ],
+)
+async def test_a_part_of_a_list_that_cannot_be_is_refused_at_once(
+    admin: Admin, listing: str, name: str, value: object, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match=f"^{name} must be "):
+        LISTS[listing](admin, **{name: value})
+
+
+@in_memory
+@pytest.mark.parametrize("listing", [name for name in LISTS if name not in {"reservations", "unreadable entities"}])
+async def test_skip_and_top_select_a_part_of_a_list(admin: Admin, listing: str) -> None:
+    await admin.create_queue("wide", enable_partitioning=True)
+    for number in range(4):
+        await admin.create_topic(f"topic{number}")
+        await admin.create_subscription("topic0", f"sub{number}")
+    for number in range(3):
+        await admin.create_queue(f"queue{number}")
+        await admin.create_rule("topic0", "sub0", f"rule{number}")
+    paged = LISTS[listing]
+    whole = [repr(each) async for each in paged(admin)]
+    assert len(whole) == 4
+    for skip, top in itertools.product(range(6), (None, 1, 2, 3, 4, 9)):
+        end = None if top is None else skip + top
+        assert [repr(each) async for each in paged(admin, skip=skip, top=top)] == whole[skip:end]
+
+
+@in_memory
+async def test_a_part_of_a_list_has_pages(admin: Admin) -> None:
+    """A page after a continuation token goes on in the part, whichever client asks for it."""
+    await admin.create_topic("topic0")
+    await admin.create_subscription("topic0", "sub0")
+    await admin.delete_rule("topic0", "sub0", "$Default")
+    names = sorted(f"r{number}" for number in range(250))
+    for name in names:
+        await admin.create_rule("topic0", "sub0", name)
+    for skip, top, sizes in (
+        (0, None, [100, 100, 50]),
+        (20, None, [100, 100, 30]),
+        (120, None, [100, 30]),
+        (0, 200, [100, 100]),
+        (30, 201, [100, 100, 1]),
+        (130, 101, [100, 1]),
+        (149, 500, [100, 1]),
+        (250, None, [0]),
+        (1000, 1, [0]),
+    ):
+        pages = admin.list_rules("topic0", "sub0", skip=skip, top=top).by_page()
+        found = [[rule.name async for rule in await anext(pages)]]
+        while pages.continuation_token is not None:
+            pages = admin.list_rules("topic0", "sub0", skip=skip, top=top).by_page(pages.continuation_token)
+            found.append([rule.name async for rule in await anext(pages)])
+        assert list(map(len, found)) == sizes
+        assert list(itertools.chain(*found)) == names[skip : None if top is None else skip + top]
+
+
+async def test_a_part_of_a_list_reads_no_more_than_it_needs(admin: Admin) -> None:
+    """Entities that are left out are not counted, and entities behind the part are not read."""
+    for number in range(6):
+        await admin.create_queue(f"q{number}")
+    transport = admin._connection.transport
+    with Calls(transport) as made:
+        assert [queue.name async for queue in admin.list_queues(skip=1, top=2)] == ["q1", "q2"]
+        assert made.by_script == {"list_entities": 1}
+        found = [queue.name async for queue in admin.list_queues_runtime_properties(skip=4, top=1)]
+        assert (found, made.by_script) == (["q4"], {"list_entities": 2, "count": 1})
+
+
 async def test_an_invalid_continuation_token_is_refused(admin: Admin) -> None:
-    for token in ("!!", "a b", "a\ud800"):
+    for token in ("!!", "a b", "a\ud800", "0:a", "-1:a", "x:a", ":a", "1:", "1:a b"):
         for listing in (admin.list_queues(), admin.list_queues_runtime_properties(), admin.list_topics()):
             with pytest.raises(ValueError, match="is not a continuation_token of this list, because it is not a "):
                 await anext(listing.by_page(token))

@@ -305,7 +305,7 @@ async def test_concurrent_changes_all_succeed(admin: Admin) -> None:
 
 
 async def test_rules_are_listed_by_name_over_several_pages(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbredis.aio.management._rules.PAGE", 3)
+    monkeypatch.setattr("sbredis.aio.management._calls.PAGE", 3)
     assert [rule async for rule in admin.list_rules("news", "all")] == []
     names = ["b", "A", "c", "B2", "a2", "d"]
     for name in names:

@@ -135,6 +135,8 @@ ACCEPTED = {
     "sbredis.management.NamespaceProperties.*s: missing": "namespace-facts",
     "sbredis.management.NamespaceProperties.get: missing": "namespace-facts",
     "sbredis.management.NamespaceProperties.update: missing": "namespace-facts",
+    "sbredis*ServiceBusAdministrationClient.list_*(skip): added": "list-parts",
+    "sbredis*ServiceBusAdministrationClient.list_*(top): added": "list-parts",
     "sbredis*management.*Pages: added": "paging",
     "sbredis*management.*ItemPaged: added": "paging",
     "sbredis*.*_exists: added": "exists",

@@ -49,6 +49,17 @@ def test_reservations_are_listed_and_released(url: str, admin: ServiceBusAdminis
     assert list(admin.list_reservations()) == []
 
 
+def test_skip_and_top_select_a_part_of_a_list(admin: ServiceBusAdministrationClient) -> None:
+    for name in ("a", "b", "c", "d"):
+        admin.create_queue(name, enable_partitioning=True)
+    assert [queue.name for queue in admin.list_queues(skip=1, top=2)] == ["b", "c"]
+    assert [queue.name for queue in admin.list_queues_runtime_properties(skip=3, top=2)] == ["d"]
+    assert len(list(admin.list_partitions("a", top=1))) == 1
+    for refused in (lambda: admin.list_queues(skip=-1), lambda: admin.list_rules("t", "s", top=0)):
+        with pytest.raises(ValueError, match="or more, not"):
+            refused()
+
+
 def test_a_bulk_writer_is_forgotten(url: str, admin: ServiceBusAdministrationClient) -> None:
     admin.create_queue("orders")
 

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import anyio
 
-from sbredis._quoting import quoted
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._connection import Connection
 from sbredis.aio.entities._counting import Counter, Tally
 from sbredis.aio.entities._definitions import Definition
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
+from sbredis.aio.management._parts_of_lists import ListPart
 from sbredis.engine import entity_name, name_key, subscription_name
 from sbredis.exceptions import (
     DataLayoutError,
@@ -22,9 +22,9 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.model import Described
-from sbredis.registry import EntityRecord, Kind, Listing, Namespace, Unreadable, UnreadableLog
+from sbredis.registry import LONGEST_PAGE, EntityRecord, Kind, Listing, Namespace, Unreadable, UnreadableLog
 
-__all__ = ["PAGE", "PATIENCE", "Calls", "Reading", "require_token"]
+__all__ = ["PAGE", "PATIENCE", "Calls", "Reading"]
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Described)
@@ -154,28 +154,44 @@ class Calls:
         return Page(page.records, page.onward)
 
     async def _page(
-        self, kind: Kind, read: Reading, wanted: Callable[[EntityRecord], bool], after: str, until: float
-    ) -> Page[EntityRecord]:
-        """Return a page of the records of this kind that ``wanted`` accepts. Only the last page is short.
+        self,
+        read: Callable[[str, int, float], Awaitable[Page[T]]],
+        name: Callable[[T], str],
+        part: ListPart,
+        until: float,
+        *,
+        wanted: Callable[[T], bool] = lambda _: True,
+    ) -> Page[T]:
+        """Return the next page of a part of a list: of the items that ``wanted`` accepts. Only the last page is short.
 
-        The function looks for one more record than the page holds. So if a page has a token for the next page, there is
-        a next page.
+        ``read`` reads the items after a name; it gets the name, the largest number of items, and a time-out. The
+        function looks for one more item than the page holds. So if a page has a token for the next page, there is a
+        next page. Items that are left out are read, a thousand in a call, because only their records say their kind.
         """
-        require_token(after, subscription_name if kind == "subscription" else entity_name)
         await self._connection.open(until)
-        found: list[EntityRecord] = []
-        onwards: str | None = after
-        while onwards is not None and len(found) <= PAGE:
-            records, onwards = await read(onwards, PAGE + 1, until - anyio.current_time())
-            found += [record for record in records if record.kind == kind and wanted(record)]
-        return Page(found[:PAGE], found[PAGE - 1].name if len(found) > PAGE else None)
+        size, most, skip = part.size(PAGE), part.wanted(PAGE), part.skip
+        found: list[T] = []
+        onwards: str | None = part.after
+        first = True
+        while onwards is not None and len(found) + part.skip - skip < most:
+            lacking = most - len(found) - part.skip + skip
+            share = min(lacking if first else max(lacking, PAGE + 1), LONGEST_PAGE)
+            items, onwards = await read(onwards, share, until - anyio.current_time())
+            accepted = [item for item in items if wanted(item)]
+            found += accepted[skip:]
+            skip, first = max(0, skip - len(accepted)), False
+        return Page(found[:size], part.token(name(found[size - 1]), size) if len(found) > size else None)
 
-    def _list(self, definition: Definition[P], read: Reading, timeout: float | None) -> AsyncItemPaged[P]:
-        """List the records of this kind."""
+    def _list(
+        self, definition: Definition[P], read: Reading, part: ListPart, timeout: float | None
+    ) -> AsyncItemPaged[P]:
+        """List a part of the records of this kind."""
 
-        async def page(after: str) -> Page[P]:
-            until = self._deadline(timeout)
-            records, onwards = await self._page(definition.word, read, lambda _: True, after, until)
+        async def page(token: str) -> Page[P]:
+            until, kind = self._deadline(timeout), definition.word
+            records, onwards = await self._page(
+                read, _name, part.at(token, _check_of(kind)), until, wanted=lambda record: record.kind == kind
+            )
             found: list[P] = []
             for record in records:
                 try:
@@ -191,13 +207,20 @@ class Calls:
         definition: Definition[P],
         read: Reading,
         count: Callable[[EntityRecord, float], Awaitable[T]],
+        part: ListPart,
         timeout: float | None,
     ) -> AsyncItemPaged[T]:
-        """List the counts of the entities of this kind that are completely created."""
+        """List the counts of a part of the entities of this kind that are completely created."""
 
-        async def page(after: str) -> Page[T]:
-            until = self._deadline(timeout)
-            records, onwards = await self._page(definition.word, read, _is_complete, after, until)
+        async def page(token: str) -> Page[T]:
+            until, kind = self._deadline(timeout), definition.word
+            records, onwards = await self._page(
+                read,
+                _name,
+                part.at(token, _check_of(kind)),
+                until,
+                wanted=lambda record: record.kind == kind and record.state == "active",
+            )
             found: dict[str, T] = {}
 
             async def one(record: EntityRecord) -> None:
@@ -216,17 +239,9 @@ class Calls:
         return AsyncItemPaged(page)
 
 
-def require_token(token: str, check: Callable[[str], object]) -> None:
-    """Raise if the continuation token cannot be from a list: it must be a name, or empty for the beginning."""
-    try:
-        if token:
-            check(token)
-    except ValueError as error:
-        raise ValueError(
-            f"{quoted(token)} is not a continuation_token of this list, because it is not a valid name: {error}. "
-            "Give the continuation_token of an earlier page, or None for the first page."
-        ) from None
+def _check_of(kind: Kind) -> Callable[[str], object]:
+    return subscription_name if kind == "subscription" else entity_name
 
 
-def _is_complete(record: EntityRecord) -> bool:
-    return record.state == "active"
+def _name(record: EntityRecord) -> str:
+    return record.name

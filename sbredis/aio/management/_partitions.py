@@ -8,6 +8,7 @@ from sbredis.aio.entities._counting import partition_counts
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.maintenance._role import IDLE, MOVE, ROUTE, is_held
 from sbredis.aio.management._calls import Calls
+from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.model import PartitionRuntimeProperties
 from sbredis.registry import EntityRecord
 
@@ -18,14 +19,15 @@ class PartitionAdministration(Calls):
     """The calls of an administration client that show partitions, and whether maintenance is done."""
 
     def list_partitions(
-        self, entity_path: str, *, timeout: float | None = None
+        self, entity_path: str, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> AsyncItemPaged[PartitionRuntimeProperties]:
         """List the partitions of an entity with their servers and contents, to iterate over with ``async for``.
 
         ``entity_path`` is the name of a queue or topic, or ``topic/subscriptions/name``. A partition that does not
-        answer is listed as ``available=False``. All partitions are on one page, in the order of their numbers. This
-        method is an addition of sbredis.
+        answer is listed as ``available=False``. All partitions are on one page, in the order of their numbers. The
+        first ``skip`` partitions are left out, and at most ``top`` are listed. This method is an addition of sbredis.
         """
+        part = list_part(skip, top)
 
         async def page(_: str) -> Page[PartitionRuntimeProperties]:
             until = self._deadline(timeout)
@@ -34,7 +36,7 @@ class PartitionAdministration(Calls):
             )
             tally = await self._count(record, until)
             inspections = await self._counts.inspect(tally.record, until)
-            return Page(partition_counts(tally, inspections, self._servers(tally.record)), None)
+            return Page(part.of(partition_counts(tally, inspections, self._servers(tally.record))), None)
 
         return AsyncItemPaged(page)
 

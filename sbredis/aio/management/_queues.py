@@ -9,6 +9,7 @@ from sbredis.aio.entities._counting import queue_counts
 from sbredis.aio.entities._definitions import QUEUES, given_in
 from sbredis.aio.entities._paging import AsyncItemPaged
 from sbredis.aio.management._calls import Calls
+from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
 from sbredis.model import (
     QueueOptions,
@@ -122,22 +123,26 @@ class QueueAdministration(Calls):
         entity_name(queue_name)
         await self._delete("queue", queue_name, timeout)
 
-    def list_queues(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueProperties]:
+    def list_queues(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> AsyncItemPaged[QueueProperties]:
         """List all queues, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 queues. Queues that are half created or half deleted are listed too, and
-        their status shows this.
+        The first ``skip`` queues are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
+        queues. Queues that are half created or half deleted are listed too, and their status shows this.
         """
-        return self._list(QUEUES, self._entities, timeout)
+        return self._list(QUEUES, self._entities, list_part(skip, top), timeout)
 
-    def list_queues_runtime_properties(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueRuntimeProperties]:
+    def list_queues_runtime_properties(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> AsyncItemPaged[QueueRuntimeProperties]:
         """List the counts of all queues, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 queues. Queues that are half created or half deleted, or that are
-        deleted meanwhile, are left out.
+        The first ``skip`` queues are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
+        queues. Queues that are half created or half deleted, or that are deleted meanwhile, are left out.
         """
 
         async def count(record: EntityRecord, until: float) -> QueueRuntimeProperties:
             return queue_counts(await self._count(record, until))
 
-        return self._list_counts(QUEUES, self._entities, count, timeout)
+        return self._list_counts(QUEUES, self._entities, count, list_part(skip, top), timeout)

@@ -7,6 +7,7 @@ from sbredis.aio.bulk._reserving import Reservations
 from sbredis.aio.calls._arguments import seconds_of
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls
+from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.model import ReservationStatus
 from sbredis.registry import STALE_AFTER
 
@@ -17,7 +18,13 @@ class ReservationAdministration(Calls):
     """The calls of an administration client for reservations."""
 
     def list_reservations(
-        self, *, entity_path: str | None = None, stale_after: float = STALE_AFTER, timeout: float | None = None
+        self,
+        *,
+        entity_path: str | None = None,
+        stale_after: float = STALE_AFTER,
+        skip: int = 0,
+        top: int | None = None,
+        timeout: float | None = None,
     ) -> AsyncItemPaged[ReservationStatus]:
         """List the reservations of all queues and subscriptions, to iterate over with ``async for``.
 
@@ -26,15 +33,17 @@ class ReservationAdministration(Calls):
 
         They are in the order of the names of queues and topics. A reservation says which consumer has the entity, since
         when, and how far the consumer is. It is ``stale`` if the consumer has made no call for ``stale_after`` seconds,
-        15 minutes by default. All reservations are on one page. This method is an addition of sbredis.
+        15 minutes by default. All reservations are on one page. The first ``skip`` reservations are left out, and at
+        most ``top`` are listed. This method is an addition of sbredis.
         """
+        part = list_part(skip, top)
         seconds = seconds_of(stale_after, "stale_after")
 
         async def page(_: str) -> Page[ReservationStatus]:
             until = self._deadline(timeout)
             if entity_path is not None:
-                return Page(await self._reservation(entity_path, seconds, until), None)
-            return Page(await statuses(self._connection, seconds, until), None)
+                return Page(part.of(await self._reservation(entity_path, seconds, until)), None)
+            return Page(part.of(await statuses(self._connection, seconds, until)), None)
 
         return AsyncItemPaged(page)
 

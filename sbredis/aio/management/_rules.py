@@ -7,9 +7,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Unpack
 
+import anyio
+
 from sbredis.aio.entities._definitions import given_in, subscription_path
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
-from sbredis.aio.management._calls import PAGE, Calls, require_token
+from sbredis.aio.management._calls import Calls
+from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import rule_name as named
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import (
@@ -133,24 +136,35 @@ class RuleAdministration(Calls):
         )
 
     def list_rules(
-        self, topic_name: str, subscription_name: str, *, timeout: float | None = None
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        skip: int = 0,
+        top: int | None = None,
+        timeout: float | None = None,
     ) -> AsyncItemPaged[RuleProperties]:
-        """List all rules of a subscription, ordered by name, to iterate over with ``async for``.
+        """List the rules of a subscription, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 rules. The iteration raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such subscription.
+        The first ``skip`` rules are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
+        rules. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such
+        subscription.
         """
         path = subscription_path(topic_name, subscription_name)
+        part = list_part(skip, top)
 
-        async def page(after: str) -> Page[RuleProperties]:
-            require_token(after, named)
+        async def read(after: str, most: int, timeout: float) -> Page[KeptRule]:
             found = await self._ask(
                 path,
-                self._deadline(timeout),
-                lambda left: self._namespace.page_of_rules(topic_name, subscription_name, after, PAGE, timeout=left),
+                anyio.current_time() + timeout,
+                lambda left: self._namespace.page_of_rules(topic_name, subscription_name, after, most, timeout=left),
             )
             self._unreadable.note(found.unreadable, (place_of(path, kept.rule.name) for kept in found.records))
-            return Page(list(map(_shown, found.records)), found.onward)
+            return Page(found.records, found.onward)
+
+        async def page(token: str) -> Page[RuleProperties]:
+            rules, onwards = await self._page(read, _name, part.at(token, named), self._deadline(timeout))
+            return Page(list(map(_shown, rules)), onwards)
 
         return AsyncItemPaged(page)
 
@@ -170,3 +184,7 @@ def _path(topic: str, subscription: str, rule: str) -> str:
 
 def _shown(kept: KeptRule) -> RuleProperties:
     return rule_shown(kept.rule, moment(kept.created_at))
+
+
+def _name(kept: KeptRule) -> str:
+    return kept.rule.name

@@ -11,6 +11,7 @@ from sbredis.aio.entities._counting import subscription_counts
 from sbredis.aio.entities._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls, Reading
+from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
 from sbredis.model import (
     RuleProperties,
@@ -161,30 +162,31 @@ class SubscriptionAdministration(Calls):
         await self._delete("subscription", subscription_path(topic_name, subscription_name), timeout)
 
     def list_subscriptions(
-        self, topic_name: str, *, timeout: float | None = None
+        self, topic_name: str, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> AsyncItemPaged[SubscriptionProperties]:
         """List all subscriptions of a topic, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 subscriptions. Subscriptions that are half created or half deleted are
-        listed too, and their status shows this. The iteration raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
+        The first ``skip`` subscriptions are left out, and at most ``top`` are listed. ``timeout`` applies to each page
+        of 100 subscriptions. Subscriptions that are half created or half deleted are listed too, and their status shows
+        this. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
         """
-        return self._list(SUBSCRIPTIONS, self._subscriptions(topic_name), timeout)
+        return self._list(SUBSCRIPTIONS, self._subscriptions(topic_name), list_part(skip, top), timeout)
 
     def list_subscriptions_runtime_properties(
-        self, topic_name: str, *, timeout: float | None = None
+        self, topic_name: str, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> AsyncItemPaged[SubscriptionRuntimeProperties]:
         """List the counts of all subscriptions of a topic, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 subscriptions. Subscriptions that are half created or half deleted, or
-        that are deleted meanwhile, are left out. The iteration raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
+        The first ``skip`` subscriptions are left out, and at most ``top`` are listed. ``timeout`` applies to each page
+        of 100 subscriptions. Subscriptions that are half created or half deleted, or that are deleted meanwhile, are
+        left out. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such
+        topic.
         """
 
         async def count(record: EntityRecord, until: float) -> SubscriptionRuntimeProperties:
             return subscription_counts(await self._count(record, until))
 
-        return self._list_counts(SUBSCRIPTIONS, self._subscriptions(topic_name), count, timeout)
+        return self._list_counts(SUBSCRIPTIONS, self._subscriptions(topic_name), count, list_part(skip, top), timeout)
 
     def _subscriptions(self, topic: str) -> Reading:
         entity_name(topic)

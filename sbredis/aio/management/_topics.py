@@ -11,6 +11,7 @@ from sbredis.aio.entities._counting import Tally, topic_counts
 from sbredis.aio.entities._definitions import TOPICS, given_in
 from sbredis.aio.entities._paging import AsyncItemPaged
 from sbredis.aio.management._calls import Calls
+from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
 from sbredis.model import (
     TopicOptions,
@@ -124,25 +125,29 @@ class TopicAdministration(Calls):
         entity_name(topic_name)
         await self._delete("topic", topic_name, timeout)
 
-    def list_topics(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicProperties]:
+    def list_topics(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> AsyncItemPaged[TopicProperties]:
         """List all topics, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 topics. Topics that are half created or half deleted are listed too, and
-        their status shows this.
+        The first ``skip`` topics are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
+        topics. Topics that are half created or half deleted are listed too, and their status shows this.
         """
-        return self._list(TOPICS, self._entities, timeout)
+        return self._list(TOPICS, self._entities, list_part(skip, top), timeout)
 
-    def list_topics_runtime_properties(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicRuntimeProperties]:
+    def list_topics_runtime_properties(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> AsyncItemPaged[TopicRuntimeProperties]:
         """List the counts of all topics, ordered by name, to iterate over with ``async for``.
 
-        ``timeout`` applies to each page of 100 topics. Topics that are half created or half deleted, or that are
-        deleted meanwhile, are left out.
+        The first ``skip`` topics are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
+        topics. Topics that are half created or half deleted, or that are deleted meanwhile, are left out.
         """
 
         async def count(record: EntityRecord, until: float) -> TopicRuntimeProperties:
             return await self._with_facts(await self._count(record, until), until)
 
-        return self._list_counts(TOPICS, self._entities, count, timeout)
+        return self._list_counts(TOPICS, self._entities, count, list_part(skip, top), timeout)
 
     async def _with_facts(self, tally: Tally, until: float) -> TopicRuntimeProperties:
         path = tally.record.path

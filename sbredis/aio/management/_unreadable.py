@@ -10,6 +10,7 @@ import anyio
 from sbredis.aio.entities._definitions import QUEUES, SUBSCRIPTIONS, TOPICS
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls
+from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import UnreadableEntity
 from sbredis.registry import EntityRecord, KeptRule, Listing, Unreadable, reservation_of, rule_path, split_path
@@ -23,17 +24,21 @@ _DEFINITIONS = {each.word: each for each in (QUEUES, TOPICS, SUBSCRIPTIONS)}
 class UnreadableAdministration(Calls):
     """The calls of an administration client for entities that cannot be read."""
 
-    def list_unreadable_entities(self, *, timeout: float | None = None) -> AsyncItemPaged[UnreadableEntity]:
+    def list_unreadable_entities(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> AsyncItemPaged[UnreadableEntity]:
         """List queues, topics, subscriptions and rules whose records cannot be read, with the reason.
 
         Another release has written such a record, or it is damaged. All other entities work. A damaged entity or rule
-        can be deleted, and created again. All of them are on one page. This method is an addition of sbredis.
+        can be deleted, and created again. All of them are on one page. The first ``skip`` are left out, and at most
+        ``top`` are listed. This method is an addition of sbredis.
         """
+        part = list_part(skip, top)
 
         async def page(_: str) -> Page[UnreadableEntity]:
             until = self._deadline(timeout)
             await self._connection.open(until)
-            return Page([each async for each in self._unreadable_entities(until)], None)
+            return Page(part.of([each async for each in self._unreadable_entities(until)]), None)
 
         return AsyncItemPaged(page)
 

@@ -14,9 +14,9 @@ __all__ = ["PartitionAdministration"]
 @documented_by(Twin)
 class PartitionAdministration(Calls):
     def list_partitions(
-        self, entity_path: str, *, timeout: float | None = None
+        self, entity_path: str, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> ItemPaged[PartitionRuntimeProperties]:
-        return ItemPaged(self._portal, self._aio.list_partitions(entity_path, timeout=timeout))
+        return ItemPaged(self._portal, self._aio.list_partitions(entity_path, skip=skip, top=top, timeout=timeout))
 
     def has_maintenance(self, *, timeout: float | None = None) -> bool:
         return self._portal.call(self._aio.has_maintenance, timeout=timeout)

@@ -57,8 +57,12 @@ class QueueAdministration(Calls):
     def delete_queue(self, queue_name: str, *, timeout: float | None = None) -> None:
         self._portal.call(self._aio.delete_queue, queue_name, timeout=timeout)
 
-    def list_queues(self, *, timeout: float | None = None) -> ItemPaged[QueueProperties]:
-        return ItemPaged(self._portal, self._aio.list_queues(timeout=timeout))
+    def list_queues(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> ItemPaged[QueueProperties]:
+        return ItemPaged(self._portal, self._aio.list_queues(skip=skip, top=top, timeout=timeout))
 
-    def list_queues_runtime_properties(self, *, timeout: float | None = None) -> ItemPaged[QueueRuntimeProperties]:
-        return ItemPaged(self._portal, self._aio.list_queues_runtime_properties(timeout=timeout))
+    def list_queues_runtime_properties(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> ItemPaged[QueueRuntimeProperties]:
+        return ItemPaged(self._portal, self._aio.list_queues_runtime_properties(skip=skip, top=top, timeout=timeout))

@@ -15,9 +15,17 @@ __all__ = ["ReservationAdministration"]
 @documented_by(Twin)
 class ReservationAdministration(Calls):
     def list_reservations(
-        self, *, entity_path: str | None = None, stale_after: float = STALE_AFTER, timeout: float | None = None
+        self,
+        *,
+        entity_path: str | None = None,
+        stale_after: float = STALE_AFTER,
+        skip: int = 0,
+        top: int | None = None,
+        timeout: float | None = None,
     ) -> ItemPaged[ReservationStatus]:
-        found = self._aio.list_reservations(entity_path=entity_path, stale_after=stale_after, timeout=timeout)
+        found = self._aio.list_reservations(
+            entity_path=entity_path, stale_after=stale_after, skip=skip, top=top, timeout=timeout
+        )
         return ItemPaged(self._portal, found)
 
     def release_reservation(

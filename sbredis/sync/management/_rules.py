@@ -71,6 +71,14 @@ class RuleAdministration(Calls):
         self._portal.call(self._aio.delete_rule, topic_name, subscription_name, rule_name, timeout=timeout)
 
     def list_rules(
-        self, topic_name: str, subscription_name: str, *, timeout: float | None = None
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        skip: int = 0,
+        top: int | None = None,
+        timeout: float | None = None,
     ) -> ItemPaged[RuleProperties]:
-        return ItemPaged(self._portal, self._aio.list_rules(topic_name, subscription_name, timeout=timeout))
+        return ItemPaged(
+            self._portal, self._aio.list_rules(topic_name, subscription_name, skip=skip, top=top, timeout=timeout)
+        )

@@ -77,10 +77,15 @@ class SubscriptionAdministration(Calls):
     def delete_subscription(self, topic_name: str, subscription_name: str, *, timeout: float | None = None) -> None:
         self._portal.call(self._aio.delete_subscription, topic_name, subscription_name, timeout=timeout)
 
-    def list_subscriptions(self, topic_name: str, *, timeout: float | None = None) -> ItemPaged[SubscriptionProperties]:
-        return ItemPaged(self._portal, self._aio.list_subscriptions(topic_name, timeout=timeout))
+    def list_subscriptions(
+        self, topic_name: str, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> ItemPaged[SubscriptionProperties]:
+        return ItemPaged(self._portal, self._aio.list_subscriptions(topic_name, skip=skip, top=top, timeout=timeout))
 
     def list_subscriptions_runtime_properties(
-        self, topic_name: str, *, timeout: float | None = None
+        self, topic_name: str, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> ItemPaged[SubscriptionRuntimeProperties]:
-        return ItemPaged(self._portal, self._aio.list_subscriptions_runtime_properties(topic_name, timeout=timeout))
+        return ItemPaged(
+            self._portal,
+            self._aio.list_subscriptions_runtime_properties(topic_name, skip=skip, top=top, timeout=timeout),
+        )

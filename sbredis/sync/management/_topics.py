@@ -57,8 +57,12 @@ class TopicAdministration(Calls):
     def delete_topic(self, topic_name: str, *, timeout: float | None = None) -> None:
         self._portal.call(self._aio.delete_topic, topic_name, timeout=timeout)
 
-    def list_topics(self, *, timeout: float | None = None) -> ItemPaged[TopicProperties]:
-        return ItemPaged(self._portal, self._aio.list_topics(timeout=timeout))
+    def list_topics(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> ItemPaged[TopicProperties]:
+        return ItemPaged(self._portal, self._aio.list_topics(skip=skip, top=top, timeout=timeout))
 
-    def list_topics_runtime_properties(self, *, timeout: float | None = None) -> ItemPaged[TopicRuntimeProperties]:
-        return ItemPaged(self._portal, self._aio.list_topics_runtime_properties(timeout=timeout))
+    def list_topics_runtime_properties(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> ItemPaged[TopicRuntimeProperties]:
+        return ItemPaged(self._portal, self._aio.list_topics_runtime_properties(skip=skip, top=top, timeout=timeout))

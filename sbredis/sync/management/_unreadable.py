@@ -13,5 +13,7 @@ __all__ = ["UnreadableAdministration"]
 
 @documented_by(Twin)
 class UnreadableAdministration(Calls):
-    def list_unreadable_entities(self, *, timeout: float | None = None) -> ItemPaged[UnreadableEntity]:
-        return ItemPaged(self._portal, self._aio.list_unreadable_entities(timeout=timeout))
+    def list_unreadable_entities(
+        self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
+    ) -> ItemPaged[UnreadableEntity]:
+        return ItemPaged(self._portal, self._aio.list_unreadable_entities(skip=skip, top=top, timeout=timeout))

@@ -470,3 +470,7 @@ class WorkerSetupError(ServiceBusError, ValueError):
     """The handlers or the options of a worker do not fit together; the text says which."""
 
     code = "WorkerSetup"
+
+    def __str__(self) -> str:
+        """Return the message alone: the program is wrong, so there is no operation to repeat or to find in a log."""
+        return self.message

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
+from sbredis._nearest import unexpected_keyword
 from sbredis.aio import ServiceBusClient
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage
@@ -41,7 +42,7 @@ class Worker(Router):
         self._url = fully_qualified_namespace
         for name in options:
             if name not in WorkerOptions.__annotations__:
-                raise TypeError(f"Worker() got an unexpected keyword argument {name!r}")
+                raise unexpected_keyword("Worker", name, WorkerOptions.__annotations__)
         self._settings = WorkerSettings(**options)
         self._by_path: dict[str, dict[str, Any]] = {}
         self._overrides: dict[Callable[..., Any], Callable[..., Any]] = {}

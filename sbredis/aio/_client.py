@@ -49,6 +49,7 @@ from sbredis.aio.receiving._accepting import NoSessionError
 from sbredis.aio.telemetry._telemetry import Telemetry
 from sbredis.engine import entity_name, identifier
 from sbredis.model import (
+    AZURE_CLIENT,
     NEXT_AVAILABLE_SESSION,
     NewSubscriptionOptions,
     QueueOptions,
@@ -107,7 +108,7 @@ class ServiceBusClient(Handlers):
         maintenance: bool = False,
         **kwargs: Unpack[InternalOptions],
     ) -> None:
-        clock = clock_in("ServiceBusClient", kwargs)
+        clock = clock_in(ServiceBusClient, kwargs, AZURE_CLIENT)
         target, provider = credited(parse_target(fully_qualified_namespace), credential)
         self._begin(
             target,
@@ -215,7 +216,7 @@ class ServiceBusClient(Handlers):
         total, are under way at a time; further calls wait.
         """
         create = creation_of(create_if_missing, self._connection, queue_creation)
-        return self._sender("get_queue_sender", entity_name(queue_name), create, options)
+        return self._sender(self.get_queue_sender, entity_name(queue_name), create, options)
 
     @names_keywords(SenderKeywords, SENDER)
     def get_topic_sender(
@@ -223,7 +224,7 @@ class ServiceBusClient(Handlers):
     ) -> ServiceBusSender:
         """Make a sender to a topic; the options are those of :meth:`get_queue_sender`."""
         create = creation_of(create_if_missing, self._connection, topic_creation)
-        return self._sender("get_topic_sender", entity_name(topic_name), create, options)
+        return self._sender(self.get_topic_sender, entity_name(topic_name), create, options)
 
     @overload
     def get_queue_receiver(
@@ -266,7 +267,7 @@ class ServiceBusClient(Handlers):
         """
         name, sub_queue = split_sub_queue(queue_name, options.get("sub_queue"))
         create = creation_of(create_if_missing, self._connection, queue_creation)
-        return self._receiver("get_queue_receiver", entity_name(name), create, session_id, sub_queue, options)
+        return self._receiver(self.get_queue_receiver, entity_name(name), create, session_id, sub_queue, options)
 
     @overload
     def get_subscription_receiver(
@@ -304,7 +305,7 @@ class ServiceBusClient(Handlers):
         name, sub_queue = split_sub_queue(subscription_name, options.get("sub_queue"))
         path = subscription_path(topic_name, name)
         create = creation_of(create_if_missing, self._connection, subscription_creation)
-        return self._receiver("get_subscription_receiver", path, create, session_id, sub_queue, options)
+        return self._receiver(self.get_subscription_receiver, path, create, session_id, sub_queue, options)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -333,7 +334,7 @@ class ServiceBusClient(Handlers):
             name, sub_queue = split_sub_queue(subscription_name, None)
             path = subscription_path(queue_or_topic_name, name)
             create = creation_of(create_if_missing, self._connection, subscription_creation)
-        receiver = self._receiver("accept_next_session", path, create, NEXT_AVAILABLE_SESSION, sub_queue, options)
+        receiver = self._receiver(self.accept_next_session, path, create, NEXT_AVAILABLE_SESSION, sub_queue, options)
         assert isinstance(receiver, ServiceBusSessionReceiver)  # the session filter asks for a session
         try:
             return await receiver.__aenter__()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from sbredis._quoting import quoted
-from sbredis.model import warn_of_unknown
+from sbredis.model import refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -48,13 +48,13 @@ class InternalOptions(TypedDict, total=False):
     _clock: Clock | None
 
 
-def clock_in(function: str, given: InternalOptions) -> Clock | None:
-    """Return the clock, if a test has given one. Warn of all other options, because a client does not know them."""
+def clock_in(client: type, given: InternalOptions, azure: Collection[str]) -> Clock | None:
+    """Return the clock, if a test has given one. Refuse all other options, except those of Azure's library."""
     options = cast("MutableMapping[str, object]", given)
     clock = cast("Clock | None", options.pop("_clock", None))
     if "durability" in options:
         raise ValueError("durability belongs in the connection string, as in redis://host?durability=replicated")
-    warn_of_unknown(function, options)
+    refuse_unknown(client, options, azure)
     return clock
 
 

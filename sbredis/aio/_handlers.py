@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -63,9 +64,11 @@ class Handlers:
             raise ValueError(
                 f"{quoted(entity_path)} is not a queue or a topic. Messages can be sent only to queues and topics."
             )
-        return self._sender("get_sender", name, None, options)
+        return self._sender(self.get_sender, name, None, options)
 
-    def _sender(self, function: str, name: str, create: Creation | None, given: SenderKeywords) -> ServiceBusSender:
+    def _sender(
+        self, function: Callable[..., object], name: str, create: Creation | None, given: SenderKeywords
+    ) -> ServiceBusSender:
         """Make a sender for the public function that was called with these keywords."""
         asked: dict[str, Any] = {**SENDER, **known_of(function, given, SENDER)}
         self._connection.check_open()
@@ -113,7 +116,7 @@ class Handlers:
         path, sub_queue = split_sub_queue(entity_path, options.get("sub_queue"))
         name, subscription = split_path(path)
         path = name if subscription is None else path_of(name, subscription)
-        return self._receiver("get_receiver", path, None, session_id, sub_queue, options)
+        return self._receiver(self.get_receiver, path, None, session_id, sub_queue, options)
 
     async def request(
         self,
@@ -151,7 +154,7 @@ class Handlers:
 
         def receiver(queue: str, create: Creation | None) -> ServiceBusReceiver:
             mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-            return self._receiver("request", queue, create, None, None, {"receive_mode": mode})
+            return self._receiver(self.request, queue, create, None, None, {"receive_mode": mode})
 
         return await self._requests.request(entity, message, as_type, seconds, self.get_sender, receiver)
 
@@ -169,7 +172,7 @@ class Handlers:
 
     def _receiver(  # noqa: PLR0917 -- the public functions that make receivers pass these arguments
         self,
-        function: str,
+        function: Callable[..., object],
         path: str,
         create: Creation | None,
         session_id: str | ServiceBusSessionFilter | None,

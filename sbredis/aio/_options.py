@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
 from sbredis._public import public_name
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio.receiving._receiver_options import ReceiverOptions
-from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue, warn_of_unknown
+from sbredis.model import (
+    AZURE_HANDLER,
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+    refuse_unknown,
+)
 
 __all__ = [
     "RECEIVER",
@@ -83,9 +89,10 @@ SESSION_RECEIVER: Final[Mapping[str, Any]] = MappingProxyType(
 RECEIVER: Final[Mapping[str, Any]] = MappingProxyType({**SESSION_RECEIVER, "sub_queue": None})
 
 
-def known_of(function: str, given: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
-    """Return the keywords that ``function`` accepts. Ignore all other keywords, with a warning."""
-    warn_of_unknown(function, {name: value for name, value in given.items() if name not in known})
+def known_of(function: Callable[..., object], given: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
+    """Return the keywords that a method accepts, without those of Azure's library. Refuse all others."""
+    unknown = {name: value for name, value in given.items() if name not in known}
+    refuse_unknown(function, unknown, AZURE_HANDLER)
     return {name: value for name, value in given.items() if name in known}
 
 

@@ -7,19 +7,17 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from sbredis._public import public
 from sbredis.aio._redriving import Redriver
 from sbredis.aio.calls._arguments import (
-    NoOptions,
     count_of,
     deadline_of,
     milliseconds_of,
     seconds_of,
     sequence_numbers_of,
     waiting_deadline,
-    warn_of_unknown,
 )
 from sbredis.aio.calls._kinds import require_messages, require_no_sessions, require_not_forwarding
 from sbredis.aio.entities._sub_queues import SIDES, SUFFIXES
@@ -230,7 +228,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
                 self._renewer.register(self, message)
 
     async def receive_deferred_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
         """Receive deferred messages by their sequence numbers. They are locked or deleted like all received messages.
 
@@ -238,7 +236,6 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         :class:`~sbredis.exceptions.MessageNotFoundError`. If the time to live of a message is over, the request makes
         it expire, and it counts as missing. Many large messages need several calls to the server.
         """
-        warn_of_unknown("receive_deferred_messages", kwargs)
         return await self._by_number(sequence_numbers, timeout, wide=False)
 
     async def receive_messages_by_number(
@@ -309,7 +306,6 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         sequence_number: int = 0,
         session_id: str | None = None,
         timeout: float | None = None,
-        **kwargs: Unpack[NoOptions],
     ) -> list[ServiceBusReceivedMessage]:
         """Return messages as they are in the queue, in any state, without locking or changing them.
 
@@ -317,7 +313,6 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         return fewer messages than there are. An empty list means that there are no more. With ``session_id`` it returns
         only messages of that session. It neither needs the lock on that session nor accepts the session.
         """
-        warn_of_unknown("peek_messages", kwargs)
         wanted = count_of(max_message_count, "max_message_count")
         count_of(sequence_number, "sequence_number", least=0)
         self._check_named(session_id)

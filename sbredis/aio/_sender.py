@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sbredis._quoting import quoted
 from sbredis.aio._stream import SendStream
-from sbredis.aio.calls._arguments import NoOptions, count_of, deadline_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio.calls._arguments import count_of, deadline_of, sequence_numbers_of
 from sbredis.aio.calls._cancelling import cancel_scheduled
 from sbredis.aio.calls._throttle import Throttle
 from sbredis.aio.sending._outbox import Outbox
@@ -110,7 +110,6 @@ class ServiceBusSender:
         message: MessageTypes | ServiceBusMessageBatch,
         *,
         timeout: float | None = None,
-        **kwargs: Unpack[NoOptions],
     ) -> None:
         """Send a message, several messages or a batch, and return when the broker has accepted all of them.
 
@@ -126,7 +125,6 @@ class ServiceBusSender:
         queue that detects duplicates recognises a repetition of the send. A message that was sent successfully gets a
         new id when it is sent again.
         """
-        warn_of_unknown("send_messages", kwargs)
         deadline = deadline_of(timeout)
         if self._telemetry.watching:
             await self._send_watched(message, deadline)
@@ -157,7 +155,6 @@ class ServiceBusSender:
         schedule_time_utc: datetime | Sequence[datetime],
         *,
         timeout: float | None = None,
-        **kwargs: Unpack[NoOptions],
     ) -> list[int]:
         """Schedule messages to be enqueued at a later time, and return their sequence numbers.
 
@@ -165,7 +162,6 @@ class ServiceBusSender:
         number when it is enqueued. ``schedule_time_utc`` is one time for all messages, or a list with one time for each
         message. The broker accepts either all messages or none.
         """
-        warn_of_unknown("schedule_messages", kwargs)
         deadline = deadline_of(timeout)
         listed = scheduled(as_messages(messages), schedule_time_utc)
         outbox, count = self._outbox, len(listed)
@@ -176,7 +172,7 @@ class ServiceBusSender:
             return numbers
 
     async def cancel_scheduled_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
     ) -> None:
         """Cancel messages that are scheduled and not enqueued yet.
 
@@ -185,7 +181,6 @@ class ServiceBusSender:
         1,000 messages, needs several calls to the server. In that case the error lists the messages that earlier calls
         had already cancelled.
         """
-        warn_of_unknown("cancel_scheduled_messages", kwargs)
         deadline = deadline_of(timeout)
         numbers = sequence_numbers_of(sequence_numbers)
         with self._telemetry.operation("cancel_scheduled", self._outbox.destination, count=len(numbers)) as operation:

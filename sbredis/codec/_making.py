@@ -19,9 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NewType, Union, cast, get_args, get_origin, get_type_hints
 
+from sbredis._quoting import type_name
 from sbredis.codec._libraries import of_msgspec, of_pydantic, of_tagged_structs
 from sbredis.codec._reading import Takes, union_takes
-from sbredis.codec._shape import Decode, Encode, Mismatch, Shape, UnsupportedTypeError, misfit, type_name
+from sbredis.codec._shape import Decode, Encode, Mismatch, Shape, UnsupportedTypeError, misfit
 from sbredis.codec._simple import SIMPLE, require_spread, whole_number
 
 __all__ = ["check_type", "shape_of"]

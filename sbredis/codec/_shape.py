@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Final, get_origin
+from typing import Any, Final
 
 from sbredis.codec._reading import Takes
 
-__all__ = ["Decode", "Encode", "Mismatch", "Shape", "UnsupportedTypeError", "misfit", "type_name", "words"]
+__all__ = ["Decode", "Encode", "Mismatch", "Shape", "UnsupportedTypeError", "misfit", "words"]
 
 Encode = Callable[[Any], Any]
 Decode = Callable[[Any, str], Any]
@@ -58,8 +58,3 @@ words: Final[Mapping[type, str]] = {
 def misfit(at: str, wanted: str, value: object) -> Mismatch:
     """Return the error for a decoded value of a wrong type. It does not contain the value."""
     return Mismatch(f"{at} is {words.get(type(value), type(value).__name__)}, but must be {wanted}.")
-
-
-def type_name(as_type: Any) -> str:
-    """Return the name of a type for an error."""
-    return as_type.__name__ if isinstance(as_type, type) and get_origin(as_type) is None else str(as_type)

@@ -8,6 +8,7 @@ from sbredis.model._amqp import (
     AmqpMessageHeader,
     AmqpMessageProperties,
 )
+from sbredis.model._azure_keywords import AZURE_ADMINISTRATION, AZURE_CLIENT, AZURE_HANDLER
 from sbredis.model._batch import BatchContents, ServiceBusMessageBatch, contents_of
 from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment
 from sbredis.model._durations import parse_duration
@@ -30,7 +31,7 @@ from sbredis.model._enums import (
 from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole
 from sbredis.model._hold import Hold, MessageLease, Source
 from sbredis.model._id_kinds import MessageId, comparable_id, duplicate_key, work_key
-from sbredis.model._keywords import names_keywords
+from sbredis.model._keywords import NoOptions, keywords_of, names_keywords, refuse_unknown
 from sbredis.model._message import (
     MessageType,
     MessageTypes,
@@ -89,9 +90,11 @@ from sbredis.model._subscription_properties import (
     SubscriptionProperties,
 )
 from sbredis.model._topic_properties import TopicOptions, TopicProperties
-from sbredis.model._warnings import NoOptions, warn_of_unknown
 
 __all__ = [
+    "AZURE_ADMINISTRATION",
+    "AZURE_CLIENT",
+    "AZURE_HANDLER",
     "BROKERS_REASONS",
     "DEFAULT_RULE",
     "MAXIMUM_PROPERTY_BYTES",
@@ -181,6 +184,7 @@ __all__ = [
     "hold_of",
     "keep_id",
     "key_at_destination",
+    "keywords_of",
     "message_key",
     "moment",
     "moved",
@@ -191,12 +195,12 @@ __all__ = [
     "read_purpose",
     "readable_content",
     "redrive_of",
+    "refuse_unknown",
     "routing_key",
     "rule_as_kept",
     "rule_created",
     "rule_revised",
     "rule_shown",
     "use_id",
-    "warn_of_unknown",
     "work_key",
 ]

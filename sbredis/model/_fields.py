@@ -20,6 +20,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
+from sbredis._nearest import unexpected_keyword
 from sbredis._quoting import quoted
 from sbredis.engine import entity_name, name_key
 from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_milliseconds
@@ -50,9 +51,7 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
         self._unassigned: dict[str, list[Any]] = {}
         for field_name, value in given.items():
             if field_name not in self._fields:
-                raise TypeError(
-                    f"{type(self).__name__}.__init__() got an unexpected keyword argument {quoted(field_name)}"
-                )
+                raise unexpected_keyword(f"{type(self).__name__}.__init__", field_name, self._fields)
             if value is not None:
                 setattr(self, field_name, value)
 

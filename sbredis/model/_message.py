@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, Unpack, cast
 
 from sbredis.engine import Content, MessageId, Value
 from sbredis.model._amqp import AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, view
+from sbredis.model._azure_keywords import AZURE_MESSAGE
 from sbredis.model._body import Body
 from sbredis.model._checks import (
     body_bytes,
@@ -26,7 +27,7 @@ from sbredis.model._checks import (
     text_keys,
 )
 from sbredis.model._id_kinds import correlation, message_identifier
-from sbredis.model._warnings import NoOptions, warn_of_unknown
+from sbredis.model._keywords import NoOptions, refuse_unknown
 
 __all__ = [
     "MessageType",
@@ -58,7 +59,7 @@ class ServiceBusMessage:
 
     ``body`` is bytes, text (sent in UTF-8) or ``None``. ``application_properties`` are the application's own; the rules
     of a topic's subscriptions can examine them. Every other argument sets the property of the same name; see its
-    documentation. Unknown keywords give a warning and are ignored.
+    documentation. ``encoding``, which Azure's library has, gives a warning and is ignored.
 
     A text may have up to 32 KB. All parts except the body may have up to 64 KB together. Raises :class:`TypeError` or
     :class:`ValueError` for values that cannot be sent, at the latest when the message is sent.
@@ -116,7 +117,7 @@ class ServiceBusMessage:
             content.reply_to_session_id = id_text(reply_to_session_id, "reply_to_session_id", may_be_empty=True)
         if raw_amqp is not None:
             content.raw_amqp = encoded_bytes(raw_amqp, "raw_amqp")
-        warn_of_unknown("ServiceBusMessage", kwargs)
+        refuse_unknown(ServiceBusMessage, kwargs, AZURE_MESSAGE)
 
     # -- the body ------------------------------------------------------------------------------------------------------
 

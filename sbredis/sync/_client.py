@@ -15,6 +15,7 @@ from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in
 from sbredis.aio._credentials import Credential
 from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, known_of
 from sbredis.model import (
+    AZURE_CLIENT,
     NewSubscriptionOptions,
     QueueOptions,
     QueueOrSubscriptionOptions,
@@ -61,7 +62,7 @@ class ServiceBusClient(Handlers):
         maintenance: bool = False,
         **kwargs: Unpack[InternalOptions],
     ) -> None:
-        clock = clock_in("ServiceBusClient", kwargs)
+        clock = clock_in(ServiceBusClient, kwargs, AZURE_CLIENT)
         self._hold(
             aio.ServiceBusClient(
                 fully_qualified_namespace,
@@ -143,7 +144,7 @@ class ServiceBusClient(Handlers):
     def get_queue_sender(
         self, queue_name: str, *, create_if_missing: bool | QueueOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
-        given = known_of("get_queue_sender", options, SENDER)
+        given = known_of(self.get_queue_sender, options, SENDER)
         sender = self._portal.make(self._aio.get_queue_sender, queue_name, create_if_missing=create_if_missing, **given)
         return ServiceBusSender(self._portal, sender)
 
@@ -151,7 +152,7 @@ class ServiceBusClient(Handlers):
     def get_topic_sender(
         self, topic_name: str, *, create_if_missing: bool | TopicOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
-        given = known_of("get_topic_sender", options, SENDER)
+        given = known_of(self.get_topic_sender, options, SENDER)
         sender = self._portal.make(self._aio.get_topic_sender, topic_name, create_if_missing=create_if_missing, **given)
         return ServiceBusSender(self._portal, sender)
 
@@ -184,7 +185,7 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | QueueOptions = False,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        given = self._passed_on("get_queue_receiver", options)
+        given = self._passed_on(self.get_queue_receiver, options)
         receiver = self._portal.make(
             lambda: self._aio.get_queue_receiver(
                 queue_name, session_id=session_id, create_if_missing=create_if_missing, **given
@@ -224,7 +225,7 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | NewSubscriptionOptions = False,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        given = self._passed_on("get_subscription_receiver", options)
+        given = self._passed_on(self.get_subscription_receiver, options)
         receiver = self._portal.make(
             lambda: self._aio.get_subscription_receiver(
                 topic_name, subscription_name, session_id=session_id, create_if_missing=create_if_missing, **given
@@ -244,7 +245,7 @@ class ServiceBusClient(Handlers):
         **options: Unpack[SessionReceiverKeywords],
     ) -> ServiceBusSessionReceiver | None:
         refuse_unfit(options)
-        given = self._passed_on("accept_next_session", options)
+        given = self._passed_on(self.accept_next_session, options)
         accepted: list[ServiceBusSessionReceiver] = []
 
         async def accept() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from sbredis._public import public_name
@@ -30,7 +31,7 @@ class Handlers:
 
     @names_keywords(SenderKeywords, SENDER)
     def get_sender(self, entity_path: str, **options: Unpack[SenderKeywords]) -> ServiceBusSender:
-        given = known_of("get_sender", options, SENDER)
+        given = known_of(self.get_sender, options, SENDER)
         return ServiceBusSender(self._portal, self._portal.make(self._aio.get_sender, entity_path, **given))
 
     @overload
@@ -55,7 +56,7 @@ class Handlers:
         session_id: str | ServiceBusSessionFilter | None = None,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        given = self._passed_on("get_receiver", options)
+        given = self._passed_on(self.get_receiver, options)
         receiver = self._portal.make(lambda: self._aio.get_receiver(entity_path, session_id=session_id, **given))
         return receiver_for(self._portal, receiver)
 
@@ -84,8 +85,10 @@ class Handlers:
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
         return ServiceBusSettler(self._portal, self._portal.make(self._aio.get_settler, entity_path))
 
-    def _passed_on(self, function: str, given: ReceiverKeywords | SessionReceiverKeywords) -> dict[str, Any]:
-        """Return the keywords for the asynchronous receiver, with an asynchronous renewer. Warn of unknown keywords."""
+    def _passed_on(
+        self, function: Callable[..., object], given: ReceiverKeywords | SessionReceiverKeywords
+    ) -> dict[str, Any]:
+        """Return the keywords for the asynchronous receiver, with an asynchronous renewer. Refuse unknown keywords."""
         passed = known_of(function, given, RECEIVER)
         renewer = passed.get("auto_lock_renewer")
         if renewer is not None:

@@ -8,11 +8,10 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self
 
 from sbredis import aio
 from sbredis.aio import ServiceBusSessionReceiver as AioSessionReceiver
-from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
 from sbredis.model import (
     PrimitiveTypes,
     RedriveBudget,
@@ -114,9 +113,8 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self.__next__()
 
     def receive_deferred_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        warn_of_unknown("receive_deferred_messages", kwargs)
         return self._portal.call_undoable(
             self._take_back_deferred, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
         )
@@ -150,9 +148,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         sequence_number: int = 0,
         session_id: str | None = None,
         timeout: float | None = None,
-        **kwargs: Unpack[NoOptions],
     ) -> list[ServiceBusReceivedMessage]:
-        warn_of_unknown("peek_messages", kwargs)
         return self._portal.call(
             self._aio.peek_messages,
             max_message_count,
@@ -300,10 +296,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             timeout=timeout,
         )
 
-    def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
-    ) -> datetime:
-        warn_of_unknown("renew_message_lock", kwargs)
+    def renew_message_lock(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> datetime:
         return self._portal.call(self._aio.renew_message_lock, message, timeout=timeout)
 
     def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:

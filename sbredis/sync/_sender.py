@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sbredis import aio
-from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
 from sbredis.model import MessageTypes, ServiceBusMessageBatch
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._stream import SendStream
@@ -54,9 +53,7 @@ class ServiceBusSender:
         message: MessageTypes | ServiceBusMessageBatch,
         *,
         timeout: float | None = None,
-        **kwargs: Unpack[NoOptions],
     ) -> None:
-        warn_of_unknown("send_messages", kwargs)
         self._portal.call(self._aio.send_messages, message, timeout=timeout)
 
     def schedule_messages(
@@ -65,15 +62,10 @@ class ServiceBusSender:
         schedule_time_utc: datetime | Sequence[datetime],
         *,
         timeout: float | None = None,
-        **kwargs: Unpack[NoOptions],
     ) -> list[int]:
-        warn_of_unknown("schedule_messages", kwargs)
         return self._portal.call(self._aio.schedule_messages, messages, schedule_time_utc, timeout=timeout)
 
-    def cancel_scheduled_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
-    ) -> None:
-        warn_of_unknown("cancel_scheduled_messages", kwargs)
+    def cancel_scheduled_messages(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
         self._portal.call(self._aio.cancel_scheduled_messages, sequence_numbers, timeout=timeout)
 
     def send_stream(

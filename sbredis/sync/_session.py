@@ -6,10 +6,9 @@ from __future__ import annotations
 import threading
 import weakref
 from datetime import datetime
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from sbredis import aio
-from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
 from sbredis.sync._docstrings import documented_by
 
 if TYPE_CHECKING:
@@ -54,18 +53,13 @@ class ServiceBusSession:
         """The error that ended the automatic renewal of the session's lock; ``None`` if there was no error."""
         return self._aio.auto_renew_error
 
-    def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
-        warn_of_unknown("renew_lock", kwargs)
+    def renew_lock(self, *, timeout: float | None = None) -> datetime:
         return self._portal.call(self._aio.renew_lock, timeout=timeout)
 
-    def get_state(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> bytes | None:
-        warn_of_unknown("get_state", kwargs)
+    def get_state(self, *, timeout: float | None = None) -> bytes | None:
         return self._portal.call(self._aio.get_state, timeout=timeout)
 
-    def set_state(
-        self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
-    ) -> None:
-        warn_of_unknown("set_state", kwargs)
+    def set_state(self, state: str | bytes | bytearray | None, *, timeout: float | None = None) -> None:
         self._portal.call(self._aio.set_state, state, timeout=timeout)
 
     def dead_letter_messages(

@@ -290,45 +290,48 @@ def python(code: str, *arguments: str) -> tuple[str, str]:
 
 # -- the lines in warnings ---------------------------------------------------------------------------------------------
 
-TYPO: Any = {"no_such": 1}
+KEYWORD: Any = {"encoding": "UTF-8"}
+"""A keyword that Azure's library has and sbredis does not."""
+OF_PIPELINE: Any = {"logging_enable": True}
+"""A keyword of Azure's administration client."""
 
-UNKNOWN: dict[str, Callable[[], object]] = {
-    "client": lambda: ServiceBusClient("memory://x", **TYPO),
-    "client, by Azure's name": lambda: ServiceBusClient.from_connection_string("memory://x", **TYPO),
-    "sender": lambda: ServiceBusClient("memory://x").get_queue_sender("q", **TYPO),
-    "topic sender": lambda: ServiceBusClient("memory://x").get_topic_sender("q", **TYPO),
-    "receiver": lambda: ServiceBusClient("memory://x").get_queue_receiver("q", **TYPO),
-    "subscription receiver": lambda: ServiceBusClient("memory://x").get_subscription_receiver("t", "s", **TYPO),
-    "administration": lambda: ServiceBusAdministrationClient("memory://x", **TYPO),
+IGNORED: dict[str, Callable[[], object]] = {
+    "client": lambda: ServiceBusClient("memory://x", **KEYWORD),
+    "client, by Azure's name": lambda: ServiceBusClient.from_connection_string("memory://x", **KEYWORD),
+    "sender": lambda: ServiceBusClient("memory://x").get_queue_sender("q", **KEYWORD),
+    "topic sender": lambda: ServiceBusClient("memory://x").get_topic_sender("q", **KEYWORD),
+    "receiver": lambda: ServiceBusClient("memory://x").get_queue_receiver("q", **KEYWORD),
+    "subscription receiver": lambda: ServiceBusClient("memory://x").get_subscription_receiver("t", "s", **KEYWORD),
+    "administration": lambda: ServiceBusAdministrationClient("memory://x", **OF_PIPELINE),
     "administration, by Azure's name": lambda: ServiceBusAdministrationClient.from_connection_string(
-        "memory://x", **TYPO
+        "memory://x", **OF_PIPELINE
     ),
-    "message": lambda: ServiceBusMessage("", **TYPO),
-    "synchronous client": lambda: sbredis.ServiceBusClient("memory://x", **TYPO),
+    "message": lambda: ServiceBusMessage("", **KEYWORD),
+    "synchronous client": lambda: sbredis.ServiceBusClient("memory://x", **KEYWORD),
     "synchronous client, by Azure's name": lambda: sbredis.ServiceBusClient.from_connection_string(
-        "memory://x", **TYPO
+        "memory://x", **KEYWORD
     ),
-    "synchronous sender": lambda: sbredis.ServiceBusClient("memory://x").get_queue_sender("q", **TYPO),
-    "synchronous receiver": lambda: sbredis.ServiceBusClient("memory://x").get_queue_receiver("q", **TYPO),
-    "synchronous administration": lambda: SyncAdministrationClient("memory://x", **TYPO),
+    "synchronous sender": lambda: sbredis.ServiceBusClient("memory://x").get_queue_sender("q", **KEYWORD),
+    "synchronous receiver": lambda: sbredis.ServiceBusClient("memory://x").get_queue_receiver("q", **KEYWORD),
+    "synchronous administration": lambda: SyncAdministrationClient("memory://x", **OF_PIPELINE),
 }
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_a_warning_about_an_unknown_option_names_the_line_of_the_caller(name: str) -> None:
-    with pytest.warns(UserWarning, match="no_such") as warned:
-        UNKNOWN[name]()
+@pytest.mark.parametrize("name", IGNORED)
+def test_a_warning_about_an_ignored_keyword_names_the_line_of_the_caller(name: str) -> None:
+    with pytest.warns(UserWarning, match="ignores keywords of Azure's library: (encoding|logging_enable)$") as warned:
+        IGNORED[name]()
     assert [each.filename for each in warned] == [__file__]
-    first = UNKNOWN[name].__code__.co_firstlineno
+    first = IGNORED[name].__code__.co_firstlineno
     assert first <= warned[0].lineno <= first + 2
 
 
 @pytest.mark.anyio
 async def test_a_warning_from_an_awaited_call_names_the_line_of_the_caller() -> None:
     async with ServiceBusClient("memory://x") as client:
-        sender = client.get_queue_sender("q", create_if_missing=True)
-        with pytest.warns(UserWarning, match="no_such") as warned:
-            await sender.send_messages(ServiceBusMessage(""), **TYPO)
+        await client.ensure_queue("q", requires_session=True)
+        with pytest.warns(UserWarning, match="accept_next_session ignores keywords of Azure's library") as warned:
+            await client.accept_next_session("q", max_wait_time=0.01, **KEYWORD)
         assert [(each.filename, each.lineno) for each in warned] == [(__file__, here() - 1)]
 
 

@@ -481,10 +481,10 @@ async def test_invalid_receiver_options_are_refused(url: str, given: dict[str, A
 
 
 @in_memory
-async def test_unknown_receiver_options_cause_a_warning(url: str) -> None:
+async def test_receiver_options_of_azures_library_cause_a_warning(url: str) -> None:
     async with queue_at(url) as queue:
-        with pytest.warns(UserWarning, match="uamqp_transport"):
-            queue.receiver(uamqp_transport=True)
+        with pytest.warns(UserWarning, match="keep_alive"):
+            queue.receiver(keep_alive=30)
 
 
 @in_memory

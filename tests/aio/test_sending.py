@@ -658,21 +658,16 @@ async def test_a_timeout_must_be_positive(url: str, timeout: Any, error: type[Ex
 
 
 @in_memory
-async def test_unknown_options_cause_a_warning_at_the_line_of_the_caller(url: str) -> None:
-    async with queue_at(url) as queue:
-        with pytest.warns(UserWarning, match="get_queue_sender ignores unknown arguments: wrong") as warned:
-            sender = queue.client.get_queue_sender("q", wrong=1)  # type: ignore[call-arg]
-        assert warned[0].filename == __file__
-        with pytest.warns(UserWarning, match="send_messages ignores unknown arguments") as warned:
-            await sender.send_messages(ServiceBusMessage("x"), wrong=1)  # type: ignore[call-arg]
-        assert warned[0].filename == __file__
-        with pytest.warns(UserWarning, match="schedule_messages ignores unknown arguments"):
-            await sender.schedule_messages(ServiceBusMessage("x"), SOON, wrong=1)  # type: ignore[call-arg]
-        with pytest.warns(UserWarning, match="cancel_scheduled_messages ignores unknown arguments"):
-            await sender.cancel_scheduled_messages([], wrong=1)  # type: ignore[call-arg]
-        with pytest.warns(UserWarning, match="ServiceBusClient ignores unknown arguments: logging_enable") as warned:
-            ServiceBusClient("memory://x", logging_enable=True)  # type: ignore[call-arg]
-        assert warned[0].filename == __file__
+async def test_unknown_options_are_refused_and_send_nothing(url: str) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        for call in (
+            lambda: sender.send_messages(ServiceBusMessage("x"), wrong=1),  # type: ignore[call-arg]
+            lambda: sender.schedule_messages(ServiceBusMessage("x"), SOON, wrong=1),  # type: ignore[call-arg]
+            lambda: sender.cancel_scheduled_messages([], wrong=1),  # type: ignore[call-arg]
+        ):
+            with pytest.raises(TypeError, match=r"ServiceBusSender.* unexpected keyword argument 'wrong'"):
+                await call()
+        assert flat(await stored_bodies(queue)) == []
 
 
 @in_memory

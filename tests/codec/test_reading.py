@@ -197,7 +197,7 @@ def test_the_content_type_and_the_type_decide(
             None,
             "The body is not JSON: Expecting value, at character 0. Text needs a content type of",
         ),
-        (Literal["a"], b"secret", TEXTS, "The body does not fit typing.Literal['a']: $ is none of the values of"),
+        (Literal["a"], b"secret", TEXTS, "The body does not fit Literal['a']: $ is none of the values of"),
         (Literal["a"], b"\xff", TEXTS, "The body is not UTF-8 text: byte 0 is wrong."),
         (str | None, b"\xff", TEXTS, "The body is not UTF-8 text: byte 0 is wrong."),
     ],

@@ -45,6 +45,7 @@ PUBLIC = (
 BELOW_ALL_FLOORS = (
     "sbredis._arguments",
     "sbredis._counting",
+    "sbredis._nearest",
     "sbredis._quoting",
     "sbredis._unreadable",
     "sbredis._version",

@@ -111,7 +111,7 @@ def test_wrong_client_options_are_refused_by_the_constructor() -> None:
         Admin("memory://x", namespace="a b")
     with pytest.raises(ValueError, match="2016-07"):
         Admin.from_connection_string("memory://x", api_version="2016-07")
-    with pytest.warns(UserWarning, match="ignores unknown arguments: logging_enable"):
+    with pytest.warns(UserWarning, match="ignores keywords of Azure's library: logging_enable"):
         Admin.from_connection_string("memory://x", api_version="2024-05", logging_enable=True)  # type: ignore[call-arg]
 
 

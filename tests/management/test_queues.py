@@ -223,6 +223,10 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
             await admin.create_queue(name, **properties)  # type: ignore[arg-type]
         with pytest.raises((ValueError, TypeError)):
             await admin.ensure_queue(name, **properties)  # type: ignore[arg-type]
+    near = r"does not take 'max_delivery_cont' \(did you mean 'max_delivery_count'\?\)"
+    for call in (admin.create_queue, admin.ensure_queue):
+        with pytest.raises(TypeError, match=rf"^{call.__name__} {near}, 'colour'$"):
+            await call("q", max_delivery_cont=5, colour="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="update_queue does not take 'colour'"):
         await admin.update_queue({"name": "q"}, colour="red")  # type: ignore[call-arg]
     for name in ("a b", "a" * 261, "t/subscriptions/s", ""):
@@ -420,6 +424,8 @@ async def test_create_if_missing_creates_a_missing_queue(admin: Admin) -> None:
         queue_creation(lock_duration="PT6M")
     with pytest.raises(TypeError, match="create_if_missing does not take 'colour'"):
         queue_creation(colour="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"does not take 'lock_durations' \(did you mean 'lock_duration'\?\)$"):
+        queue_creation(lock_durations="PT30S")  # type: ignore[call-arg]
 
 
 # -- listing -----------------------------------------------------------------------------------------------------------

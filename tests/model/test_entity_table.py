@@ -121,3 +121,5 @@ def test_an_unknown_property_raises_the_same_error_as_an_unknown_keyword(kind: A
         TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected keyword argument 'colour'$"
     ):
         kind("x", colour="red")
+    with pytest.raises(TypeError, match=r"'user_meta_data' \(did you mean 'user_metadata'\?\)$"):
+        kind("x", user_meta_data="red")

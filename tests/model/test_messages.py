@@ -212,11 +212,27 @@ def test_a_partition_key_that_differs_from_the_session_id_is_refused() -> None:
     assert (message.session_id, message.partition_key) == (None, "p")
 
 
-def test_an_unknown_keyword_is_ignored_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match="ServiceBusMessage ignores unknown arguments: colour, size") as caught:
-        message = ServiceBusMessage("x", colour="red", size=1)  # type: ignore[call-arg]
+def test_a_keyword_that_only_azures_message_has_is_ignored_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="^ServiceBusMessage ignores keywords of Azure's library: encoding$") as caught:
+        message = ServiceBusMessage("ü", encoding="UTF-8")  # type: ignore[call-arg]
     assert caught[0].filename == __file__
-    assert not hasattr(message, "colour")
+    assert bytes(message.body) == "ü".encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("colour", ""),
+        ("sesion_id", " (did you mean 'session_id'?)"),
+        ("Message_ID", " (did you mean 'message_id'?)"),
+        ("application_property", " (did you mean 'application_properties'?)"),
+        ("message", " (did you mean 'message_id'?)"),
+    ],
+)
+def test_an_unknown_keyword_is_refused_with_the_nearest_one(name: str, hint: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        ServiceBusMessage("x", **{name: "red"})  # type: ignore[arg-type]
+    assert str(refused.value) == f"ServiceBusMessage() got an unexpected keyword argument {name!r}{hint}"
 
 
 # -- times -------------------------------------------------------------------------------------------------------------

@@ -278,7 +278,9 @@ LOCKS_OF_QUEUES = {
 }
 
 WARNINGS = {
-    "connecting.with_options": "ignores unknown arguments: http_proxy, logging_enable, transport_type, user_agent"
+    "connecting.with_options": (
+        "ignores keywords of Azure's library: http_proxy, logging_enable, transport_type, user_agent"
+    )
 }
 
 SAMPLES = [

@@ -252,7 +252,7 @@ def test_a_closed_client_cannot_be_used(url: str) -> None:
             use()
 
 
-def test_an_unknown_option_causes_a_warning_at_the_callers_line() -> None:
-    with pytest.warns(UserWarning, match="ignores unknown arguments: later") as seen:
-        ServiceBusAdministrationClient("memory://unused", later=True)  # type: ignore[call-arg]
+def test_an_option_of_azures_library_causes_a_warning_at_the_callers_line() -> None:
+    with pytest.warns(UserWarning, match="ignores keywords of Azure's library: retry_total") as seen:
+        ServiceBusAdministrationClient("memory://unused", retry_total=3)  # type: ignore[call-arg]
     assert [warning.filename for warning in seen] == [__file__]

@@ -194,13 +194,13 @@ def test_a_topic_cannot_be_opened_as_a_queue_or_a_queue_as_a_topic(
         assert [topic.name for topic in admin.list_topics()] == ["news"]
 
 
-def test_an_unknown_option_causes_a_warning_at_the_callers_line(client: ServiceBusClient) -> None:
+def test_an_option_of_azures_library_causes_a_warning_at_the_callers_line(client: ServiceBusClient) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: client.get_topic_sender("news", later=True),  # type: ignore[call-arg]
-        lambda: client.get_subscription_receiver("news", "all", later=True),  # type: ignore[call-overload]
+        lambda: client.get_topic_sender("news", keep_alive=30),  # type: ignore[call-arg]
+        lambda: client.get_subscription_receiver("news", "all", keep_alive=30),  # type: ignore[call-overload]
     ]
     for call in calls:
-        with pytest.warns(UserWarning, match="ignores unknown arguments: later") as seen:
+        with pytest.warns(UserWarning, match="ignores keywords of Azure's library: keep_alive") as seen:
             call()
         assert [warning.filename for warning in seen] == [__file__]
 

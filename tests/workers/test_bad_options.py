@@ -31,7 +31,12 @@ def len_of(text: str) -> int:
 
 
 options: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
-    "unknown": (TypeError, r"queue\(\) got an unexpected keyword argument 'concurrency'", {"concurrency": 5}),
+    "unknown": (
+        TypeError,
+        r"^queue\(\) got an unexpected keyword argument 'concurrency' \(did you mean 'max_concurrent_calls'\?\)$",
+        {"concurrency": 5},
+    ),
+    "unlike any": (TypeError, r"^queue\(\) got an unexpected keyword argument 'zzz'$", {"zzz": 5}),
     "max_concurrent_calls": (TypeError, "must be a whole number, not str", {"max_concurrent_calls": "5"}),
     "prefetch": (ValueError, "prefetch must be from 0 to 50000, not -1", {"prefetch": -1}),
     "unmatched": (ValueError, "unmatched must be 'dead-letter' or 'abandon', not 'x'", {"unmatched": "x"}),
@@ -105,7 +110,11 @@ def test_a_wrong_option_of_a_handler_is_refused_where_it_is_written(
 @pytest.mark.parametrize(
     ("kind", "text", "given"),
     [
-        (TypeError, r"Worker\(\) got an unexpected keyword argument 'concurrency'", {"concurrency": 5}),
+        (
+            TypeError,
+            r"^Worker\(\) got an unexpected keyword argument 'shutdown_time' \(did you mean 'shutdown_timeout'\?\)$",
+            {"shutdown_time": 5},
+        ),
         (TypeError, "namespace must be a str, not int", {"namespace": 5}),
         (ValueError, "max_concurrent_calls must be from 1 to 10000, not 0", {"max_concurrent_calls": 0}),
         (TypeError, "retries must be a Retries, not int", {"retries": 5}),
@@ -138,7 +147,11 @@ def test_other_wrong_calls_are_refused() -> None:
         (TypeError, r"@queue\(…\) decorates a function, not int", lambda: worker.queue("q")(5)),
         (TypeError, "include.. takes a Router, not int", lambda: worker.include(5)),
         (ValueError, "include.. takes another router", lambda: worker.include(worker)),
-        (TypeError, r"entity\(\) got an unexpected keyword argument 'speed'", lambda: worker.entity("q", speed=5)),
+        (
+            TypeError,
+            r"^entity\(\) got an unexpected keyword argument 'retry' \(did you mean 'retries'\?\)$",
+            lambda: worker.entity("q", retry=Retries()),
+        ),
         (TypeError, "prefetch must be a whole number, not str", lambda: worker.entity("q", prefetch="5")),
         (TypeError, "retries must be a Retries, not int", lambda: worker.entity("q", retries=5)),
         (TypeError, r"@queue\(…\) decorates a function, not the class Order", lambda: worker.queue("q")(Order)),

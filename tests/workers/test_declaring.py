@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from hypothesis import given
@@ -350,6 +350,35 @@ def test_a_parameter_without_a_value_is_named(handler: Callable[..., Any], said:
         read_signature(handler)
     assert said in str(raised.value)
     assert handler.__name__ in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "written"),
+    [
+        (int, "list[int]"),
+        (Order, "list[Order]"),
+        (dict[str, list[Order]], "list[dict[str, list[Order]]]"),
+        (Optional[int], "list[int | None]"),  # noqa: UP045 -- older programs write it so
+        (int | Literal["none"] | None, "list[int | Literal['none'] | None]"),
+        (tuple[int, ...], "list[tuple[int, ...]]"),
+        (Callable[[int], str], "list[Callable[[int], str]]"),
+    ],
+)
+def test_an_error_names_a_type_as_a_program_writes_it(wanted: Any, written: str) -> None:
+    def handler(order: Any) -> None: ...
+
+    handler.__annotations__["order"] = wanted
+    with pytest.raises(WorkerSetupError) as refused:
+        read_signature(handler, batch=True)
+    assert str(refused.value).endswith(f"must be a list, because the handler takes a batch: {written}.")
+
+
+def test_an_error_of_a_declaration_is_about_the_program_and_no_operation() -> None:
+    worker = Worker("redis://nowhere")
+    with pytest.raises(WorkerSetupError) as refused:
+        worker.queue("q", publishes="results", replies=True)
+    assert str(refused.value) == "The result of a handler goes to one place: leave out publishes=, or replies=."
+    assert repr(worker) == "<Worker with 0 handlers, stopped>"
 
 
 def test_a_batch_refuses_what_belongs_to_one_message() -> None:

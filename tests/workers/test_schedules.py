@@ -260,6 +260,10 @@ def test_options_of_messages_are_no_options_of_schedules() -> None:
         given: Any = {name: None}
         with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
             Router().cron("* * * * *", **given)
+    for name, near in {"overlaps": "overlap", "publish": "publishes"}.items():
+        typo: Any = {name: None}
+        with pytest.raises(TypeError, match=rf"unexpected keyword argument '{name}' \(did you mean '{near}'\?\)$"):
+            Router().cron("* * * * *", **typo)
 
 
 def test_two_schedules_of_one_name_are_refused() -> None:

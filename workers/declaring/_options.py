@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
+from sbredis._nearest import unexpected_keyword
 from sbredis._quoting import quoted
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusSubQueue
@@ -209,7 +210,7 @@ def split(function: str, given: Mapping[str, Any]) -> tuple[HandlerSettings, dic
     """Return the options of the handler, and the given options of its entity."""
     for name in given:
         if name not in HANDLER_NAMES and name not in ENTITY_NAMES:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+            raise unexpected_keyword(function, name, HANDLER_NAMES + ENTITY_NAMES)
     own = {name: value for name, value in given.items() if name in HANDLER_NAMES}
     of_entity = {name: value for name, value in given.items() if name in ENTITY_NAMES}
     EntitySettings(**of_entity)  # refuse wrong values here, where the application has written them
@@ -220,7 +221,7 @@ def checked(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of an entity."""
     for name in given:
         if name not in ENTITY_NAMES:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+            raise unexpected_keyword(function, name, (*ENTITY_NAMES, "retries"))
     EntitySettings(**given)
     return dict(given)
 

@@ -9,8 +9,9 @@ from datetime import timedelta, tzinfo
 from typing import Any, TypeVar, Unpack
 from weakref import WeakSet
 
+from sbredis._nearest import unexpected_keyword
 from sbredis.exceptions import WorkerSetupError
-from sbredis.model import ServiceBusSubQueue
+from sbredis.model import ServiceBusSubQueue, keywords_of
 from sbredis.workers.declaring._checks import require_handler, require_text
 from sbredis.workers.declaring._handlers import Declared, Source
 from sbredis.workers.declaring._options import CallOptions, HandlerOptions, split
@@ -74,7 +75,7 @@ class Router:
         :class:`~sbredis.exceptions.WorkerSetupError`.
         """
         for refused in options.keys() - CallOptions.__annotations__.keys():
-            raise TypeError(f"cron() got an unexpected keyword argument {refused!r}")
+            raise unexpected_keyword("cron", refused, [*keywords_of(self.cron), *CallOptions.__annotations__])
         settings, entity_options = split("cron", options)
         if queue is not None:
             require_text("queue", queue)

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from sbredis._quoting import type_name
 from sbredis.codec import UnsupportedTypeError, check_type
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
@@ -25,7 +26,6 @@ __all__ = [
     "hides_coroutine",
     "is_coroutine_function",
     "read_signature",
-    "type_name",
 ]
 
 Kind = Literal["body", "message", "context", "property", "dependency"]
@@ -182,7 +182,7 @@ class _Reading:
             if self.batch:
                 raise self.refused(f"{where} is a property of one message, but the handler takes a batch.")
             if not _is_property_type(bare):
-                raise self.refused(f"{where} has the type {bare}, which application properties cannot have.")
+                raise self.refused(f"{where} has the type {type_name(bare)}, which application properties cannot have.")
             return Parameter(name, "property", named, bare, default, property_name=marks[0].name)
         if marks:
             raise self.refused(f"{where} is a property of a message, but the scope of the dependency is {scope!r}.")
@@ -206,7 +206,9 @@ class _Reading:
         if self.batch and bare is not Any:
             as_type = _listed(bare)
             if as_type is None:
-                raise self.refused(f"{where} must be a list, because the handler takes a batch: list[{bare}].")
+                raise self.refused(
+                    f"{where} must be a list, because the handler takes a batch: list[{type_name(bare)}]."
+                )
         try:
             check_type(as_type)
         except UnsupportedTypeError as error:
@@ -288,11 +290,6 @@ def _is_property_type(hint: Any) -> bool:
     if get_origin(hint) in {Union, types.UnionType}:
         return all(each is type(None) or _is_property_type(each) for each in get_args(hint))
     return hint is Any or hint in _PROPERTY_TYPES
-
-
-def type_name(hint: Any) -> str:
-    """Return the name of a type, for errors."""
-    return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

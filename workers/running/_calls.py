@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from sbredis._nearest import unexpected_keyword
 from sbredis._quoting import quoted
 from sbredis.codec import decode_body, encode_body
 from sbredis.exceptions import (
@@ -309,7 +310,7 @@ def encoded_with(value: object, options: SendOptions) -> tuple[bytes, dict[str, 
     """Encode a value. Return the body, and the properties of the message with the content type of the body."""
     for name in options:
         if name not in SendOptions.__annotations__:
-            raise TypeError(f"send() got an unexpected keyword argument {name!r}")
+            raise unexpected_keyword("send", name, SendOptions.__annotations__)
     encoded = encode_body(value)
     given: dict[str, Any] = {**options}
     if encoded.content_type is not None:

@@ -17,13 +17,14 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Union, get_args, get_origin
 
+from sbredis._quoting import type_name
 from sbredis.codec import decode_body
 from sbredis.exceptions import MessageBodyError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._markers import Scope
 from sbredis.workers.declaring._outcomes import DeadLetter
-from sbredis.workers.declaring._signatures import Dependency, Parameter, Signature, type_name
+from sbredis.workers.declaring._signatures import Dependency, Parameter, Signature
 from sbredis.workers.running._calls import Call
 
 __all__ = ["Injector", "Scopes", "UnfitMessage", "decoded", "in_thread", "start_in_thread"]

@@ -9,11 +9,9 @@ from datetime import datetime
 
 from sbredis._quoting import quoted
 from sbredis.engine import NEVER
-from sbredis.model import NoOptions, warn_of_unknown
 
 __all__ = [
     "ANSWERING",
-    "NoOptions",
     "count_of",
     "deadline_of",
     "identifier_of",
@@ -21,7 +19,6 @@ __all__ = [
     "seconds_of",
     "sequence_numbers_of",
     "waiting_deadline",
-    "warn_of_unknown",
 ]
 
 _TIMEOUT = 60.0

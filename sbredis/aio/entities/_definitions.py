@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import anyio
 
+from sbredis._nearest import with_nearest
 from sbredis._quoting import quoted, shortened
 from sbredis.engine import Clock, PartitionSettings, entity_name, subscription_name
 from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, Outcome
@@ -327,9 +328,10 @@ def _parts(path: str) -> tuple[str, str]:
 def _require_known(
     function: str, kind: type[Described], given: Mapping[str, object], besides: tuple[str, ...] = ()
 ) -> None:
-    unknown = [name for name in given if name not in kind.fields() or name in besides]
+    known = kind.fields().keys() - besides
+    unknown = [with_nearest(name, known) for name in given if name not in known]
     if unknown:
-        raise TypeError(f"{function} does not take {shortened(', '.join(map(quoted, unknown)), _LONGEST_LIST)}")
+        raise TypeError(f"{function} does not take {shortened(', '.join(unknown), _LONGEST_LIST)}")
 
 
 def _stored(record: EntityRecord) -> StoredEntity:

@@ -19,7 +19,7 @@ from sbredis.aio.management._rules import RuleAdministration
 from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
 from sbredis.aio.management._unreadable import UnreadableAdministration
-from sbredis.model import ApiVersion, NamespaceProperties, moment
+from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties, moment
 from sbredis.registry import NamespaceFacts, UnreadableLog
 from sbredis.transport import parse_target
 
@@ -69,9 +69,9 @@ class ServiceBusAdministrationClient(
         provider of redis-py, which the client asks again for every connection. ``partition_count`` is the number of
         partitions of a new namespace, 16 by default. If the namespace exists with another number of partitions, the
         first call raises :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and
-        has no effect. Any other argument causes a warning.
+        has no effect. Other arguments of Azure's library cause a warning.
         """
-        clock = clock_in("ServiceBusAdministrationClient", kwargs)
+        clock = clock_in(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
         if api_version is not None:
             ApiVersion(api_version)  # this raises an error for an unknown version
         target, provider = credited(parse_target(fully_qualified_namespace), credential)

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
-from sbredis.aio.calls._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio.calls._arguments import deadline_of, seconds_of
 from sbredis.aio.core._handles import LockHandle
 from sbredis.aio.receiving._changes import require_reason
 from sbredis.aio.receiving._held_session import HeldSession, state_bytes
@@ -80,29 +80,24 @@ class ServiceBusSession:
 
     # -- operations ----------------------------------------------------------------------------------------------------
 
-    async def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
+    async def renew_lock(self, *, timeout: float | None = None) -> datetime:
         """Lock the session for the full duration from now on, and return the time when the lock ends."""
-        warn_of_unknown("renew_lock", kwargs)
         with self._telemetry.operation("renew_session_lock", self._held.entity.name):
             self._held.check()
             await self._held.renew(deadline_of(timeout))
         return self.locked_until_utc
 
-    async def get_state(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> bytes | None:
+    async def get_state(self, *, timeout: float | None = None) -> bytes | None:
         """Return the state of the session, which this or an earlier receiver has set; ``None`` if there is none."""
-        warn_of_unknown("get_state", kwargs)
         with self._telemetry.operation("get_session_state", self._held.entity.name):
             self._held.check()
             return await self._held.read_state(deadline_of(timeout))
 
-    async def set_state(
-        self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
-    ) -> None:
+    async def set_state(self, state: str | bytes | bytearray | None, *, timeout: float | None = None) -> None:
         """Set the state of the session, up to the size of a message. ``None`` removes the state.
 
         The state remains when the session has no more messages. Text is stored in UTF-8.
         """
-        warn_of_unknown("set_state", kwargs)
         kept = state_bytes(state)
         with self._telemetry.operation("set_session_state", self._held.entity.name):
             self._held.check()

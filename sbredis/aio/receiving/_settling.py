@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal
 
-from sbredis.aio.calls._arguments import NoOptions, deadline_of, warn_of_unknown
+from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._lane_kinds import SettleJob
 from sbredis.aio.core._handles import LockHandle
 from sbredis.aio.receiving._changes import changes_of, delay_of
@@ -215,11 +215,8 @@ class Settler:
                 watched=False,
             )
 
-    async def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
-    ) -> datetime:
+    async def renew_message_lock(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> datetime:
         """Lock a message for the full duration from now on, and return the time when the lock ends."""
-        warn_of_unknown("renew_message_lock", kwargs)
         deadline = deadline_of(timeout)
         with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
             hold = self._check(message, "renew")

@@ -9,7 +9,7 @@ from sbredis._public import public
 from sbredis.aio import management as aio
 from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._credentials import Credential, Provider
-from sbredis.model import ApiVersion, NamespaceProperties
+from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._portal import Portal
 from sbredis.sync.management._bulk_writers import BulkWriterAdministration
@@ -54,7 +54,7 @@ class ServiceBusAdministrationClient(
         api_version: str | ApiVersion | None = None,
         **kwargs: Unpack[InternalOptions],
     ) -> None:
-        clock = clock_in("ServiceBusAdministrationClient", kwargs)
+        clock = clock_in(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
         self._aio = aio.ServiceBusAdministrationClient(
             fully_qualified_namespace,
             credential,

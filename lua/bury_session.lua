@@ -16,7 +16,7 @@
 --   DUE (due work had to be done first)
 -- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_entries
 -- @use session_lock_end set_changes answer_repetition count_records_that_fit never_text parse_session parse_token
--- @use read_records record_of refuse refuse_while_due whole_number
+-- @use lost_record read_records record_of refuse refuse_while_due set_aside whole_number
 local p, refusal = begin(KEYS, ARGV, 'bury_session', 10, false)
 if not p then
   return refusal
@@ -53,13 +53,17 @@ for _, letter in ipairs({ 'h', 'a', 'p' }) do
   local found = fit > 0 and read_records(p.keys, { unpack(numbers, 1, fit) }) or {}
   for i = 1, fit do
     local e = entry_or_default(entries[i], found[i])
-    if letter == 'a' and e.expires ~= NEVER_TEXT then
-      p.unawaited[#p.unawaited + 1] = due_name('e', members[i])
+    if found[i] == LOST_RECORD then
+      set_aside(p, { members[i] }, { entries[i] }, session, letter)
+    else
+      if letter == 'a' and e.expires ~= NEVER_TEXT then
+        p.unawaited[#p.unawaited + 1] = due_name('e', members[i])
+      end
+      index_remove(p, session, letter, tonumber(members[i]))
+      local appended = e.changes ~= '' and ARGV[10] ~= ''
+      set_changes(p, e, appended and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])
+      bury(p, members[i], e, 'A')
     end
-    index_remove(p, session, letter, tonumber(members[i]))
-    local appended = e.changes ~= '' and ARGV[10] ~= ''
-    set_changes(p, e, appended and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])
-    bury(p, members[i], e, 'A')
     moved = moved + 1
   end
   if fit < #members or moved == share then

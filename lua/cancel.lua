@@ -8,8 +8,8 @@
 --
 -- Result: { more, the names of messages that are not scheduled here }
 -- Refusals: call, DUE (some messages are not scheduled, but due work had to be done first)
--- @use advance answer_repetition begin drop_record due_name finish index_remove message_names read_many record_key
--- @use record_session refuse refuse_while_due scheduled split_words
+-- @use advance answer_repetition begin drop_record due_name finish index_remove message_names read_many read_record
+-- @use record_key record_session refuse refuse_while_due scheduled split_words
 local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)
 if not p then
   return refusal
@@ -50,7 +50,7 @@ if #missing == 0 then
     p.unawaited[#p.unawaited + 1] = due_name('a', member)
     local key = record_key(p.keys, tonumber(member))
     if p.index then
-      index_remove(p, record_session(redis.call('HGET', key, member)), 's', tonumber(member))
+      index_remove(p, record_session(read_record(p.keys, member)) or '', 's', tonumber(member)) -- it may be lost
     end
     drop_record(p, member, redis.call('HSTRLEN', key, member), 0)
   end

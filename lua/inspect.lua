@@ -8,7 +8,7 @@
 -- Result: { the receivers that wait for messages or sessions, the sessions that wait for a receiver, the sessions that
 --   are locked, the time when the oldest message that can be received was enqueued, or an empty text }
 -- Refusals: call
--- @use band begin levels read_many read_records record_of refuse sides turns
+-- @use band begin levels lost_record read_many read_records record_of refuse sides turns
 local p, refusal = begin(KEYS, ARGV, 'inspect', 6, false)
 if not p then
   return refusal
@@ -40,7 +40,7 @@ if #names > 0 then
   end
   for _, record in ipairs(read_records(p.keys, names)) do
     local enqueued = string.sub(record, 3, 15)
-    if oldest == '' or enqueued < oldest then
+    if record ~= LOST_RECORD and (oldest == '' or enqueued < oldest) then
       oldest = enqueued
     end
   end

@@ -2,8 +2,8 @@
 -- Stores messages of a topic for the subscriptions that they match. A message is stored once, no matter how many copies
 -- of it there are. A message that matches no subscription is not stored, but its number is used up. A message that
 -- names a future time waits on the topic. When the time has come, a call publishes the message by its number, with the
--- routes that are valid then. If the message is no longer there, it counts as dropped. A message with a due time also
--- waits if the sender has not judged it by the rules, even if the due time has passed.
+-- routes that are valid then. If the message is no longer there, or its record is lost, it counts as dropped.
+-- A message with a due time also waits if the sender has not judged it by the rules, even if the due time has passed.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- KEYS[34...] targets    for each subscription its keys state, order, entries, due, waiters; and also sessions, turns,

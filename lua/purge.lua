@@ -87,7 +87,7 @@ for r = 1, #ranges do
       if tonumber(string.sub(bodies[i], 3, 15)) < before then
         local e = entry_or_default(entries[i], bodies[i])
         if p.index and side.prefix == '' then
-          local of = record_session(bodies[i])
+          local of = session or record_session(bodies[i]) or '' -- damaged data may name no session
           index_remove(p, of, kind == '' and 'p' or 'a', tonumber(member))
           if kind ~= '' then
             p.touched[of] = true -- it may have no other message to receive

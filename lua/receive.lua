@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Gives out the oldest messages of a side that can be received. They are locked under a token for one lock duration, or
--- are deleted immediately. Expired messages are not given out. If a receiver gets fewer messages than it waits for,
+-- are deleted immediately. Expired messages are not given out. A message of the main side whose record is lost becomes a
+-- dead letter. If a receiver gets fewer messages than it waits for,
 -- because there are no more, the script registers the receiver as a waiter. A waiter is woken when messages come, and
 -- needs no second call to register. A repetition gives out the messages that the token holds. In the mode delete, a
 -- repetition gives out no messages, so each message is given out at most once.
@@ -35,7 +36,7 @@
 --   side)
 -- @use add_waiter advance answer_repetition begin choose_messages delete_received finish flush lock_messages next_due
 -- @use next_fence number_runs parse_session parse_token receive_in_session refuse repeat_receive same_slot
--- @use session_lock_end side_named whole_number write_lease
+-- @use session_lock_end set_aside side_named whole_number write_lease
 local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
@@ -101,6 +102,9 @@ end
 
 local chosen = choose_messages(p, side, token, most, room, steps and steps.members)
 local n, names, numbers = chosen.n, chosen.names, chosen.numbers
+if chosen.lost then
+  set_aside(p, chosen.lost, chosen.lost_entries, session, 'a')
+end
 if session then
   steps.take(numbers, n, mode == 'lock')
 end

@@ -2,7 +2,8 @@
 -- Gives out deferred messages by name; in the wide mode, active and delayed messages too. If one of the messages is
 -- missing or locked, the call gives out none of them. If the time to live of a message of the main side has passed, the
 -- message counts as missing. The call then lets the message expire, even if it gives out nothing. The call does not
--- look at the expiry of messages that do not fit into its reply. In the wide mode, the call gives out nothing while due
+-- look at the expiry of messages that do not fit into its reply. A message of the main side whose record is lost also
+-- counts as missing, and becomes a dead letter. In the wide mode, the call gives out nothing while due
 -- work is left.
 --
 -- The call gives out messages in the order of the names, as many as fit into `room` bytes, but at least one. The
@@ -32,7 +33,7 @@
 --   messages are not deferred, but due work had to be done first)
 -- @use advance begin count_held count_records_that_fit delivery_extras discard due_name entry
 -- @use entry_or_default entry_text expire finish index_add never_text read_entries read_many
--- @use repeat_receive write_lease answer_repetition index_remove index_text message_names most_held next_fence
+-- @use lost_record repeat_receive set_aside write_lease answer_repetition index_remove index_text message_names most_held next_fence
 -- @use parse_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words
 -- @use whole_number
@@ -108,9 +109,13 @@ for i = 1, #entries do
   stored[i] = record_of(there[i], entries[i])
 end
 local fit = count_records_that_fit(p, stored, room, entries)
+local found, extras = fit > 0 and read_records(p.keys, { unpack(stored, 1, fit) }) or {}, {}
 for i = 1, fit do
   local member = there[i]
-  if letter_of[member] == 'p' and tonumber(string.sub(entries[i], 21, 33)) <= p.now then
+  if found[i] == LOST_RECORD and tonumber(member) then
+    set_aside(p, { member }, { entries[i] }, session, letter_of[member])
+    letter_of[member] = nil
+  elseif letter_of[member] == 'p' and tonumber(string.sub(entries[i], 21, 33)) <= p.now then
     if p.index then
       index_remove(p, session, 'p', tonumber(member))
     end
@@ -135,9 +140,8 @@ if left > 0 and mode == 'delete' then
   return { p.more, 0, p.lock, {}, {}, {}, {}, #members, 0 }
 end
 if left > 0 then
-  members, stored = { unpack(members, 1, fit) }, { unpack(stored, 1, fit) }
+  members = { unpack(members, 1, fit) }
 end
-local found, extras = read_records(p.keys, stored), {}
 for i = 1, fit do
   -- An active message may have no entry.
   entries[i] = entries[i] or entry_text('            ', entry_or_default(nil, found[i]))

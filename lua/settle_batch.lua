@@ -68,7 +68,7 @@ for i = 1, #names do
       if e.size + #changes > p.biggest then
         p.biggest, p.changed.biggest = e.size + #changes, e.size + #changes
       end
-      if transfer and string.byte(record) == 115 then -- on its new side the message has the time when it got there
+      if transfer and string.byte(record) == 115 then -- s: on its new side the message has the time when it got there
         redis.call('HSET', record_key(p.keys, own), name, string.format('a%s%013.0f', e.level, p.now) .. string.sub(record, 16))
       end
       bury(p, name, e, 'A', transfer and SIDES.t or SIDES.d)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from array import array
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, chain, repeat
@@ -38,8 +38,8 @@ from sbredis.engine._codec import (
     read_id,
     set_system,
 )
-from sbredis.engine._lifecycle import NEVER
-from sbredis.engine._results import FACTS, Delivery, deliveries, payload_offset
+from sbredis.engine._lifecycle import NEVER, Reason
+from sbredis.engine._results import FACTS, LOST_RECORD, Delivery, deliveries, payload_offset
 from sbredis.engine._values import MESSAGE, read_number, read_text, read_value, taken
 
 __all__ = ["Columns", "Maps", "Numbers", "Rows", "Texts", "columns_of"]
@@ -146,6 +146,7 @@ def columns_of(replies: Sequence[Rows], *, body: bool = True, properties: bool =
     records = list(chain.from_iterable(reply.records for reply in replies))
     if len(names) != len(records):
         raise unreadable(MESSAGE, "a name or a record is missing")
+    lost = [row for row, record in enumerate(records) if record == LOST_RECORD] if LOST_RECORD in records else []
     extras = _extras(replies)
     changed = _changed(extras)
     for row in {*changed.rows[CHANGED_PROPERTIES], *changed.rows[CHANGED_SYSTEM]}:
@@ -155,6 +156,8 @@ def columns_of(replies: Sequence[Rows], *, body: bool = True, properties: bool =
         made.states = "".join(reply.states for reply in replies)
     if extras.rows:
         _add_extras(made, names, extras, changed)
+    if lost:
+        _tell_lost(made, lost)
     return made
 
 
@@ -428,6 +431,16 @@ def _add_extras(made: Columns, names: list[bytes], extras: _Extras, changed: _Ch
     if names[rows[0]][:1] not in b"dt":
         own = {row: int(entry[7:]) for row, entry in zip(rows, entries, strict=True)}
         made.expires = _ends(own if whole else {**_by_row(made.expires), **own}, count)
+
+
+def _tell_lost(made: Columns, lost: Collection[int]) -> None:
+    """Say of these rows that their records are lost; so it is not known when they were enqueued."""
+    times = _by_row(made.enqueued)
+    made.enqueued = _numbers({row: time for row, time in times.items() if row not in lost}, made.rows)
+    reasons = list(made.reasons or "-" * made.rows)
+    for row in lost:
+        reasons[row] = Reason.LOST.value
+    made.reasons = "".join(reasons)
 
 
 def _ends(found: Mapping[int, int], count: int) -> Numbers | None:

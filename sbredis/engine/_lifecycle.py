@@ -25,6 +25,7 @@ On its side a message is in exactly one *state*. These are the ways out of each 
                and bury leads from ACTIVE, HELD and DEFERRED to the dead side
                and freeze and withdraw lead from ACTIVE and TRANSFER to FROZEN and MOVED
                and commit leads from ACTIVE to COMPLETED, in a reserved partition
+               and lose leads from SCHEDULED, ACTIVE, DELAYED, DEFERRED and HELD to the dead side
     FROZEN     take ► MOVED    return ► back, or as ACTIVE    refuse ► dead sides, or KEPT, which is as ACTIVE
 
 An *event* is an action of a caller (receive, complete, …) or an effect of time (lapse, activate, wake, expire). If the
@@ -47,6 +48,10 @@ its old place. A scheduled message gets a new number when it becomes active, and
 
 Abandon, lapse and defer count as a failed delivery on the main side (``COUNTED``). If a receiver returns a message
 unread, the delivery does not count. The count of a dead letter never changes.
+
+If the record of a message is missing or damaged, the message becomes a dead letter when a call needs the record. A call
+that does not need it works as always. So a locked message can still be settled, and a lock that ends frees it. A dead
+letter stays where it is, and is shown without content.
 
 While a partition is reserved, its ready messages up to a number are *pinned*: no event but commit happens to them.
 
@@ -155,6 +160,7 @@ class Event(Enum):
     TAKE = "take"  # its batch is at the destination
     RETURN = "return"  # its batch is not at the destination, and will not be
     REFUSE = "refuse"  # its destination refused it for good
+    LOSE = "lose"  # a call needs the record of the message and cannot read it
     # The effects of time.
     LAPSE = "lapse"  # the lock has ended
     ACTIVATE = "activate"  # a scheduled message is due
@@ -187,6 +193,7 @@ class Reason(Enum):
     DELIVERIES = "M"  # MaxDeliveryCountExceeded
     FILTER = "F"  # a rule of the subscription failed
     NO_SESSION = "S"  # Session ID is null.
+    LOST = "R"  # RecordMissing
 
 
 class Place(NamedTuple):
@@ -224,6 +231,7 @@ _EXPIRY: Mapping[Condition, Place] = {
 _DELAY: Mapping[Condition, Place] = {Condition.DELAY: Place(_MAIN, State.DELAYED)}
 _BACK: Mapping[Condition, Place] = {_ALWAYS: Place(_MAIN, State.ACTIVE)}
 _OUT: Mapping[Condition, Place] = {Condition.SESSION: Place(_MAIN, State.HELD), _ALWAYS: Place(_MAIN, State.LOCKED)}
+_LOST: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE, Reason.LOST)}
 _BURIED: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE, Reason.APPLICATION)}
 
 _DEAD_HOME: Mapping[Condition, Place] = {Condition.HOME_DEFERRED: Place(_DEAD, State.DEFERRED)}
@@ -273,6 +281,11 @@ _ROWS: _Rows = {
     (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {**_EXPIRY, _ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.BURY): _BURIED,
+    (_MAIN, State.SCHEDULED, Event.LOSE): _LOST,
+    (_MAIN, State.ACTIVE, Event.LOSE): _LOST,
+    (_MAIN, State.DELAYED, Event.LOSE): _LOST,
+    (_MAIN, State.DEFERRED, Event.LOSE): _LOST,
+    (_MAIN, State.HELD, Event.LOSE): _LOST,
     (_MAIN, State.NEW, Event.TRANSFER): {_ALWAYS: Place(_MAIN, State.TRANSFER)},
     (_MAIN, State.ACTIVE, Event.WITHDRAW): _MOVED,
     (_MAIN, State.ACTIVE, Event.FREEZE): {_ALWAYS: Place(_MAIN, State.FROZEN)},

@@ -25,6 +25,7 @@ from sbredis.engine._bands import (
 )
 from sbredis.engine._keys import KINDS
 from sbredis.engine._lifecycle import NEVER, Side, State
+from sbredis.engine._results import LOST_RECORD
 from sbredis.engine._state import LuaValue, settings_table
 
 __all__ = ["CONSTANTS", "GENERATED"]
@@ -61,6 +62,7 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
         "epoch_leap": EPOCH_LEAP,
         "key_count": len(KINDS),
         "levels": LEVELS,
+        "lost_record": LOST_RECORD.decode("latin-1").translate({0: r"\0", 1: r"\1"}),
         "never": NEVER,
         "never_text": str(NEVER),
         "scheduled": _first_score(Side.MAIN, State.SCHEDULED),
@@ -80,6 +82,8 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
 - ``key_count``: the number of keys of a partition.
 - ``epoch_leap``, ``levels``, ``never``: as in ``_bands.py`` and ``_lifecycle.py``. ``never_text`` is "never" as entries
   and settings store it.
+- ``lost_record``: what scripts read in place of a record that is missing or that they cannot read
+  (:data:`~sbredis.engine._results.LOST_RECORD`).
 - ``scheduled``: the first score of scheduled messages.
 - ``sentinel``: the name and score of the member in ``order`` and ``entries`` that is not a message.
 - ``settings``: the values that each setting of a partition may have, as ``_settings.py`` declares them.

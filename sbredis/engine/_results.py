@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from sbredis._unreadable import decodes, unreadable
-from sbredis.engine._lifecycle import NEVER
+from sbredis.engine._lifecycle import NEVER, Reason
 from sbredis.engine._packing import MAXIMUM_CALL_MESSAGES
 
 __all__ = [
     "FACTS",
+    "LOST_RECORD",
     "NEVER",
     "Accepted",
     "Awoken",
@@ -40,6 +41,10 @@ _START, _EXPIRING_START = 15, 28
 _NAMES: Final = re.compile(rb"(?:[dt]?[0-9]{1,15} )*")
 """Names of messages, each with a blank after it."""
 
+LOST_RECORD: Final = b"a0" + b"0" * 13 + b"\x01\x00"
+"""What the scripts return in place of a record that is missing or damaged: the record of an empty message that was
+enqueued at no time. No other record has this time."""
+
 FACTS: Final = 3
 """The number of values about one message in the extras of a reply."""
 
@@ -49,7 +54,7 @@ class Record(NamedTuple):
 
     level: int
     enqueued: int | None
-    """When it was enqueued, in ms since 1970; ``None`` for a scheduled message."""
+    """When it was enqueued, in ms since 1970; ``None`` for a scheduled message, and for one whose record is lost."""
     expires: int
     payload: bytes
 
@@ -63,7 +68,7 @@ def read_record(record: bytes) -> Record:
     level, payload = int(record[1:2]), record[start:]
     if record[:1] == b"s":
         return Record(level, None, NEVER, payload)
-    return Record(level, int(record[2:15]), int(record[15:28]) if start == _EXPIRING_START else NEVER, payload)
+    return Record(level, int(record[2:15]) or None, int(record[15:28]) if start == _EXPIRING_START else NEVER, payload)
 
 
 def payload_offset(record: bytes) -> int:
@@ -325,9 +330,12 @@ def require_names(list_: list[bytes]) -> None:
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
     """Read the messages in a reply. ``extras`` has :data:`FACTS` about some of them: the index from 1, a part of the
     entry, and the changes. The part of the entry has the home, the reason, the failures in five digits, and the expiry.
+
+    The reason of a message whose record is lost is always that.
     """
     require_names(given)
-    if not extras and not states:
+    lost = LOST_RECORD in records
+    if not extras and not states and not lost:
         return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
     known = {extras[at]: (extras[at + 1], extras[at + 2]) for at in range(0, len(extras), FACTS)}
     result: list[Delivery] = []
@@ -342,6 +350,10 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
             result.append(Delivery(name.decode(), record, int(entry[2:7]), reason, changes, state, own, home in "ig"))
         else:
             result.append(Delivery(name.decode(), record, state=state))
+    if lost:
+        return tuple(
+            [one._replace(reason=Reason.LOST.value) if one.record == LOST_RECORD else one for one in result]
+        )
     return tuple(result)
 
 

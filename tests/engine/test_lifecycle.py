@@ -149,7 +149,8 @@ def test_a_message_gets_a_reason_only_when_it_becomes_a_dead_letter() -> None:
                 Condition.FAULTY: Reason.FILTER,
                 Condition.NO_SESSION: Reason.NO_SESSION,
             }
-            assert outcome.reason is expected.get(condition, Reason.APPLICATION)
+            usual = Reason.LOST if event is Event.LOSE else Reason.APPLICATION
+            assert outcome.reason is expected.get(condition, usual)
             assert outcome.reason is not Reason.APPLICATION or event in {Event.DEAD_LETTER, Event.BURY, Event.REFUSE}
 
 
@@ -189,6 +190,13 @@ def test_a_locked_session_message_changes_state_like_any_locked_message_but_is_n
     }
 
 
+def test_a_lost_record_never_touches_a_message_that_can_be_settled_without_it() -> None:
+    """A held message is the exception: its session is buried as a whole."""
+    lost = {of[:2] for of in TRANSITIONS if of[2] is Event.LOSE}
+    states = (State.SCHEDULED, State.ACTIVE, State.DELAYED, State.DEFERRED, State.HELD)
+    assert lost == {(MAIN, state) for state in states}
+
+
 def test_burying_a_session_buries_its_enqueued_messages() -> None:
     """A scheduled message stays, because it is not enqueued yet."""
     buried = {of for of in TRANSITIONS if of[2] is Event.BURY}
@@ -226,7 +234,7 @@ def test_both_sides_differ_only_in_delivery_limit_and_expiry(event: Event) -> No
     gone = {Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION}
     for state in (State.LOCKED, State.DELAYED, State.DEFERRED, State.ACTIVE):
         main, dead = (TRANSITIONS.get((side, state, event)) for side in (MAIN, DEAD))
-        if event in (Event.EXPIRE, Event.DEAD_LETTER, Event.BURY, Event.COMMIT):
+        if event in (Event.EXPIRE, Event.DEAD_LETTER, Event.BURY, Event.COMMIT, Event.LOSE):
             assert dead is None
         elif event is Event.REDRIVE:
             assert main is None

@@ -79,7 +79,10 @@ local function flush(p)
     p.dropped, p.dropped_sizes = {}, {}
   end
   if p.bytes ~= 0 then
-    redis.call('HINCRBY', p.store, 'bytes', p.bytes)
+    -- The size of a message whose record was lost may be unknown. The number of bytes is then wrong (see refuse_full).
+    if redis.call('HINCRBY', p.store, 'bytes', p.bytes) < 0 then
+      redis.call('HSET', p.store, 'bytes', 0)
+    end
     p.bytes = 0
   end
 end

@@ -4,6 +4,9 @@
 -- several transactions, the earlier ones may have deleted messages, or stored messages that are due already: this is
 -- written first. Returns nil if there is room then.
 --
+-- The size of a message whose record was lost may be unknown. Its bytes are then counted although they are not there,
+-- until a full queue that stores no record corrects the number.
+--
 -- Refusals: QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (due work had to be done first)
 -- @use flush has_overdue refuse refuse_while_due
 local function refuse_full(p, limits, full)
@@ -14,6 +17,16 @@ local function refuse_full(p, limits, full)
       end
     end
     if not full(redis.call('HGET', p.store, 'bytes')) then
+      return nil
+    end
+  end
+  local kept, empty = redis.call('HGET', p.state, 'kept') or '0', not p.topic
+  for i = 12, 27 do
+    empty = empty and redis.call('HLEN', p.keys[i]) == 0
+  end
+  if empty and tonumber(limits[STORE.bytes]) > tonumber(kept) then
+    redis.call('HSET', p.store, 'bytes', kept)
+    if not full(kept) then
       return nil
     end
   end

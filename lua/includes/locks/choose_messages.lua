@@ -1,8 +1,8 @@
 -- Chooses the messages that can be received first, oldest first within a level, and reads them: at most `most` messages
 -- and `room` bytes, changed properties included, but at least one message if there is one. Messages that have expired
--- are passed over. The messages get the token of their lock; the caller writes their entries and their new states, or
--- deletes them. `members_of` returns a part of the members, beginning after `seen` of them; without it, the members of
--- the side are chosen.
+-- are passed over, and so are messages of the main side whose records are lost. The messages get the token of their
+-- lock; the caller writes their entries and their new states, or deletes them. `members_of` returns a part of the
+-- members, beginning after `seen` of them; without it, the members of the side are chosen.
 --
 -- Result, a table:
 --   n          the number of messages
@@ -10,10 +10,13 @@
 --   extras     what delivery_extras adds for some of them
 --   entries    their entries, with the token
 --   emptied    whether there are no further messages
--- @use changes_size count_records_that_fit delivery_extras due_name never_text read_entries read_records record_of
+--   lost       the names of messages whose records are lost, if there are any; the caller sets these messages aside.
+--              `lost_entries` are their entries
+-- @use changes_size count_records_that_fit delivery_extras due_name lost_record never_text read_entries read_records
+-- @use record_of
 local function choose_messages(p, side, token, most, room, members_of)
   local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
-  local n, seen, full, late, spent, emptied = 0, 0, false, 0, 0, false
+  local n, seen, full, late, spent, emptied, lost, lost_entries = 0, 0, false, 0, 0, false, nil, nil
   local header, length, tail = nil, nil, nil
   local main, from = side.prefix == '', #side.prefix + 1
   while n < most and not full do
@@ -51,13 +54,21 @@ local function choose_messages(p, side, token, most, room, members_of)
     local bodies = read_records(p.keys, stored, not p.shared and main and counted or nil)
     for i = 1, asked do
       local member, text, record = members[i], entries[i], bodies[i]
-      local size, head, expires = #record, string.sub(record, 1, 2), NEVER_TEXT
+      local size, head, expires, unread = #record, string.sub(record, 1, 2), NEVER_TEXT, main and record == LOST_RECORD
       if main and text then
         expires = string.sub(text, 21, 33)
       elseif main and string.byte(head) == 120 then
         expires = string.sub(record, 16, 28)
       end
-      if expires ~= NEVER_TEXT and tonumber(expires) <= p.now then
+      if unread then
+        lost, lost_entries = lost or {}, lost_entries or {}
+        lost[#lost + 1] = member
+        lost_entries[#lost] = text
+        if #lost == 100 then
+          full, p.more = true, 1
+          break
+        end
+      elseif expires ~= NEVER_TEXT and tonumber(expires) <= p.now then
         -- This message has expired and is not given out. This call has not done all due work; a later `advance` expires
         -- the message.
         late, spent = late + 1, spent + size
@@ -98,5 +109,8 @@ local function choose_messages(p, side, token, most, room, members_of)
       break
     end
   end
-  return { n = n, names = names, numbers = numbers, records = found, extras = extras, entries = entered, emptied = emptied }
+  return {
+    n = n, names = names, numbers = numbers, records = found, extras = extras, entries = entered, emptied = emptied,
+    lost = lost, lost_entries = lost_entries,
+  }
 end

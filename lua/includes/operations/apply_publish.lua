@@ -1,8 +1,8 @@
 -- Stores the messages that check_publish has checked, and their copies in the subscriptions. Returns the number of the
 -- first message, the places, counted from 0, of the messages that were dropped, and the numbers of the scheduled
 -- messages as runs.
--- @use band dead_ready never scheduled
--- @use due_name index_add index_expiry known_message_ids number_runs record_key session_at write_many inside
+-- @use band dead_ready lost_record never scheduled
+-- @use due_name index_add index_expiry known_message_ids number_runs readable record_key session_at write_many inside
 local function apply_publish(p, argv, plan)
   local incoming, copies, widths = plan.incoming, plan.copies, plan.widths
   local known = known_message_ids(p, argv, incoming)
@@ -19,16 +19,15 @@ local function apply_publish(p, argv, plan)
     if origin ~= '' then
       local key = record_key(p.keys, tonumber(origin))
       local waited = tonumber(redis.call('ZSCORE', p.order, origin) or 0) == SCHEDULED + tonumber(origin)
-      local record = waited and redis.call('HGET', key, origin)
-      if record then
+      local record = waited and readable(redis.call('HGET', key, origin))
+      keep = waited and record ~= LOST_RECORD
+      if waited then
         level, ttl, payload = string.sub(record, 2, 2), tonumber(string.sub(record, 3, 15)), string.sub(record, 16)
         p.taken[#p.taken + 1] = origin
         p.unawaited[#p.unawaited + 1] = due_name('a', origin)
-        p.bytes = p.bytes - #record
+        p.bytes = p.bytes - (keep and #record or redis.call('HSTRLEN', key, origin))
         redis.call('HDEL', key, origin)
         p.used, p.changed.used = p.now, p.now -- a topic with a scheduled message is in use until it is published
-      else
-        keep = false
       end
     else
       local id = known and columns.i and argv[at + columns.i] or ''

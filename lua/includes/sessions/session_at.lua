@@ -3,7 +3,7 @@
 -- other part of the sender's data.
 local function session_at(text, at)
   local _, tag, length, more = string.byte(text, at, at + 3)
-  if tag ~= 2 then
+  if tag ~= 2 or not more then
     return nil
   end
   local first = at + 3

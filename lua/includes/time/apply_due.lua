@@ -28,7 +28,7 @@ local function apply_due(p, share)
       if session then
         index_remove(p, session, 'h', m.number)
       end
-    elseif m.was == 'a' then
+    elseif m.record then
       p.taken[#p.taken + 1] = m.member
       p.unawaited[#p.unawaited + 1] = m.index
       old[#old + 1] = m.member

@@ -1,6 +1,7 @@
 -- Computes what has become due in the partition since the last call, without writing anything. It handles the due
 -- events in the order of their times: at most `share` events, and no more after it has read 2 MB of records, or
--- `p.room` bytes. The kinds of events are: a lock ends, a scheduled message is activated, the block of a session ends,
+-- `p.room` bytes. A message that is found at the beginning of a level, or is activated, becomes a dead letter if its
+-- record is lost. The kinds of events are: a lock ends, a scheduled message is activated, the block of a session ends,
 -- a delay ends, a message expires. Events of one instant are handled in this order of kinds, and within a kind in the
 -- order of tokens, numbers or names. Each event has its effect at its own time, not at the time of the call. If an
 -- event makes another event due, the same pass handles that other event too. `apply_due` writes the result; `count` and
@@ -25,8 +26,8 @@
 --   horizon, head, seq: the values of these fields after the events; seq only if a message was activated
 --   leap       how far the numbers jump ahead after a failover, which may have lost messages that had numbers
 --   more       1 if due work was left over, else 0
--- @use band due_message entry epoch_leap index_entries index_name levels mark_dead never read_many record_key
--- @use state_after_lock record_session side_of turns
+-- @use band due_message entry entry_or_default epoch_leap index_entries index_name levels lost_record mark_dead never
+-- @use read_many read_record record_session side_of state_after_lock turns
 -- @use pinned_up_to inside
 local function plan_due(p, share, turning)
   local now = p.now
@@ -176,8 +177,11 @@ local function plan_due(p, share, turning)
           if text then
             level.expires = tonumber(level.e.expires)
           else
-            level.record = redis.call('HGET', record_key(p.keys, tonumber(member)), member)
+            level.record = read_record(p.keys, member)
             level.expires = string.byte(level.record) == 120 and tonumber(string.sub(level.record, 16, 28)) or NEVER
+            if level.record == LOST_RECORD then -- nobody knows when it expires, so it is taken away now, before others
+              level.expires = 0
+            end
           end
           level.number = tonumber(member)
         end
@@ -194,25 +198,32 @@ local function plan_due(p, share, turning)
 
   -- Expire an active message as of the time `at`. `record` is its record, if it was already read.
   local function expire_active(member, e, record, at)
-    local stored = e and e.record ~= '' and e.record or member
-    if p.index and not record then
-      record = redis.call('HGET', record_key(p.keys, tonumber(stored)), stored)
+    local stored, lost = e and e.record ~= '' and e.record or member, record == LOST_RECORD
+    if not record and (p.index or not e) then
+      record = read_record(p.keys, stored)
     end
-    if not e then
-      local size = record and #record or redis.call('HSTRLEN', record_key(p.keys, tonumber(stored)), stored)
-      e = { level = '0', home = 'a', reason = '-', failures = 0, expires = '', size = size, record = '', changes = '' }
-    end
+    e = e or entry_or_default(nil, record)
     local m = touch(member, 'e', e)
     m.session = p.index and record_session(record)
     room = room - e.size
-    expire(m, at)
+    if lost then
+      die(m, 'R')
+    else
+      expire(m, at)
+    end
     return m
   end
 
   local alike = {}
 
   local function activate(member, at)
-    local record = redis.call('HGET', record_key(p.keys, tonumber(member)), member)
+    local record = read_record(p.keys, member)
+    if record == LOST_RECORD then
+      local m = touch(member, 'a', entry_or_default(nil, record))
+      room = room - m.e.size
+      die(m, 'R')
+      return m
+    end
     local same = string.sub(record, 2, 15)
     if same ~= alike.of or at ~= alike.at then -- messages that were scheduled together have the same header
       local level, expires = string.sub(record, 2, 2), math.min(at + math.min(tonumber(string.sub(record, 3, 15)), p.ttl), NEVER)

@@ -284,7 +284,9 @@ class Carrier:
         else:
             for stranger in taken.strangers:
                 self.strangers[stranger] = entity, destination.number
-            group.judged(taken.verdict, taken.detail, taken.names, fault_of(taken.verdict, path))
+            # If a record is lost and the batch was not taken before, the next reading gives that message up.
+            verdict = "over" if _is_incomplete(action) and taken.verdict == "TOOLARGE" else taken.verdict
+            group.judged(verdict, taken.detail, taken.names, fault_of(taken.verdict, path))
 
     async def _ask_to_take(self, destination: Destination, entity: Entity, batch: Batch, action: Take) -> Taken:
         bound = [cast("Bound", move.message) for move in action.moves]
@@ -297,6 +299,8 @@ class Carrier:
         while entity.record.id == destination.entity:
             neutral = entity.record.kind != "topic" and self._is_beside(entity.partition(number))
             try:
+                if _is_incomplete(action):
+                    return await ask(self._runtime, entity, number, partial(make, too_large=True))
                 return await _ask_to_store(self._runtime, entity, number, make, neutral=neutral)
             except MessageSizeExceededError:
                 # No call can carry the batch. The destination records this, unless it has judged the batch before. But
@@ -341,6 +345,11 @@ class Carrier:
 
     async def _ask(self, make: Callable[[Partition], Request[T]]) -> T:
         return await ask(self._runtime, self._source, self._number, make)
+
+
+def _is_incomplete(action: Take) -> bool:
+    """Return whether a record of the batch is lost, so that no call can carry the batch."""
+    return any(cast("Bound", move.message).outgoing is None for move in action.moves)
 
 
 def _outgoing(bound: Sequence[Bound]) -> list[Outgoing]:

@@ -12,6 +12,7 @@ from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._moving import Fault, Move
 from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.engine import (
+    LOST_RECORD,
     Batch,
     Delivery,
     Destination,
@@ -27,7 +28,7 @@ from sbredis.exceptions import (
     Outcome,
     ServiceBusError,
 )
-from sbredis.model import MoveKind, Purpose, TooManyHopsError, key_at_destination, moved, read_purpose
+from sbredis.model import BROKERS_REASONS, MoveKind, Purpose, TooManyHopsError, key_at_destination, moved, read_purpose
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -43,6 +44,7 @@ _REASONS = {
     "SESSIONS": ("Session ID is null.", "'{}' requires sessions, and the message has no session id."),
     "GONE": ("MessagingEntityNotFound", "'{}' does not exist."),
     "HOPS": ("MaxTransferHopCountExceeded", "The message was on its way to '{}' after the 4 hops that are allowed."),
+    "LOST": BROKERS_REASONS["R"],
     "UNREADABLE": ("UnreadableMessage", "This release cannot read the message, so it was not moved to '{}'."),
 }
 """The reason and the description of a message that is given up, by the cause."""
@@ -176,7 +178,11 @@ class Destinations:
         except MessagingEntityNotFoundError:
             fault = fault_of("GONE", purpose.to or destination.entity) if purpose.redriven else None
             return Heap(destination, None, [Move(Bound(each), fault) for each in messages])
-        moves = [self._bound(each, purpose, entity, entity.name, now)[0] for each in messages]
+        # The destination may have taken the batch before a record was lost, so ask it, although no call can carry it.
+        moves = [
+            Move(Bound(each)) if each.record == LOST_RECORD else self._bound(each, purpose, entity, entity.name, now)[0]
+            for each in messages
+        ]
         return Heap(destination, entity, moves)
 
     # -- one message ---------------------------------------------------------------------------------------------------
@@ -186,6 +192,8 @@ class Destinations:
     ) -> tuple[Move, Destination]:
         if entity is None:
             return Move(Bound(delivery), fault_of("GONE", path)), self.nowhere
+        if delivery.record == LOST_RECORD:
+            return Move(Bound(delivery), fault_of("LOST", path)), self.nowhere
         why = purpose.kind(delivery)
         number = self._source.base(self._number) + int(delivery.name.lstrip("dt"))
         died_in = self._source.name if why in {"dead", "redrive"} else None

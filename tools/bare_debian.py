@@ -29,6 +29,7 @@ FOLDER = ROOT / ".cache/bare-debian"
 PROGRAMS = ("git", "make", "python3", "python3-pip")
 """The packages that the README asks for, which are all that is installed besides what every Debian has."""
 
+HOME = "/reader"
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PART = (
     "tests/house/test_commands.py",
@@ -49,8 +50,8 @@ PART = (
 """The tests that start programs of the system, and those that look at processes."""
 
 HANDED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-PIP = ("index-url", "proxy", "trusted-host", "timeout")
-"""The settings of pip that say how it reaches its index."""
+PIP = ("PIP_INDEX_URL", "PIP_PROXY", "PIP_TRUSTED_HOST", "PIP_TIMEOUT")
+"""The variables that tell pip how it reaches its index."""
 
 ENTER = """\
 set -e
@@ -86,9 +87,9 @@ def settings_of_pip(listed: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in listed.splitlines():
         name, _, value = line.partition("=")
-        name = name.removeprefix(":env:.").removeprefix("global.")
-        if name in PIP:
-            found[f"PIP_{name.upper().replace('-', '_')}"] = value.strip("'\"")
+        variable = f"PIP_{name.removeprefix(':env:.').removeprefix('global.').upper().replace('-', '_')}"
+        if variable in PIP:
+            found[variable] = value.strip("'\"")
     return found
 
 
@@ -143,6 +144,7 @@ def bootstrap(root: Path, codename: str, mirror: str) -> None:
         last = log.read_text("utf-8", "replace").strip().splitlines()[-3:]
         raise Unable(f"debootstrap failed: {' / '.join(last)}")
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    (root / HOME.lstrip("/")).mkdir()
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n", "utf-8")
     lines = settings_of_apt(output("apt-config", "dump"))
     (root / "etc/apt/apt.conf.d/90outside").write_text("\n".join(lines) + "\n", "utf-8")
@@ -172,7 +174,7 @@ def enter(root: Path, line: str, variables: Mapping[str, str]) -> int:
 
     All its processes are in a namespace of their own, which ends with the line.
     """
-    named = [f"{name}={value}" for name, value in {"HOME": "/root", "PATH": PATHS, **variables}.items()]
+    named = [f"{name}={value}" for name, value in {"HOME": HOME, "PATH": PATHS, **variables}.items()]
     inside = ["env", "-i", *named, "sh", "-c", f"cd /checkout && {line}"]
     outside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "enter", str(root)]
     return subprocess.run([*outside, *inside], check=False, stdin=subprocess.DEVNULL).returncode

@@ -43,20 +43,6 @@ from packaging.version import Version
 
 from tools.repository import ROOT
 
-__all__ = [
-    "LOCKS",
-    "TARGETS",
-    "Conflict",
-    "Locked",
-    "Release",
-    "made_from",
-    "part",
-    "read_lock",
-    "resolve",
-    "stale",
-    "written",
-]
-
 LOCKS: dict[str, str | None] = {
     "requirements/demo.txt": None,
     "requirements/test.txt": "requirements/demo.txt",
@@ -314,12 +300,8 @@ def lock_of(requirements: str, root: Path = ROOT) -> Path:
 
 def earlier(requirements: str) -> list[str]:
     """Return the files of requirements whose packages are installed before those of this one, the first one first."""
-    found: list[str] = []
-    name = LOCKS[requirements]
-    while name is not None:
-        found.insert(0, name)
-        name = LOCKS[name]
-    return found
+    before = LOCKS[requirements]
+    return [] if before is None else [*earlier(before), before]
 
 
 def sources(requirements: str, root: Path = ROOT) -> list[str]:
@@ -470,9 +452,8 @@ def lock(*, upgrade: bool) -> Iterator[Path]:
         path = lock_of(requirements)
         old = path.read_text("utf-8") if path.is_file() else ""
         kept = {} if upgrade else {name: locked.version for name, locked in read_lock(old).items()}
-        fixed: dict[str, Locked] = {}
-        for name in earlier(requirements):
-            fixed |= read_lock(lock_of(name).read_text("utf-8"))
+        installed = [read_lock(lock_of(name).read_text("utf-8")) for name in earlier(requirements)]
+        fixed = {name: package for locked in installed for name, package in locked.items()}
         texts = sources(requirements)
         locked = resolve(read_requirements(texts[-1]), source, kept, fixed)
         new = written(path.with_suffix(".txt").name, made_from(*texts), locked)

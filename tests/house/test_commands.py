@@ -88,7 +88,9 @@ def test_each_script_is_executable_and_well_formed(script: str) -> None:
     subprocess.run([shell, "-n", path], check=True, timeout=280)
 
 
-@pytest.mark.parametrize("name", ["demo.txt", "test.txt", "check.txt", "docs.txt", "nats.txt", "spark.txt", "virtualenv.txt"])
+@pytest.mark.parametrize(
+    "name", ["demo.txt", "test.txt", "check.txt", "docs.txt", "nats.txt", "spark.txt", "virtualenv.txt"]
+)
 def test_requirements_name_exact_versions_so_that_a_run_can_be_repeated(name: str) -> None:
     assert pins(name)
     assert {package for package, version in pins(name).items() if not re.fullmatch(r"[\w.]+", version)} == set()
@@ -96,7 +98,7 @@ def test_requirements_name_exact_versions_so_that_a_run_can_be_repeated(name: st
 
 def test_the_test_requirements_cover_sbredis_and_its_extras() -> None:
     needed = {re.split(r"[^\w-]", need)[0].lower() for need in requires("sbredis") or []}
-    pinned = {**pins("demo.txt"), **pins("test.txt"), **pins("spark.txt")}  # the packages of the extra "spark" are large
+    pinned = {**pins("demo.txt"), **pins("test.txt"), **pins("spark.txt")}
     assert needed <= {re.sub(r"\[.*\]", "", package) for package in pinned}
 
 
@@ -128,9 +130,8 @@ until [ -e "{seen}" ]; do sleep 0.1; done
         "utf-8",
     )
     python.chmod(0o755)
-    with subprocess.Popen(
-        ["sh", str(checkout / "tools/environment"), "demo"], stdout=subprocess.PIPE, text=True
-    ) as running:
+    command = ["sh", str(checkout / "tools/environment"), "demo"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "environment: installing requirements/demo.lock\n"
         assert running.stdout.readline() == "environment: … 5 s: Downloading a.whl (12 MB)\n"

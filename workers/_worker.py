@@ -138,7 +138,7 @@ class Worker(Router):
         first = Report(stuck_after=settings.stuck_after, shutdown_timeout=settings.shutdown_timeout, http=settings.http)
         if command.reports_to is not None:  # the supervisor serves the port
             setup = replace(setup, settings=replace(settings, http=None))
-        run_in_loop(run_program(lambda: self._begun(setup), command, first))
+        run_in_loop(run_program(lambda parts: self._begun(setup, parts), command, first))
 
     def stop(self) -> None:
         """Stop receiving, and let :meth:`run` return when the running handlers have finished.

@@ -191,11 +191,13 @@ class BatchConsumer(Running):
         """Receive batches and start handlers until cancelled. Errors of the receiver reach the caller."""
         while True:
             await self.room_for_one()
-            messages = await filled(self.place.receiver, self._size.most, 60, self._wait, self.handling.time)
+            most = self.handling.limit.at_most(self._size.most)
+            messages = await filled(self.place.receiver, most, 60, self._wait, self.handling.time)
             if self.gates:
                 messages = self.admitted(messages, self._size.most)
-                if not messages:
-                    continue
+            messages = self.begun(messages)
+            if not messages:
+                continue
             calls, others = _calls_of(messages, self.handling, self.place, self.plan)
             for call, outcome in others:
                 self.settlements.settle_soon(call, outcome)

@@ -65,18 +65,18 @@ class Running:
     @property
     def room(self) -> int:
         """The number of handlers that may start now."""
-        room = self._slots
+        room = self.handling.limit.at_most(self._slots)
         return self.gates.room(self.handling.time.now(), room) if self.gates else room
 
     @property
     def _slots(self) -> int:
-        """The number of handlers for which there is room, apart from the gates."""
+        """The number of handlers for which there is room, apart from the gates and the limit of the process."""
         if self.settlements.unacknowledged > self._most_unanswered:
             return 0
         return self._most - len(self._running)
 
     async def free_slot(self) -> None:
-        """Wait until there is room for a handler, apart from the gates."""
+        """Wait until there is room for a handler whose messages have begun, so apart from the gates and the limit."""
         while self._slots <= 0:
             self._room.clear()
             await self.handling.time.wait(self._room, None)
@@ -97,6 +97,12 @@ class Running:
         room = self.gates.room(self.handling.time.now(), len(messages)) * each
         self.give_back(messages[room:])
         return messages[:room]
+
+    def begun(self, messages: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
+        """Return the messages that the process may still begin. Give the others back uncounted."""
+        count = self.handling.limit.take(len(messages))
+        self.give_back(messages[count:])
+        return messages[:count]
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Give messages that no handler has begun back uncounted, in a task that the end of the worker waits for."""
@@ -219,10 +225,11 @@ class Consumer(Running):
                 room = self.room
                 if room <= 0:
                     room = await self._room_after_wait()
-                self._prefetch(self._prefetching.size)
+                self._prefetch(self.handling.limit.at_most(self._prefetching.size))
             messages = await self.place.receiver.receive_messages(room, 60, gather=False)
             if self.gates:
                 messages = self.admitted(messages)
+            messages = self.begun(messages)
             self.place.counts.received += len(messages)
             self.handling.note_lag(self.place.counts, messages)
             waiting, calls = iter(messages), deque[Call]()

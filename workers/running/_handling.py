@@ -20,6 +20,7 @@ from sbredis.workers.declaring._retries import after_failure
 from sbredis.workers.running._calls import Call, is_too_large
 from sbredis.workers.running._injecting import Scopes, UnfitMessage
 from sbredis.workers.running._invoking import invoker
+from sbredis.workers.running._limit import MessageLimit
 from sbredis.workers.running._processes import HandlerProcesses, NotAgain
 from sbredis.workers.running._replying import Replies, SendTo
 from sbredis.workers.running._results import checked_result
@@ -57,6 +58,7 @@ class Handling:
         handled: Callable[[float], None],
         time: Time,
         draw: Callable[[], float] = random.random,
+        limit: MessageLimit | None = None,
     ) -> None:
         self._plan = plan
         self._most = max_delivery_count
@@ -65,6 +67,8 @@ class Handling:
         self._handled = handled
         self.time = time
         self.draw = draw
+        self.limit = MessageLimit() if limit is None else limit
+        """How many more messages the process may begin."""
         self._dead = plan.source.sub_queue is not None
         self._processes = {
             id(handler): HandlerProcesses(handler, plan.settings.max_concurrent_calls)

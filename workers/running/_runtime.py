@@ -50,6 +50,7 @@ from sbredis.workers.running._entities import (
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._limit import MessageLimit
 from sbredis.workers.running._locks import Locks, beating
 from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._reaching import Reach
@@ -69,9 +70,10 @@ _log = logging.getLogger("sbredis.worker")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a running worker that tests replace."""
+    """The parts of a running worker that tests and programs replace."""
 
     time: Time = field(default_factory=Time)
+    limit: MessageLimit = field(default_factory=MessageLimit)
     handling: Callable[..., Handling] = Handling
     settlements: Callable[..., Settlements] = Settlements
 
@@ -101,10 +103,17 @@ class Runtime:
         self._thread = threading.get_ident()
         self.stopped = asyncio.Event()
         """Set when the worker is to end: it was stopped, or its client was closed."""
+        self.stopped_itself = False
+        """Whether the application has called ``worker.stop()``."""
         self.lost_client = False
         """Whether the client was closed before the end of the worker, which can handle nothing any more."""
 
     def stop(self) -> None:
+        """Let the worker end, because the application asks for it. May be called in any thread."""
+        self.stopped_itself = True
+        self.end()
+
+    def end(self) -> None:
         """Set :attr:`stopped`. May be called in any thread."""
         if threading.get_ident() == self._thread:
             self.stopped.set()
@@ -231,6 +240,7 @@ class Runtime:
             send=self._senders.send_once,
             handled=prefetching.handled,
             time=self._parts.time,
+            limit=self._parts.limit,
         )
         stack.push_async_callback(handling.close)
         counts = self._counts.setdefault(source.path, Counts())

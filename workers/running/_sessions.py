@@ -88,7 +88,9 @@ class SessionConsumer:
             await time.wait(self._room, self.gates.wait(time.now()) if self.gates else None)
 
     def _admits(self) -> bool:
-        """Return whether the gates let a handler start."""
+        """Return whether the gates, and the number of messages of the process, let a handler start."""
+        if not self._handling.limit.left:
+            return False
         return not self.gates or self.gates.room(self._handling.time.now(), 1) > 0
 
     def _given_back(self, task: asyncio.Task[None]) -> None:
@@ -114,7 +116,7 @@ class SessionConsumer:
         try:
             while not self._stopping and time.now() < ends and left != 0 and self._admits():
                 most = self._size.most if self._plan.in_batches else _AHEAD
-                wanted = most if left is None else min(most, left)
+                wanted = self._handling.limit.at_most(most if left is None else min(most, left))
                 messages = await filled(receiver, wanted, settings.session_idle_timeout, wait, time)
                 if not messages or not await handle_all(task, settlements, messages, scopes, ends):
                     break
@@ -161,6 +163,7 @@ class SessionConsumer:
         for message in messages:
             if self._stopping or self._handling.time.now() >= ends or not self._admits():
                 return False
+            self._handling.limit.take(1)
             settlements.place.counts.received += 1
             chosen = self._handling.choose(message)
             handler = chosen if isinstance(chosen, HandlerPlan) else self._plan.handlers[0]
@@ -200,6 +203,10 @@ class SessionConsumer:
                 if self._stopping or self._handling.time.now() >= ends or not self._admits():
                     return False
                 own, following = self._run_of(chosen, rest)
+                count = self._handling.limit.take(len(own))
+                if count < len(own):
+                    rest.extendleft(reversed(own[count:]))
+                    own, following = own[:count], chosen
                 settlements.place.counts.received += len(own)
                 if isinstance(chosen, HandlerPlan):
                     call, others = call_of(chosen, own, self._handling, settlements.place)

@@ -66,7 +66,7 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
         "--concurrency", type=_count, metavar="N", help="how many handlers of each entity run at once in a process"
     )
     parser.add_argument(
-        "--max-messages-per-process", type=_count, metavar="N", help="replace a process after this many messages"
+        "--max-messages-per-process", type=_count, metavar="N", help="replace a process that has begun N messages"
     )
     parser.add_argument("--http", type=_address, metavar="HOST:PORT", help="serve /live, /ready and /metrics there")
     parser.add_argument(

@@ -230,7 +230,7 @@ class WorkerProcess:
         return self.report.paused or "running"
 
     def being_replaced(self, now: float) -> bool:
-        """Return whether the process is being replaced because it has received its number of messages, or was asked to
+        """Return whether the process is being replaced because it has begun its number of messages, or was asked to
         end. No process has failed, and the next one has not taken too long.
         """
         return not self._stopping and now < self._replaced_until

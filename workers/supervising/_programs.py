@@ -15,7 +15,8 @@ from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, terminal
 from sbredis.workers.running._consuming import CANCELLING
-from sbredis.workers.running._runtime import Runtime
+from sbredis.workers.running._limit import MessageLimit
+from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.supervising._commands import Command
 from sbredis.workers.supervising._reports import EVERY, ReportPipe
 from sbredis.workers.supervising._screen import banner, rates, summary
@@ -113,7 +114,7 @@ class Screen:
 
 
 async def run_program(
-    begun: Callable[[], AbstractAsyncContextManager[Runtime]], command: Command, first: Report
+    begun: Callable[[Parts], AbstractAsyncContextManager[Runtime]], command: Command, first: Report
 ) -> None:
     """Run a worker until a signal stops it, and report to the supervisor or show it on the terminal.
 
@@ -125,7 +126,7 @@ async def run_program(
         suppress(asyncio.CancelledError),
     ):
         try:
-            async with run.telling(), begun() as runtime:
+            async with run.telling(), begun(run.parts) as runtime:
                 run.runtime = runtime
                 run.tell()
                 async with run.watching_depths(), runtime.watching_server():
@@ -139,13 +140,12 @@ class _Run:
     """A run of a worker as a program, and what it tells of itself: to its supervisor, or on the terminal."""
 
     def __init__(self, command: Command, first: Report) -> None:
-        self._command = command
         self._first = first
         task = asyncio.current_task()
         assert task is not None
         self._task = task
+        self.parts = Parts(limit=MessageLimit(command.max_messages, self.stop))
         self._stopping = False
-        """Whether the run ends for another reason than a call of ``worker.stop()``."""
         self._screen = Screen(1)
         self._pipe = None if command.reports_to is None else ReportPipe(command.reports_to)
         self.runtime: Runtime | None = None
@@ -159,7 +159,7 @@ class _Run:
         if self.runtime is None:
             self._task.cancel()
         else:
-            self.runtime.stop()
+            self.runtime.end()
 
     @asynccontextmanager
     async def telling(self) -> AsyncGenerator[None]:
@@ -194,12 +194,9 @@ class _Run:
     def _report(self) -> Report:
         if self.runtime is None:
             return self._first
-        report, most = self.runtime.report(), self._command.max_messages
-        if most is not None and sum(each.received for each in report.counts.values()) >= most:
-            self.stop()
         ending = self.runtime.stopped.is_set()
-        stopped = ending and not self._stopping and not self.runtime.lost_client
-        return replace(report, ending=ending, stopped=stopped, http=self._first.http)
+        stopped = self.runtime.stopped_itself and not self.runtime.lost_client
+        return replace(self.runtime.report(), ending=ending, stopped=stopped, http=self._first.http)
 
     @asynccontextmanager
     async def watching_depths(self) -> AsyncGenerator[None]:

@@ -141,7 +141,7 @@ PURE = {
             "_signatures",
         ),
         "workers.included": ("_circuit",),
-        "workers.observing": ("_counts", "_prometheus", "_pulse", "_reports"),
+        "workers.observing": ("_counts", "_failures", "_prometheus", "_pulse", "_reports"),
         "workers.running": ("_frames", "_gates", "_limit", "_prefetching"),
         "workers.schedules": ("_deciding",),
         "workers.supervising": ("_restarts", "_screen"),

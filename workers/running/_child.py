@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from time import monotonic
 from typing import Any, Final, NoReturn
 
 from sbredis.model import MessageId, ServiceBusMessage
@@ -24,6 +25,7 @@ from sbredis.workers.declaring._context import SendOptions, SyncContext
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, outcome_in
 from sbredis.workers.declaring._retries import described, is_of
 from sbredis.workers.declaring._signatures import read_signature
+from sbredis.workers.observing._failures import Failures
 from sbredis.workers.observing._logs import Logs, log_like
 from sbredis.workers.observing._terminal import above_the_line
 from sbredis.workers.running._calls import encoded_with
@@ -199,12 +201,12 @@ def _serve(connection: Connection, start: Start, logs: Logs) -> None:
     function = find(start.module, start.name)
     log_like(logs)  # unless the import has set up logging
     signature = read_signature(function, overrides=dict(start.overrides))
-    injector, scopes = Injector(signature, None), Scopes()
+    handler, scopes = _Handler(function, Injector(signature, None), start), Scopes()
     with asyncio.Runner() as runner:
         connection.send_bytes(b"ready")
         try:
             while True:
-                answer = runner.run(_called(function, injector, scopes, read_asked(connection.recv_bytes()), start))
+                answer = runner.run(handler.answer(scopes, read_asked(connection.recv_bytes())))
                 connection.send_bytes(_frame(answer))
         except (EOFError, OSError):  # the worker is gone, or has closed its end
             pass
@@ -232,34 +234,44 @@ def _frame(answer: Answer) -> bytes:
         return write_answer(_failure(error, final=False))
 
 
-async def _called(
-    function: Callable[..., Any], injector: Injector, outer: Scopes, asked: Asked, start: Start
-) -> Answer:
-    facts = asked.facts
-    message = _Message(asked.body, asked.content_type, asked.properties, facts["attempt"], facts["fence"])
-    work = _Work(asked, message)
-    call: Any = work
-    scopes = outer.inner("message")
-    try:
-        arguments = await injector.arguments(call, SyncContext(work, _NoPortal()), scopes)
+class _Handler:
+    """The handler of a process, and how its failures are logged."""
+
+    def __init__(self, function: Callable[..., Any], injector: Injector, start: Start) -> None:
+        self._function = function
+        self._injector = injector
+        self._start = start
+        self._failures = Failures()
+
+    async def answer(self, outer: Scopes, asked: Asked) -> Answer:
+        """Call the handler for a message."""
+        facts = asked.facts
+        message = _Message(asked.body, asked.content_type, asked.properties, facts["attempt"], facts["fence"])
+        work = _Work(asked, message)
+        call: Any = work
+        scopes = outer.inner("message")
         try:
-            result = function(**arguments)
-            if inspect.iscoroutine(result):
-                result = await result
-        except BaseException as error:
-            await scopes.close(error)
-            raise
-        await scopes.close()
-        result = checked_result(result)
-        if isinstance(result, Outcome):
-            return _answer(result, work)
-        return _answer(Complete(), work, work.returned(result) if start.uses_result else None)
-    except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
-        outcome = outcome_in(error)
-        if outcome is not None:
-            return _answer(outcome, work)
-        _log.warning("%s failed", start.name, exc_info=for_the_log(error))
-        return _failure(error, is_of(error, start.no_retry))
+            arguments = await self._injector.arguments(call, SyncContext(work, _NoPortal()), scopes)
+            try:
+                result = self._function(**arguments)
+                if inspect.iscoroutine(result):
+                    result = await result
+            except BaseException as error:
+                await scopes.close(error)
+                raise
+            await scopes.close()
+            result = checked_result(result)
+            if isinstance(result, Outcome):
+                return _answer(result, work)
+            return _answer(Complete(), work, work.returned(result) if self._start.uses_result else None)
+        except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
+            outcome = outcome_in(error)
+            if outcome is not None:
+                return _answer(outcome, work)
+            name = self._start.name
+            if self._failures.is_whole(name, error, None, monotonic()):  # the worker counts the others
+                _log.warning("%s failed", name, exc_info=for_the_log(error))
+            return _failure(error, is_of(error, self._start.no_retry))
 
 
 def _failure(error: Exception, final: bool) -> Answer:

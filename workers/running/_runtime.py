@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal, Self
 
+from sbredis._counting import counted
 from sbredis._version import __version__
 from sbredis.aio import (
     ServiceBusClient,
@@ -31,6 +32,7 @@ from sbredis.workers.declaring._retries import fate_of
 from sbredis.workers.declaring._worker_options import Setup
 from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._depths import watch_depths
+from sbredis.workers.observing._failures import EVERY, Failures
 from sbredis.workers.observing._http import Health, serving_http_in_thread
 from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._pulse import Pulse
@@ -74,6 +76,7 @@ class Parts:
 
     time: Time = field(default_factory=Time)
     limit: MessageLimit = field(default_factory=MessageLimit)
+    count_failures_every: float = EVERY
     handling: Callable[..., Handling] = Handling
     settlements: Callable[..., Settlements] = Settlements
 
@@ -92,6 +95,7 @@ class Runtime:
             setup.url, settings.credential, namespace=settings.namespace, maintenance=settings.maintenance
         )
         self._senders = Senders(self.client)
+        self._failures = Failures()
         self._services: list[Service] = []
         self._tickers: list[Ticker] = []
         self._counts: dict[str, Counts] = {}
@@ -133,6 +137,8 @@ class Runtime:
         settings = self._setup.settings
         async with AsyncExitStack() as stack:
             stack.enter_context(beating(self._pulse))
+            stack.callback(self._count_failures)
+            stack.callback(asyncio.create_task(self._count_failures_again()).cancel)
             if settings.http is not None:
                 await stack.enter_async_context(self._serving_http(settings.http))
             await stack.enter_async_context(self.client)
@@ -287,10 +293,11 @@ class Runtime:
     def _failed(
         self, what: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException, fate: str
     ) -> None:
-        """Log an error of a handler or of a settlement once, and tell the hook of it for each message."""
-        more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
-        info = for_the_log(error)
-        _log.warning("%s for message %s%s%s: %r", what, messages[0].sequence_number, more, fate, error, exc_info=info)
+        """Log an error of a handler or of a settlement, and tell the hook of it for each message."""
+        number = messages[0].sequence_number
+        if self._failures.is_whole(what, error, number, monotonic()):
+            more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
+            _log.warning("%s for message %s%s%s: %r", what, number, more, fate, error, exc_info=for_the_log(error))
         hook = self._setup.settings.on_error
         if hook is None:
             return
@@ -299,6 +306,17 @@ class Runtime:
                 hook(message, error)
             except Exception as failure:  # noqa: BLE001 -- the hook belongs to the application and may raise anything
                 _log.error("on_error failed", exc_info=for_the_log(failure))
+
+    async def _count_failures_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._parts.count_failures_every)
+            self._count_failures()
+
+    def _count_failures(self) -> None:
+        """Log the number of failures that were not logged whole."""
+        for each in self._failures.counted():
+            times = counted(each.times, "more time")
+            _log.warning("%s with %s %s, at last for message %s", each.what, each.error, times, each.last)
 
     # -- what it tells -------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
 from sbredis._nearest import unexpected_keyword
+from sbredis._server_url import url_or_default
 from sbredis.aio import ServiceBusClient
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage
@@ -27,17 +29,21 @@ from sbredis.workers.supervising._programs import run_in_loop, run_program
 
 __all__ = ["Worker"]
 
+_log = logging.getLogger("sbredis.worker")
+
 
 class Worker(Router):
     """Handles the messages of queues and subscriptions with decorated functions.
 
-    ``fully_qualified_namespace`` is a connection string as :class:`~sbredis.aio.ServiceBusClient` takes it.
+    ``fully_qualified_namespace`` is a connection string as :class:`~sbredis.aio.ServiceBusClient` takes it. If it is
+    not given, the worker reads the variable ``SBREDIS_URL`` of the environment when it starts. The options ``--url``
+    and ``--context`` of the command ``sbredis`` take its place.
 
     :meth:`run` runs the worker in an event loop that exists already, and :meth:`run_sync` and
     ``python -m sbredis.workers`` as a program.
     """
 
-    def __init__(self, fully_qualified_namespace: str, **options: Unpack[WorkerOptions]) -> None:
+    def __init__(self, fully_qualified_namespace: str | None = None, **options: Unpack[WorkerOptions]) -> None:
         super().__init__()
         self._url = fully_qualified_namespace
         for name in options:
@@ -134,6 +140,10 @@ class Worker(Router):
                 "include a router."
             )
         setup = self._setup().narrowed(command.queues, command.concurrency, command.http)
+        setup = setup.with_server(
+            url_or_default(None) if command.server_of_command else None, command.namespace_of_command
+        )
+        _check_memory(url_or_default(setup.url), command.processes or 1)
         settings = setup.settings
         first = Report(stuck_after=settings.stuck_after, shutdown_timeout=settings.shutdown_timeout, http=settings.http)
         if command.reports_to is not None:  # the supervisor serves the port
@@ -169,3 +179,18 @@ class Worker(Router):
                 yield runtime
         finally:
             self._runtime = None
+
+
+def _check_memory(url: str, processes: int) -> None:
+    """Refuse a server in memory for several processes, and warn of it for one: no other process can reach it."""
+    if not url.lower().startswith("memory:"):
+        return
+    if processes > 1:
+        raise WorkerSetupError(
+            f"A server in memory belongs to one process: each of the {processes} processes would have its own, without "
+            "the messages of the others. Name a server that all of them reach, for example embedded://./bus, or run "
+            "one process."
+        )
+    _log.warning(
+        "the worker runs on a server in memory: no other process can send to it, and its messages end with the worker"
+    )

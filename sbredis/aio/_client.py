@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from sbredis._public import public
 from sbredis._quoting import quoted
+from sbredis._server_url import url_or_default
 from sbredis._tasks import to_the_end
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, creation_of, refuse_unfit
 from sbredis.aio._credentials import Credential, credited
@@ -72,7 +73,8 @@ class ServiceBusClient(Handlers):
     """Connects to a namespace on Redis or Valkey, and makes senders and receivers.
 
     ``fully_qualified_namespace`` is a connection string: ``redis://host:6379?namespace=orders``,
-    ``redis+cluster://…``, ``embedded:///folder``, ``memory://name`` or another form from the documentation.
+    ``redis+cluster://…``, ``embedded:///folder``, ``memory://name`` or another form from the documentation. If it is
+    not given, the client reads the variable ``SBREDIS_URL`` of the environment.
     ``namespace`` overrides the namespace in the connection string. ``credential`` is a user and a password, or a
     credential provider of redis-py, which the client asks again for every connection. The client connects only when a
     connection is needed.
@@ -95,7 +97,7 @@ class ServiceBusClient(Handlers):
 
     def __init__(
         self,
-        fully_qualified_namespace: str,
+        fully_qualified_namespace: str | None = None,
         credential: Credential | None = None,
         *,
         namespace: str | None = None,
@@ -109,7 +111,7 @@ class ServiceBusClient(Handlers):
         **kwargs: Unpack[InternalOptions],
     ) -> None:
         clock = clock_in(ServiceBusClient, kwargs, AZURE_CLIENT)
-        target, provider = credited(parse_target(fully_qualified_namespace), credential)
+        target, provider = credited(parse_target(url_or_default(fully_qualified_namespace)), credential)
         self._begin(
             target,
             provider,

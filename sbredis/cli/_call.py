@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from sbredis._nearest import nearest_name
+from sbredis._server_url import URL_VARIABLE
 from sbredis._visible import visible
 from sbredis.cli._book_file import load_book
 from sbredis.cli._interrupting import ending_at_once, interruption
 from sbredis.cli._output import Output
-from sbredis.cli._places import URL_VARIABLE, Book, Place, choose_place
+from sbredis.cli._places import Book, Place, choose_place
 from sbredis.cli._stdin import first_line
 
 if TYPE_CHECKING:

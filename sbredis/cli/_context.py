@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
+from sbredis._server_url import URL_VARIABLE
 from sbredis.cli._book_file import load_book, save_book
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
 from sbredis.cli._fitting import Column
 from sbredis.cli._places import (
     CONTEXT_VARIABLE,
-    URL_VARIABLE,
     Book,
     Context,
     address_of,

@@ -14,16 +14,17 @@ from urllib.parse import quote
 import click
 
 from sbredis._root_error import ServiceBusError
+from sbredis._server_url import URL_VARIABLE
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command
-from sbredis.cli._places import URL_VARIABLE, NoPlaceError, Place, address_of
+from sbredis.cli._places import NoPlaceError, Place, address_of
 
 __all__ = ["release_command", "spark", "worker"]
 
 _WORKER = """Run a worker: the handlers of a Worker in one or several processes.
 
-The options are those of 'python -m sbredis.workers', which --help lists. The server of the context is in $SBREDIS_URL,
-from where the worker's module can read it.
+The options are those of 'python -m sbredis.workers', which --help lists. The worker runs on the server of --url or
+--context if they are given, else on that of its module. A module that names none gets $SBREDIS_URL or the context.
 """
 _SPARK = """Run a job on the messages of a queue or a subscription with Spark.
 
@@ -37,8 +38,12 @@ def _passing(name: str, text: str, examples: list[str], main: Callable[[Call, li
 
     def run(call: Call, arguments: tuple[str, ...]) -> int:
         environment = os.environ.get(URL_VARIABLE)
-        with suppress(NoPlaceError, ServiceBusError):  # the program says what is missing, if it needs a server
+        try:
             os.environ[URL_VARIABLE] = connection_string(call.place)
+        except (NoPlaceError, ServiceBusError):
+            if names_server(call):
+                raise
+            # the program says what is missing, if it needs a server
         try:
             return main(call, list(arguments))
         except SystemExit as end:  # argparse ends so
@@ -55,6 +60,11 @@ def _passing(name: str, text: str, examples: list[str], main: Callable[[Call, li
     made.add_help_option = False
     made.context_settings = {"ignore_unknown_options": True, "help_option_names": []}
     return made
+
+
+def names_server(call: Call) -> bool:
+    """Return whether the options of the call name a server, and not only the environment or a stored choice."""
+    return call.settings.url is not None or call.settings.context is not None
 
 
 def connection_string(place: Place) -> str:
@@ -87,9 +97,12 @@ def _spark_here(call: Call) -> list[str]:
 
 
 def _run_worker(call: Call, arguments: list[str]) -> int:
-    del call
     from sbredis.workers.__main__ import main
 
+    if names_server(call):
+        arguments = ["--server-of-command", *arguments]  # its connection string is in the environment
+    elif call.settings.namespace is not None:
+        arguments = ["--namespace-of-command", call.settings.namespace, *arguments]
     sys.path.insert(0, os.getcwd())  # as `python -m` does, so that the worker's module is found  # noqa: PTH109
     return main(arguments, "sbredis worker")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from sbredis._server_url import URL_VARIABLE
 from sbredis.transport import Target, parse_target, redacted
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "write_book",
 ]
 
-URL_VARIABLE = "SBREDIS_URL"
 CONTEXT_VARIABLE = "SBREDIS_CONTEXT"
 _FILES = {"tls_ca", "tls_cert", "tls_key"}
 """The options of a connection string that are paths of files."""

@@ -49,7 +49,7 @@ class ServiceBusClient(Handlers):
 
     def __init__(
         self,
-        fully_qualified_namespace: str,
+        fully_qualified_namespace: str | None = None,
         credential: Credential | None = None,
         *,
         namespace: str | None = None,

@@ -106,6 +106,123 @@ def test_a_worker_gets_the_server_of_the_context(
     sys.modules.pop("my_worker", None)
 
 
+SHOWS_ITS_PLACE = """
+from contextlib import asynccontextmanager
+from sbredis.workers import Worker
+
+@asynccontextmanager
+async def lifespan(worker):
+    print(worker.client.namespace)
+    worker.stop()
+    yield
+
+worker = Worker({url}, lifespan=lifespan, {options})
+
+@worker.queue("orders", create_if_missing=True)
+async def take(text: str) -> None: ...
+"""
+REPLACED = "which the command names, and not where its module says"
+
+PLACES: dict[str, tuple[list[str], dict[str, str | None], str | None, str, bool]] = {
+    "the option --url": (["--url", "URL?namespace=option"], {}, "URL?namespace=module", "option", True),
+    "--url and --namespace": (["--url", "URL", "--namespace", "given"], {}, "URL?namespace=module", "given", True),
+    "--url of a module without one": (["--url", "URL?namespace=option"], {}, None, "option", False),
+    "--url of the same server": (["--url", "URL?namespace=module"], {}, "URL?namespace=module", "module", False),
+    "the option --context": (["--context", "prod"], {}, "URL?namespace=module", "prod", True),
+    "only --namespace": (["--namespace", "given"], {}, "URL?namespace=module", "given", True),
+    "the module": ([], {}, "URL?namespace=module", "module", False),
+    "the module, with a context in the environment": (
+        [],
+        {"SBREDIS_CONTEXT": "prod", "SBREDIS_URL": None},
+        "URL?namespace=module",
+        "module",
+        False,
+    ),
+    "the variable": ([], {}, None, "variable", False),
+    "the context of the environment": ([], {"SBREDIS_CONTEXT": "prod", "SBREDIS_URL": None}, None, "prod", False),
+    "the context in use": ([], {"SBREDIS_URL": None}, None, "current", False),
+}
+"""The options, what differs in the environment, the URL in the module, the namespace of the worker, and whether the log
+says that the command names another place than the module.
+"""
+
+
+class Places:
+    """What decides where a worker runs: its module, and the environment."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._patch = patch
+
+    def module(self, name: str, text: str) -> None:
+        """Write a module, which programs in this process find."""
+        (self._folder / f"{name}.py").write_text(text, "utf-8")
+        self._patch.chdir(self._folder)
+        self._patch.syspath_prepend(str(self._folder))
+
+    def environment(self, variables: dict[str, str | None]) -> None:
+        """Set variables, and unset those without a value."""
+        for name, value in variables.items():
+            if value is None:
+                self._patch.delenv(name)
+            else:
+                self._patch.setenv(name, value)
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    return Places(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_worker_runs_where_the_command_says_or_else_its_module(
+    sbredis: Command, bus: Bus, places: Places, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    options, variables, own, expected, replaced = PLACES[name]
+    module = f"place_{list(PLACES).index(name)}"
+    url = None if own is None else own.replace("URL", bus.url)
+    places.module(module, SHOWS_ITS_PLACE.format(url=repr(url), options=""))
+    for context in ("current", "prod"):  # the first one is in use
+        assert sbredis("context", "add", context, bus.url, "--namespace", context).code == 0
+    places.environment({"SBREDIS_URL": f"{bus.url}?namespace=variable", **variables})
+    with caplog.at_level("INFO", "sbredis.worker"):
+        ran = sbredis(*(each.replace("URL", bus.url) for each in options), "worker", f"{module}:worker")
+    assert (ran.code, ran.out) == (0, f"{expected}\n"), ran.err
+    assert (REPLACED in caplog.text) is replaced
+    assert f"namespace '{expected}'" in caplog.text
+
+
+def test_a_worker_says_which_server_it_leaves_without_its_secrets(
+    sbredis: Command, bus: Bus, places: Places, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = SHOWS_ITS_PLACE.format(url="'redis://user:hidden@127.0.0.1:1'", options="namespace='own'")
+    places.module("place_secret", text)
+    with caplog.at_level("INFO", "sbredis.worker"):
+        ran = sbredis("--url", bus.url, "worker", "place_secret:worker")
+    assert (ran.code, ran.out) == (0, "own\n"), ran.err
+    address = bus.url.removeprefix("redis://")
+    assert f"the worker runs on standalone {address}, namespace 'own', {REPLACED}" in caplog.text
+    assert "hidden" not in caplog.text + ran.err
+
+
+@pytest.mark.parametrize("name", ["worker", "spark"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--url", "memory://x"], "A server in memory ends with the command"),
+        (["--url", "nowhere"], "there is no '://' in it"),
+        (["--context", "nothing"], "There is no context 'nothing'"),
+    ],
+)
+def test_a_server_that_the_options_name_wrongly_is_no_reason_to_take_another(
+    sbredis: Command, places: Places, name: str, options: list[str], said: str
+) -> None:
+    places.module("place_wrong", "raise AssertionError('it was imported')\n")
+    ran = sbredis(*options, name, "place_wrong:worker" if name == "worker" else "reservations")
+    assert (ran.code, ran.out, said in ran.err) == (2, "", True), ran.err
+    assert "it was imported" not in ran.err
+
+
 @pytest.mark.parametrize(("name", "shown"), [("worker", "--processes N"), ("spark", "dlq-report")])
 def test_the_help_of_a_program_is_its_own(sbredis: Command, name: str, shown: str) -> None:
     ran = sbredis(name, "--help")

@@ -33,6 +33,7 @@ EVERYWHERE = {
     "_quoting",
     "_visible",
     "_root_error",
+    "_server_url",
     "_tasks",
     "_threads",
     "_unreadable",

@@ -47,6 +47,7 @@ BELOW_ALL_FLOORS = (
     "sbredis._counting",
     "sbredis._nearest",
     "sbredis._quoting",
+    "sbredis._server_url",
     "sbredis._unreadable",
     "sbredis._version",
 )

@@ -12,6 +12,7 @@ from tests.samples.surface import AZURE, differences
 ACCEPTED = {
     # clients
     "sbredis*ServiceBusClient(credential): may be left out": "credential",
+    "sbredis*Client(fully_qualified_namespace): may be left out": "client-options",
     "sbredis*ServiceBusClient(retry_*): * unless said, not *": "retries",
     "sbredis*Client(namespace): added": "client-options",
     "sbredis*Client(partition_count): added": "client-options",

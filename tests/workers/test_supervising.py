@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import textwrap
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,54 @@ def test_a_worker_that_cannot_be_found_is_explained(folder: Path, target: str, t
 def test_a_program_without_handlers_is_refused() -> None:
     with pytest.raises(WorkerSetupError, match="has no handlers"):
         Worker("memory://x").run_sync()
+
+
+def in_memory(began: list[str]) -> Worker:
+    @asynccontextmanager
+    async def lifespan(worker: Worker) -> AsyncGenerator[None]:
+        began.append("lifespan")
+        worker.stop()
+        yield
+
+    worker = Worker("memory://alone", lifespan=lifespan)
+
+    @worker.queue("orders", create_if_missing=True)
+    async def take(text: str) -> None:
+        began.append(text)
+
+    return worker
+
+
+def test_a_server_in_memory_is_refused_for_several_processes() -> None:
+    began: list[str] = []
+    worker = in_memory(began)
+    with pytest.raises(WorkerSetupError, match=r"^A server in memory belongs to one process: each of the 2 processes"):
+        worker.run_command(Command(target="app:worker", processes=2))
+    assert (began, repr(worker)) == ([], "<Worker with 1 handler, stopped>")
+
+
+@pytest.mark.parametrize("processes", [None, 1])
+def test_a_program_on_a_server_in_memory_warns(processes: int | None, caplog: pytest.LogCaptureFixture) -> None:
+    began: list[str] = []
+    in_memory(began).run_command(Command(target="app:worker", processes=processes))
+    assert began == ["lifespan"]
+    said = (
+        "the worker runs on a server in memory: no other process can send to it, and its messages end with the worker"
+    )
+    assert [each.levelname for each in caplog.records if each.getMessage() == said] == ["WARNING"]
+
+
+def test_a_program_without_a_server_ends_for_good(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, "app_free", "from sbredis.workers import Worker\nworker = Worker()\nworker.queue('a')(print)\n")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
+    monkeypatch.delenv("SBREDIS_URL", raising=False)
+    assert main(["app_free:worker"]) == 2
+    assert capsys.readouterr().err == (
+        "sbredis: No server is named: give a connection string, or set SBREDIS_URL, for example to "
+        "redis://localhost:6379.\n"
+    )
 
 
 def test_a_connection_string_that_is_wrong_ends_the_program_for_good(

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from sbredis.servers import LocalServer
 from sbredis.workers.observing._counts import Counts
 from sbredis.workers.observing._logs import set_up_logs
 from sbredis.workers.observing._reports import Report
@@ -34,7 +35,7 @@ APP = """
         await worker.send("orders", "a teapot")
         yield
 
-    worker = Worker("memory://shop", lifespan=lifespan)
+    worker = Worker(lifespan=lifespan)
 
     @worker.queue("orders", create_if_missing=True)
     async def place(text: str) -> None:
@@ -141,15 +142,18 @@ def test_a_worker_shows_itself_on_a_terminal_and_ctrl_c_lets_it_finish(options: 
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "sbredis.workers", "app:worker", *options]
     path = os.pathsep.join(filter(None, sys.path))
-    with subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
+    with (
+        LocalServer() as server,
+        subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path, "SBREDIS_URL": server.url},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        ) as process,
+    ):
         os.close(theirs)
         shown = read_until(ours, "left")
         os.killpg(process.pid, signal.SIGINT)
@@ -157,7 +161,8 @@ def test_a_worker_shows_itself_on_a_terminal_and_ctrl_c_lets_it_finish(options: 
         assert process.wait() == 0, shown
     os.close(ours)
     lines = shown.replace("\r\n", "\n").split("\n")
-    assert any("memory shop" in line and "ServiceBusClient" not in line for line in lines)
+    address = server.url.removeprefix("redis://")
+    assert any(f"standalone {address}, " in line and "ServiceBusClient" not in line for line in lines)
     assert any("orders" in line and line.endswith("16 at once  app.place") for line in lines)
     assert any(line.endswith(f"{CLEAR}placed a teapot") for line in lines)
     assert "finishing the running handlers" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from sbredis.workers.declaring._retries import Retries
 
 __all__ = ["Lifespan", "Setup", "WorkerOptions", "WorkerSettings"]
 
+_NAMESPACE = re.compile(r"[?&]namespace=")
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 """A function that gets the worker, and returns what surrounds its work."""
 ErrorHook = Callable[[ServiceBusReceivedMessage, BaseException], None]
@@ -112,12 +114,15 @@ class WorkerSettings:
 class Setup:
     """Everything that was declared for a worker, as it is when the worker starts."""
 
-    url: str
+    url: str | None
+    """The connection string; ``None`` for that of the variable ``SBREDIS_URL``."""
     settings: WorkerSettings
     declared: tuple[Declared, ...]
     by_path: Mapping[str, Mapping[str, Any]]
     """The worker's options for an entity, and its ``retries``."""
     overrides: Mapping[Callable[..., Any], Callable[..., Any]]
+    replaces_own: bool = False
+    """Whether the worker runs on another server or namespace than it names itself."""
     entity_defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of all entities for which the handlers and the worker say nothing."""
 
@@ -139,6 +144,22 @@ class Setup:
                 options.pop("max_concurrent_calls", None)
         settings = self.settings if http is None else replace(self.settings, http=http)
         return replace(self, settings=settings, declared=declared, by_path=by_path)
+
+    def with_server(self, url: str | None, namespace: str | None) -> Self:
+        """Return the setup with another server, with another namespace, or with both, as far as they are given.
+
+        The worker's ``namespace`` and ``credential`` stay, unless the connection string has its own.
+        """
+        settings = self.settings
+        if url is not None:
+            if _NAMESPACE.search(url):
+                settings = replace(settings, namespace=None)
+            if "@" in url.partition("?")[0]:
+                settings = replace(settings, credential=None)
+        if namespace is not None:
+            settings = replace(settings, namespace=namespace)
+        before, after = (self.url, self.settings.namespace), (self.url if url is None else url, settings.namespace)
+        return replace(self, url=after[0], settings=settings, replaces_own=before not in {(None, None), after})
 
     def plans(self) -> list[EntityPlan]:
         """Return the entities with their handlers. Raise if they do not fit together."""

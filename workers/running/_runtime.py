@@ -94,6 +94,8 @@ class Runtime:
         self.client = ServiceBusClient(
             setup.url, settings.credential, namespace=settings.namespace, maintenance=settings.maintenance
         )
+        if setup.replaces_own:
+            _log.info("the worker runs on %s, which the command names, and not where its module says", self._address())
         self._senders = Senders(self.client)
         self._failures = Failures()
         self._services: list[Service] = []
@@ -338,8 +340,7 @@ class Runtime:
             (each.entity, each.schedule.name, str(each.schedule), each.next.isoformat(" ", "seconds"))
             for each in self._tickers
         ]
-        address = repr(self.client).removeprefix("<ServiceBusClient ").removesuffix(", open>")
-        title = f"sbredis {__version__} · {address}"
+        title = f"sbredis {__version__} · {self._address()}"
         return Report(
             self._counts,
             self._paused(),
@@ -352,6 +353,10 @@ class Runtime:
             self._setup.settings.shutdown_timeout,
             running=True,
         )
+
+    def _address(self) -> str:
+        """Return the server and the namespace, without secrets."""
+        return repr(self.client).removeprefix("<ServiceBusClient ").removesuffix(", open>")
 
     async def watch_depths(self) -> None:
         """Count the messages that are left in the entities again and again, for the reports."""

@@ -8,11 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sbredis._arguments import ArgumentParser
+from sbredis._server_url import URL_VARIABLE
 from sbredis.workers.declaring._addresses import address_of
 
 __all__ = ["PROGRAM", "Command", "read_command"]
 
 PROGRAM = "python -m sbredis.workers"
+_DESCRIPTION = f"""\
+Run a worker: the handlers of a Worker in one or several processes.
+
+It runs on the server that its module names, or on that of ${URL_VARIABLE} if the module names none.
+'sbredis --url URL worker …' and 'sbredis --context NAME worker …' run it on another server.
+"""
 _EXAMPLES = """\
 examples:
   {program} orders.app:worker
@@ -36,6 +43,10 @@ class Command:
     http: str | None = None
     log_format: str | None = None
     """The form of log lines; ``None`` for text on a terminal, and JSON elsewhere."""
+    server_of_command: bool = False
+    """Whether the connection string in ``SBREDIS_URL`` takes the place of that of the worker."""
+    namespace_of_command: str | None = None
+    """The namespace that takes the place of that of the worker."""
     reports_to: int | None = None
     """A file descriptor to which this process reports as a child of a supervisor."""
 
@@ -52,7 +63,7 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
     """
     parser = ArgumentParser(
         prog=program,
-        description="Run a worker: the handlers of a Worker in one or several processes.",
+        description=_DESCRIPTION,
         epilog=_EXAMPLES.format(program=program),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -74,6 +85,9 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
         choices=("text", "json"),
         help="the form of log lines (text on a terminal, else json)",
     )
+    # 'sbredis worker' gives these two. A connection string may have a password, so it is not among the arguments.
+    parser.add_argument("--server-of-command", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--namespace-of-command", help=argparse.SUPPRESS)
     parser.add_argument("--reports-to", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.processes is not None and given.processes > 4 * (os.cpu_count() or 1):
@@ -87,6 +101,8 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
         max_messages=given.max_messages_per_process,
         http=given.http,
         log_format=given.log_format,
+        server_of_command=given.server_of_command,
+        namespace_of_command=given.namespace_of_command,
         reports_to=given.reports_to,
     )
 

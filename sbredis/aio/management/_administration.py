@@ -7,6 +7,7 @@ from typing import Self, Unpack
 import anyio
 
 from sbredis._public import public
+from sbredis._server_url import url_or_default
 from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._credentials import Credential, Provider, credited
 from sbredis.aio.calls._arguments import count_of, seconds_of
@@ -53,7 +54,7 @@ class ServiceBusAdministrationClient(
 
     def __init__(
         self,
-        fully_qualified_namespace: str,
+        fully_qualified_namespace: str | None = None,
         credential: Credential | None = None,
         *,
         namespace: str | None = None,
@@ -64,6 +65,7 @@ class ServiceBusAdministrationClient(
         **kwargs: Unpack[InternalOptions],
     ) -> None:
         """``fully_qualified_namespace`` is a connection string such as ``redis://localhost:6379?namespace=orders``.
+        If it is not given, the client reads the variable ``SBREDIS_URL`` of the environment.
 
         ``namespace`` overrides the namespace in this string. ``credential`` is a user and a password, or a credential
         provider of redis-py, which the client asks again for every connection. ``partition_count`` is the number of
@@ -74,7 +76,7 @@ class ServiceBusAdministrationClient(
         clock = clock_in(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
         if api_version is not None:
             ApiVersion(api_version)  # this raises an error for an unknown version
-        target, provider = credited(parse_target(fully_qualified_namespace), credential)
+        target, provider = credited(parse_target(url_or_default(fully_qualified_namespace)), credential)
         self._timeout = seconds_of(timeout, "timeout")
         self._connection = Connection(
             target,

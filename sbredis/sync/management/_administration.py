@@ -44,7 +44,7 @@ class ServiceBusAdministrationClient(
 
     def __init__(
         self,
-        fully_qualified_namespace: str,
+        fully_qualified_namespace: str | None = None,
         credential: Credential | None = None,
         *,
         namespace: str | None = None,

@@ -66,9 +66,9 @@ def read_record(record: bytes) -> Record:
     if len(record) < start or not record[1:start].isdigit():
         raise unreadable("A message", "its times are malformed")
     level, payload = int(record[1:2]), record[start:]
-    if record[:1] == b"s":
+    if record[:1] == b"s" or record == LOST_RECORD:
         return Record(level, None, NEVER, payload)
-    return Record(level, int(record[2:15]) or None, int(record[15:28]) if start == _EXPIRING_START else NEVER, payload)
+    return Record(level, int(record[2:15]), int(record[15:28]) if start == _EXPIRING_START else NEVER, payload)
 
 
 def payload_offset(record: bytes) -> int:

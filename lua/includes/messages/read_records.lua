@@ -3,7 +3,7 @@
 -- @use group_records readable read_many
 local function read_records(keys, numbers, as_numbers)
   local groups, one = group_records(keys, numbers, as_numbers)
-  local all, n, checked = {}, #numbers, nil
+  local all, n = {}, #numbers
   if one then
     all = read_many('HMGET', next(groups), numbers)
   else
@@ -18,12 +18,14 @@ local function read_records(keys, numbers, as_numbers)
       all[i] = found[numbers[i]]
     end
   end
+  -- Messages that were sent together begin alike, so only the first of them is checked.
+  local length, checked, sub = 15, nil, string.sub
   for i = 1, n do
     local record = all[i]
-    local head = record and string.sub(record, 1, string.byte(record) == 120 and 28 or 15)
-    if not head or head ~= checked then -- messages that were sent together begin alike: check one
+    if not record or sub(record, 1, length) ~= checked then
       all[i] = readable(record)
-      checked = all[i] == record and head or nil
+      length = string.byte(all[i]) == 120 and 28 or 15
+      checked = all[i] == record and sub(record, 1, length)
     end
   end
   return all

@@ -1,0 +1,133 @@
+"""Clients and messages whose stored records are missing or damaged: one such message stops no other."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.model import ServiceBusMessage
+from tests.aio.queues import HandClock
+from tests.aio.test_forwarding import bodies, flow_at, text
+from tests.aio.topics import topic_at
+from tests.waiting import eventually
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("damage", [None, b"", b"a017"], ids=["missing", "empty", "short"]),
+]
+LOST = ("RecordMissing", "The stored record of the message was missing or damaged, so its content is lost.")
+
+
+async def damage_all(client: ServiceBusClient, damage: bytes | None) -> int:
+    """Damage all stored records of a server, and return their number."""
+    transport, count = client._connection.transport, 0
+    for key in await transport.command("KEYS", "sb:*:m[0-9]*", key=b"x"):
+        for number in await transport.command("HKEYS", key, key=key):
+            if damage is None:
+                await transport.command("HDEL", key, number, key=key)
+            else:
+                await transport.command("HSET", key, number, damage, key=key)
+            count += 1
+    return count
+
+
+async def test_a_receiver_gets_the_messages_behind_a_lost_one(url: str, damage: bytes | None) -> None:
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("q")
+        await flow.send("q", "lost")
+        assert await damage_all(flow.client, damage) == 1
+        await flow.send("q", "a", "b")
+        async with flow.client.get_queue_receiver("q") as receiver:
+            (peeked, *_) = await receiver.peek_messages(3)
+            assert (peeked.dead_letter_reason, bytes(peeked.body), peeked.enqueued_time_utc) == (LOST[0], b"", None)
+        assert bodies(await flow.take(2, "q")) == ["a", "b"]
+        (dead,) = await flow.take(1, "q", sub_queue="deadletter")
+        assert (dead.dead_letter_reason, dead.dead_letter_error_description) == LOST
+        assert (dead.body, dead.enqueued_time_utc, dead.message_id) == (b"", None, None)
+        assert (await flow.admin.get_queue_runtime_properties("q")).total_message_count == 0
+
+
+async def test_a_redrive_ends_although_it_cannot_move_a_lost_message(url: str, damage: bytes | None) -> None:
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("q")
+        await flow.admin.create_queue("other")
+        await flow.send("q", "lost")
+        async with flow.client.get_queue_receiver("q") as receiver:
+            (message,) = await receiver.receive_messages(1, 60)
+            await receiver.dead_letter_message(message, reason="mine")
+            assert await damage_all(flow.client, damage) == 1
+            await flow.send("q", "a")
+            (message,) = await receiver.receive_messages(1, 60)
+            await receiver.dead_letter_message(message, reason="mine")
+        async with flow.client.get_queue_receiver("q", sub_queue="deadletter") as letters:
+            assert (await letters.redrive_messages(to="other")).moved == 1
+            assert (await letters.redrive_messages()).moved == 0
+            (left,) = await letters.peek_messages(3)
+            assert left.dead_letter_reason == LOST[0]
+        assert bodies(await flow.take(1, "other")) == ["a"]
+
+
+@pytest.mark.parametrize("near", [True, False], ids=["same slot", "other slot"])
+async def test_a_lost_message_is_not_forwarded_and_the_others_are(url: str, damage: bytes | None, near: bool) -> None:
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_to="to", colocate_with="to" if near else None)
+        await flow.send("from", "lost")
+        assert await damage_all(flow.client, damage) == 1
+        await flow.send("from", "a", "b")
+        async with flow.mover():
+            assert bodies(await flow.take(2, "to")) == ["a", "b"]
+            (dead,) = await flow.take(1, "from", sub_queue="deadletter")
+        assert (dead.dead_letter_reason, dead.dead_letter_error_description) == LOST
+
+
+async def test_a_lost_dead_letter_is_not_forwarded_and_the_others_are(url: str, damage: bytes | None) -> None:
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_dead_lettered_messages_to="to")
+        async with flow.client.get_queue_receiver("from") as receiver:
+            for body in ("lost", "a"):
+                await flow.send("from", body)
+                (message,) = await receiver.receive_messages(1, 60)
+                await receiver.dead_letter_message(message)
+                if body == "lost":
+                    assert await damage_all(flow.client, damage) == 1
+        async with flow.mover():
+            assert bodies(await flow.take(1, "to")) == ["a"]
+            (dead,) = await flow.take(1, "from", sub_queue="deadletter")
+        assert dead.dead_letter_reason == LOST[0]
+
+
+async def test_a_lost_message_of_a_transaction_goes_to_the_transfer_dead_letter_queue(
+    url: str, damage: bytes | None
+) -> None:
+    async with flow_at(url, partitions=16) as flow:
+        await flow.transfer(text("lost"))
+        async with flow.client.get_queue_receiver("home") as receiver:
+            await receiver.complete_message((await receiver.receive_messages(1, 60))[0])
+        assert await damage_all(flow.client, damage) == 1
+        async with flow.mover():
+            (dead,) = await flow.take(1, "home", sub_queue="transferdeadletter")
+        assert dead.dead_letter_reason == LOST[0]
+
+
+async def test_a_lost_message_that_is_scheduled_on_a_topic_is_removed_and_logged(
+    url: str, damage: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HandClock()
+    async with topic_at(url, {"one": None}, clock=clock) as subject, subject.sender() as sender:
+        due = datetime.fromtimestamp(clock.utc(), UTC) + timedelta(hours=1)
+        (number,) = await sender.schedule_messages(ServiceBusMessage("lost"), due)
+        assert await damage_all(subject.client, damage) == 1
+        await sender.schedule_messages(ServiceBusMessage("a"), due)
+        clock.move(3601)
+        with caplog.at_level(logging.ERROR, "sbredis.maintenance"):
+            async with subject.other_client(maintenance=True):
+                await subject.wait_for_count("one", 1)
+        assert f"the scheduled message {number} is removed, because its stored record is missing" in caplog.text
+        async with subject.receiver("one") as receiver:
+            assert bodies(await receiver.receive_messages(2, 60)) == ["a"]
+        assert await subject.scheduled() == 0

@@ -59,7 +59,7 @@ local p = {
 local entries = read_many('HMGET', p.entries, members)
 for i = 1, #members do
   local number = record_of(members[i], entries[i])
-  local at = entries[i] and string.match(entries[i], '^%d+;%d*;()', 34)
+  local at = entries[i] and string.match(entries[i], '^%d+;%d*;%d*;()', 34)
   p.forgotten[i] = members[i]
   drop_record(p, number, redis.call('HSTRLEN', record_key(KEYS, tonumber(number)), number), at and #entries[i] - at + 1 or 0)
 end

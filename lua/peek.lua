@@ -182,7 +182,7 @@ while at <= last and not full do
     elseif m then
       numbers[i], entries[i] = m.e.record ~= '' and m.e.record or m.member, entry_text('            ', m.e)
     elseif text then
-      local _, last_digit, other = string.find(text, '^%d+;(%d*);', 34)
+      local _, last_digit, other = string.find(text, '^%d+;(%d*);%d*;', 34)
       numbers[i], ends[i] = other ~= '' and other or part[i], last_digit
     else
       numbers[i] = part[i]

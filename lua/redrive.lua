@@ -104,7 +104,7 @@ for j = 1, #moving do
     p.placed[#p.placed + 1] = number
     if changes ~= '' then
       p.entered[#p.entered + 1] = number
-      p.entered[#p.entered + 1] = string.format('            %sa-00000%013.0f%d;;', level, expires, #record) .. changes
+      p.entered[#p.entered + 1] = string.format('            %sa-00000%013.0f%d;;;', level, expires, #record) .. changes
     end
     p.bytes = p.bytes + #record + #changes
     if #record + #changes > p.biggest then

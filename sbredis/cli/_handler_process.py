@@ -36,6 +36,7 @@ _TOLD = (
     "dead_letter_reason",
     "dead_letter_error_description",
     "dead_letter_source",
+    "dead_letter_source_sequence_number",
 )
 
 

@@ -32,6 +32,7 @@ _TOLD = (
     "dead_letter_reason",
     "dead_letter_error_description",
     "dead_letter_source",
+    "dead_letter_source_sequence_number",
 )
 """What the broker tells of a message. A new message cannot have these fields."""
 _IDS = ("message_id", "correlation_id")

@@ -91,6 +91,8 @@ class Content:
     """The sequence number in the entity to which the message was sent, if it was moved from there."""
     dead_letter_source: str | None = None
     """The entity in which the message became a dead letter, if it was moved from there."""
+    dead_letter_number: int | None = None
+    """The sequence number that it had in that entity before it became a dead letter."""
     assigned: str | None = field(default=None, compare=False, repr=False)
     """The last id that sbredis has assigned to the message. This field itself is not sent."""
     id_used: bool = field(default=False, compare=False, repr=False)
@@ -126,7 +128,7 @@ _TEXTS = (
 TEXT_OF_TAG = dict(_TEXTS)
 """The fields that are text, by their tags."""
 TIME_TO_LIVE, SCHEDULED, PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
-_HOPS, _ENQUEUED_NUMBER, DEAD_LETTER_SOURCE = 17, 18, 19
+_HOPS, _ENQUEUED_NUMBER, DEAD_LETTER_SOURCE, _DEAD_LETTER_NUMBER = 17, 18, 19, 20
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 """The first and the last time that a calendar has, in ms since 1970."""
 NUMBER_OF_TAG = {
@@ -134,6 +136,7 @@ NUMBER_OF_TAG = {
     SCHEDULED: ("scheduled", _FIRST, _LAST),
     _HOPS: ("hops", 0, 999),
     _ENQUEUED_NUMBER: ("enqueued_number", 0, (1 << 63) - 1),
+    _DEAD_LETTER_NUMBER: ("dead_letter_number", 0, (1 << 63) - 1),
 }
 """The fields that are numbers, by their tags: their names and their limits."""
 _TYPED = {1: 14, 4: 15}
@@ -193,6 +196,7 @@ def encode(content: Content) -> bytes:
         or content.enqueued_number is not None
         or content.hops is not None
         or content.dead_letter_source is not None
+        or content.dead_letter_number is not None
     ):
         parts += _rare(content)
     parts += (b"\x00", content.body)
@@ -210,6 +214,8 @@ def _rare(content: Content) -> list[bytes]:
         _field(parts, _HOPS, b"%d" % content.hops)
     if content.dead_letter_source is not None:
         _field(parts, DEAD_LETTER_SOURCE, content.dead_letter_source.encode())
+    if content.dead_letter_number is not None:
+        _field(parts, _DEAD_LETTER_NUMBER, b"%d" % content.dead_letter_number)
     return parts
 
 

@@ -47,7 +47,7 @@ __all__ = ["Columns", "Maps", "Numbers", "Rows", "Texts", "columns_of"]
 _ACTIVE, _EXPIRING, _SCHEDULED = b"axs"
 _START = {_ACTIVE: 15, _EXPIRING: 28, _SCHEDULED: 15}
 """The place of the payload in a record, by the record's form."""
-_NUMBERS = {tag: limits for tag, limits in NUMBER_OF_TAG.items() if limits[0] != "hops"}
+_NUMBERS = {tag: limits for tag, limits in NUMBER_OF_TAG.items() if limits[0] not in {"hops", "dead_letter_number"}}
 _TEXTS = {**TEXT_OF_TAG, DEAD_LETTER_SOURCE: "dead_letter_source"}
 _TAG_OF_TEXT = {name: tag for tag, name in TEXT_OF_TAG.items()}
 _TEXT, _NOTHING = b"sn"
@@ -122,6 +122,8 @@ class Columns:
     time_to_live: Numbers | None = None
     scheduled: Numbers | None = None
     enqueued_number: Numbers | None = None
+    died_as: Numbers | None = None
+    """The numbers that dead letters had before they died."""
     failures: Numbers | None = None
     """The number of failed deliveries; no value means none."""
     texts: dict[str, Texts] = field(default_factory=dict[str, Texts])
@@ -428,8 +430,11 @@ def _add_extras(made: Columns, names: list[bytes], extras: _Extras, changed: _Ch
                 said, texts = [said[place] for place in dead], [texts[place] for place in dead]
             if said:
                 made.texts[name] = _column(said, texts, count)
-    if names[rows[0]][:1] not in b"dt":
-        own = {row: int(entry[7:]) for row, entry in zip(rows, entries, strict=True)}
+    side = names[rows[0]][:1]
+    if side == b"d":
+        made.died_as = _numbers({row: int(entry[20:36]) for row, entry in zip(rows, entries, strict=True)}, count)
+    if side not in b"dt":
+        own = {row: int(entry[7:20]) for row, entry in zip(rows, entries, strict=True)}
         made.expires = _ends(own if whole else {**_by_row(made.expires), **own}, count)
 
 

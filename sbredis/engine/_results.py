@@ -97,6 +97,8 @@ class Delivery(NamedTuple):
     """The time when it expires; ``None`` means the time in its record. A copy may expire before that time."""
     interrupted: bool = False
     """Whether the client that had the message before was interrupted, and released it uncounted."""
+    died_as: int | None = None
+    """The number that a dead letter had before it died; ``None`` for a message that is no dead letter."""
 
 
 class Sent(NamedTuple):
@@ -329,7 +331,8 @@ def require_names(list_: list[bytes]) -> None:
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
     """Read the messages in a reply. ``extras`` has :data:`FACTS` about some of them: the index from 1, a part of the
-    entry, and the changes. The part of the entry has the home, the reason, the failures in five digits, and the expiry.
+    entry, and the changes. The part of the entry has the home, the reason, the failures in five digits, the expiry in
+    13 digits, and the number that a dead letter had before.
 
     The reason of a message whose record is lost is always that.
     """
@@ -344,10 +347,13 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
         if place in known:
             entry, changes = known[place]
             home, reason = entry[:2].decode()
-            own = None if name[:1] in b"dt" else int(entry[7:])  # a dead letter never expires
+            own = None if name[:1] in b"dt" else int(entry[7:20])  # a dead letter never expires
             if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
                 own = None
-            result.append(Delivery(name.decode(), record, int(entry[2:7]), reason, changes, state, own, home in "ig"))
+            died_as = int(entry[20:36]) if name[:1] == b"d" else None
+            result.append(
+                Delivery(name.decode(), record, int(entry[2:7]), reason, changes, state, own, home in "ig", died_as)
+            )
         else:
             result.append(Delivery(name.decode(), record, state=state))
     if lost:

@@ -85,8 +85,9 @@ def moved(
 ) -> Outgoing:
     """Return what the destination gets of a message.
 
-    ``number`` is the full sequence number of the message in its source, ``now`` the time of the source partition, and
-    ``died_in`` the path of the entity in which a dead letter died. Raises :class:`TooManyHopsError`.
+    ``number`` is the full sequence number of the message in its source, and of a dead letter the one that it had before
+    it died. ``now`` is the time of the source partition, and ``died_in`` the path of the entity in which a dead letter
+    died. Raises :class:`TooManyHopsError`.
     """
     kind = purpose.kind(message)
     if kind == "redrive":
@@ -103,7 +104,7 @@ def moved(
     if kind != "transfer" and content.enqueued_number is None:
         content.enqueued_number = number
     if died_in is not None:
-        content.dead_letter_source = died_in
+        content.dead_letter_source, content.dead_letter_number = died_in, number
     time_to_live, due = content.time_to_live, None
     if kind == "transfer":
         due = None if content.scheduled is None else max(content.scheduled, 0)

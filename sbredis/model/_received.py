@@ -116,7 +116,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     def _sendable(self) -> ServiceBusMessage:
         content = copied(self._content)
-        content.hops = content.enqueued_number = content.dead_letter_source = None
+        content.hops = content.enqueued_number = content.dead_letter_source = content.dead_letter_number = None
         return from_content(content)
 
     def _facts(self) -> list[str]:
@@ -154,10 +154,12 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     @property
     def enqueued_sequence_number(self) -> int:
         """The sequence number in the entity to which the message was sent. It differs from :attr:`sequence_number` only
-        if the message was forwarded.
+        if the message was forwarded, or if it is a dead letter.
         """
-        number = self._content.enqueued_number
-        return self.sequence_number if number is None else number
+        number, died_as = self._content.enqueued_number, self._died_as
+        if number is not None:
+            return number
+        return self.sequence_number if died_as is None else died_as
 
     @property
     def enqueued_time_utc(self) -> datetime:
@@ -267,6 +269,21 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def dead_letter_source(self) -> str | None:
         """The entity in which the message became a dead letter, if it was forwarded from there; otherwise ``None``."""
         return self._content.dead_letter_source
+
+    @property
+    def dead_letter_source_sequence_number(self) -> int | None:
+        """The sequence number that a dead letter had before it became one; ``None`` for a message that never was one.
+
+        A dead-letter queue numbers its messages itself, so :attr:`sequence_number` is another number. A dead letter that
+        was forwarded keeps the number that it had in :attr:`dead_letter_source`. An addition of sbredis.
+        """
+        died_as = self._died_as
+        return self._content.dead_letter_number if died_as is None else died_as
+
+    @property
+    def _died_as(self) -> int | None:
+        hold = self._hold
+        return None if hold.delivery.died_as is None else hold.source.base + hold.delivery.died_as
 
 
 def current_content(delivery: Delivery, *, with_reason: bool = True) -> Content:

@@ -82,7 +82,13 @@ def _sequence_number(found: Columns, base: int, _: pa.DataType) -> pa.Array | No
 
 
 def _first_number(found: Columns, base: int, kind: pa.DataType) -> pa.Array | None:
-    own, first = _sequence_number(found, base, kind), _number(found.enqueued_number, found.rows)
+    own, first, died = (
+        _sequence_number(found, base, kind),
+        _number(found.enqueued_number, found.rows),
+        _number(found.died_as, found.rows),
+    )
+    if died is not None:
+        own = pc.coalesce(pc.add(died, pa.scalar(base, pa.int64())), own)
     return own if first is None else pc.coalesce(first, own)
 
 

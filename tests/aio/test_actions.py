@@ -186,3 +186,24 @@ async def test_actions_may_add_at_most_4_mb_to_a_list_of_messages(url: str) -> N
         await sender.send_messages([ServiceBusMessage(str(number)) for number in range(40)])
         await sender.send_messages(ServiceBusMessage("one"))
         assert len(await subject.take_bodies("s2")) == 41
+
+
+@in_memory
+async def test_each_copy_of_a_message_keeps_its_number_as_a_dead_letter(url: str) -> None:
+    """Two rules with actions make two copies in a subscription, which share a stored message."""
+    rules = [RuleProperties(name, action=SqlRuleAction(f"SET rule = '{name}'")) for name in "ab"]
+    async with topic_at(url, {"s": rules}) as subject:
+        async with subject.sender() as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        async with subject.receiver("s") as receiver:
+            copies = await receiver.receive_messages(2, 60)
+            numbers = {str((each.application_properties or {})["rule"]): each.sequence_number for each in copies}
+            assert len(set(numbers.values())) == 2
+            for each in copies:
+                await receiver.dead_letter_message(each)
+        async with subject.receiver("s", sub_queue="deadletter") as letters:
+            found = await letters.receive_messages(2, 60)
+            assert {
+                str((each.application_properties or {})["rule"]): each.dead_letter_source_sequence_number
+                for each in found
+            } == numbers

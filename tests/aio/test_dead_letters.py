@@ -38,6 +38,38 @@ async def test_a_message_that_exceeds_its_maximum_delivery_count_is_dead_lettere
 
 
 @both
+async def test_a_dead_letter_keeps_the_number_that_it_had(url: str, partitioned: bool) -> None:
+    """However it died: by its receiver, by its delivery limit, or by its expiry, also if that is not done yet."""
+    clock = HandClock()
+    async with queue_at(
+        url, partitioned=partitioned, clock=clock, dead_letter_expired=True, max_delivery_count=1
+    ) as queue:
+        await queue.send("settled", at=-1)  # so that numbers of messages and of dead letters differ
+        async with queue.receiver() as receiver:
+            (settled,) = await receiver.receive_messages(1, 60)
+            await receiver.complete_message(settled)
+        numbers = [
+            *await queue.send("buried", "failed", at=-1),
+            *await queue.send("expired", at=-1, time_to_live=10_000),
+        ]
+        async with queue.receiver() as receiver:
+            buried, failed = await receiver.receive_messages(2, 60)
+            assert buried.dead_letter_source_sequence_number is None
+            await receiver.dead_letter_message(buried)
+            await receiver.abandon_message(failed)
+        letters = queue.receiver(sub_queue="deadletter")
+        clock.move(11)
+        for found in (await letters.peek_messages(10), await letters.receive_messages(3, 60)):
+            assert bodies(found) == ["buried", "failed", "expired"]
+            assert [each.dead_letter_source_sequence_number for each in found] == numbers
+            assert [each.enqueued_sequence_number for each in found] == numbers
+            assert all(each.sequence_number != number for each, number in zip(found, numbers, strict=True))
+        await letters.abandon_message(found[0], properties_to_modify={"seen": True})
+        (again,) = await letters.receive_messages(1, 60)
+        assert again.dead_letter_source_sequence_number == numbers[0]
+
+
+@both
 @pytest.mark.parametrize("buried", [True, False])
 async def test_an_expired_message_is_never_received(url: str, partitioned: bool, buried: bool) -> None:
     clock = HandClock()

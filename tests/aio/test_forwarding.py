@@ -262,13 +262,16 @@ async def test_dead_letters_are_forwarded_with_their_reason(url: str, kind: str)
         await flow.admin.create_queue("graves")
         await flow.admin.create_queue("from", forward_dead_lettered_messages_to="graves", **KINDS[kind])
         async with flow.mover():
-            await flow.send("from", text("a", session_id="s"))
+            await flow.send("from", text("first", session_id="s"), text("a", session_id="s"))
             options: dict[str, Any] = {"session_id": "s"} if kind == "sessions" else {}
             async with flow.client.get_queue_receiver("from", **options) as receiver:
-                (message,) = await receiver.receive_messages(max_wait_time=60)
+                first, message = [(await receiver.receive_messages(max_wait_time=60))[0] for _ in range(2)]
+                await receiver.complete_message(first)
                 await receiver.dead_letter_message(message, reason="Broken", error_description="on purpose")
             (dead,) = await flow.take(1, "graves")
             assert (str(dead), dead.dead_letter_source) == ("a", "from")
+            assert dead.dead_letter_source_sequence_number == message.sequence_number
+            assert dead.enqueued_sequence_number == message.sequence_number
             assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("Broken", "on purpose")
             assert dead.application_properties == {
                 "DeadLetterReason": "Broken",

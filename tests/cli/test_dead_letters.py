@@ -36,6 +36,17 @@ def lines(table: str) -> list[str]:
     return [" ".join(line.split()) for line in table.splitlines()]
 
 
+def test_dead_letters_are_listed_with_the_numbers_that_they_had(bus: Bus) -> None:
+    bus.queue()
+    bus.did("send", "orders", "--lines", stdin=b"1\n2\n3\n")
+    bus.did("receive", "orders")
+    numbers = [each["sequence_number"] for each in bus.peek("orders")]
+    bus.did("receive", "orders", "--count", "2", "--ack", "dead-letter")
+    for rows in (bus.did("dlq", "list", "orders", "-o", "json").rows, bus.peek(DEAD)):
+        assert [row["dead_letter_source_sequence_number"] for row in rows] == numbers
+        assert all(row["sequence_number"] != row["dead_letter_source_sequence_number"] for row in rows)
+
+
 def test_dead_letters_are_listed_and_counted(bus: Bus) -> None:
     filled(bus)
     assert [row["body"] for row in bus.did("dlq", "list", "orders", "-o", "json").rows] == ["1", "2", "3"]

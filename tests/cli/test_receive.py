@@ -54,6 +54,7 @@ def test_json_has_all_fields(bus: Bus) -> None:
         "dead_letter_reason": None,
         "dead_letter_error_description": None,
         "dead_letter_source": None,
+        "dead_letter_source_sequence_number": None,
         "message_id": "m",
         "correlation_id": None,
         "session_id": None,

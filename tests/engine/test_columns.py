@@ -98,7 +98,8 @@ def replies(draw: st.DrawFn, of: st.SearchStrategy[bytes]) -> list[Rows]:
         for place in range(1, len(listed) + 1):
             if draw(st.booleans()):
                 letters = draw(st.sampled_from([b"r-", b"rM", b"rA", b"iT"]))
-                entry = b"%b%05d%013d" % (letters, draw(st.integers(0, 9)), draw(BOUNDS))
+                died_as = b"%d" % draw(st.integers(1, 2**48 - 1)) if side else b""
+                entry = b"%b%05d%013d%b" % (letters, draw(st.integers(0, 9)), draw(BOUNDS), died_as)
                 extras += [place, entry, draw(st.just(b"") | stored_changes())]
         states = "".join(draw(st.sampled_from("alwfgs")) for _ in listed)
         made.append(Rows(names, listed, extras, states))
@@ -126,6 +127,7 @@ def test_columns_say_the_same_as_the_codec(given: list[Rows]) -> None:
         )
         assert number_in(columns.expires, row) == (expires if expires < NEVER else None)
         assert (number_in(columns.failures, row) or 0) == delivery.failures
+        assert number_in(columns.died_as, row) == delivery.died_as
         assert columns.states is not None
         assert columns.states[row] == delivery.state
         assert ("-" if columns.reasons is None else columns.reasons[row]) == delivery.reason
@@ -177,10 +179,11 @@ def test_a_property_is_text(value: Any, text: str | None) -> None:
 def test_the_words_of_an_application_about_its_dead_letter_are_columns() -> None:
     changes = encode_changes(Changes(reason="bad", description="very bad"))
     records = [b"a0%013d" % 0 + encode(Content(b"x"))] * 2
-    columns = columns_of([Rows([b"d1", b"d2"], records, [2, b"rA000039999999999999", changes])])
+    columns = columns_of([Rows([b"d1", b"d2"], records, [2, b"rA0000399999999999995", changes])])
     assert [text_in(columns.texts["reason"], row) for row in (0, 1)] == [None, "bad"]
     assert [text_in(columns.texts["description"], row) for row in (0, 1)] == [None, "very bad"]
     assert columns.reasons == "-A"
+    assert [number_in(columns.died_as, row) for row in (0, 1)] == [None, 5]
 
 
 def test_a_field_that_no_message_has_has_no_column() -> None:

@@ -55,7 +55,7 @@ async def test_a_transfer_is_stored_with_its_destination(world: World, name: str
     numbers, entries, records, held = await stored(world, name, store)
     assert numbers == [1, 2]
     place = encode_changes(Changes(destination="e the-e 9 e"))
-    assert entries == [b"            3x-00000%d18;;" % NEVER + place, b"            0x-00000%d18;;" % NEVER + place]
+    assert entries == [b"            3x-00000%d18;;;" % NEVER + place, b"            0x-00000%d18;;;" % NEVER + place]
     assert records == [b"a3%013done" % world.now, b"a0%013dtwo" % world.now]
     assert [read_record(record).payload for record in records] == [b"one", b"two"]
     assert held == 2 * (18 + len(place))

@@ -105,7 +105,15 @@ _CONTENTS = [
     Content(b"body", message_id="id", session_id="s", partition_key="s", correlation_id="c", subject="subject"),
     Content(b"x" * 200, message_id=_UUID, correlation_id=7, content_type="application/json", to="a", reply_to="b"),
     Content(b"x", time_to_live=60_000, scheduled=1_700_000_000_000, properties=_VALUES, reply_to_session_id="r"),
-    Content(b"x", raw_amqp=b"\x00Sp" * 50, hops=2, enqueued_number=99, dead_letter_source="q", message_id=b"id"),
+    Content(
+        b"x",
+        raw_amqp=b"\x00Sp" * 50,
+        hops=2,
+        enqueued_number=99,
+        dead_letter_source="q",
+        dead_letter_number=7,
+        message_id=b"id",
+    ),
     *(
         AmqpAnnotatedMessage(
             **body,

@@ -107,6 +107,7 @@ ACCEPTED = {
     "sbredis.ServiceBus*.message: missing": "old-names",
     "sbredis*.has_key: missing": "old-names",
     "sbredis.ServiceBusReceivedMessage.from_bytes: missing": "from-bytes",
+    "sbredis.ServiceBusReceivedMessage.dead_letter_source_sequence_number: added": "dead-letter-numbers",
     "sbredis*Message*raw_amqp*: added": "raw-amqp",
     "sbredis*ServiceBusSender.*: refuses other keywords": "unknown-keywords",
     "sbredis*ServiceBusReceiver.*: refuses other keywords": "unknown-keywords",

@@ -69,6 +69,7 @@ def messages(message: sbredis.ServiceBusReceivedMessage) -> None:
     assert_type(message.enqueued_sequence_number, int)
     assert_type(message.enqueued_time_utc, datetime)
     assert_type(message.delivery_count, int)
+    assert_type(message.dead_letter_source_sequence_number, int | None)
     assert_type(message.expires_at_utc, datetime | None)
     body = message.body
     body = body.strip()

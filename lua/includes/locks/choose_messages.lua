@@ -88,11 +88,11 @@ local function choose_messages(p, side, token, most, room, members_of)
           room = room - delivery_extras(extras, n, text)
           entered[n] = token .. string.sub(text, 13)
         elseif expires ~= NEVER_TEXT then
-          entered[n] = table.concat({ token, string.sub(head, 2), 'a-00000', expires, size, ';;' })
+          entered[n] = table.concat({ token, string.sub(head, 2), 'a-00000', expires, size, ';;;' })
         else
           if size ~= length or head ~= header then
             header, length = head, size
-            tail = token .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. size .. ';;'
+            tail = token .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. size .. ';;;'
           end
           entered[n] = tail
         end

@@ -4,6 +4,6 @@ local function changes_size(text)
   if not text then
     return 0
   end
-  local _, at = string.find(text, ';%d*;', 34)
+  local _, at = string.find(text, ';%d*;%d*;', 34)
   return #text - at, at
 end

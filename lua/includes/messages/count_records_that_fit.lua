@@ -11,7 +11,7 @@ local function count_records_that_fit(p, numbers, room, entries)
   for i = 1, n do
     local text, size, at = entries and entries[i], nil, nil
     if text then
-      size, at = string.match(text, '^(%d+);%d*;()', 34)
+      size, at = string.match(text, '^(%d+);%d*;%d*;()', 34)
       room = room - size - (#text - at + 1)
     else
       room = room - redis.call('HSTRLEN', record_key(p.keys, numbers[i]), numbers[i])

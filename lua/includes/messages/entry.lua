@@ -7,9 +7,10 @@
 --   15     the reason why it is a dead letter
 --   16-20  the number of failed deliveries
 --   21-33  when it expires
---   34-    size;number of its record, or empty;changed properties
+--   34-    size;number of its record, or empty;the number that it had before it died, or empty if that is the number of
+--          its record;changed properties
 local function entry(text)
-  local size, record, at = string.match(text, '^(%d+);(%d*);()', 34)
+  local size, record, before, at = string.match(text, '^(%d+);(%d*);(%d*);()', 34)
   return {
     token = string.sub(text, 1, 12),
     level = string.sub(text, 13, 13),
@@ -19,6 +20,7 @@ local function entry(text)
     expires = string.sub(text, 21, 33),
     size = tonumber(size),
     record = record,
+    before = before,
     changes = string.sub(text, at),
   }
 end

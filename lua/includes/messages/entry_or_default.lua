@@ -7,6 +7,6 @@ local function entry_or_default(text, record)
   return {
     level = string.sub(record, 2, 2), home = 'a', reason = '-', failures = 0,
     expires = string.byte(record) == 120 and string.sub(record, 16, 28) or NEVER_TEXT,
-    size = #record, record = '', changes = '',
+    size = #record, record = '', before = '', changes = '',
   }
 end

@@ -2,6 +2,6 @@
 local function entry_text(token, e)
   return table.concat({
     token, e.level, e.home, e.reason, string.format('%05d', math.min(e.failures, 99999)), e.expires,
-    e.size, ';', e.record, ';', e.changes,
+    e.size, ';', e.record, ';', e.before, ';', e.changes,
   })
 end

@@ -3,7 +3,7 @@
 local function delete_moved(p, name, text)
   local size, record, changes = nil, name, 0
   if text then
-    local stored, other, at = string.match(text, '^(%d+);(%d*);()', 34)
+    local stored, other, at = string.match(text, '^(%d+);(%d*);%d*;()', 34)
     size, changes = tonumber(stored), #text - at + 1
     record = other ~= '' and other or name
     p.forgotten[#p.forgotten + 1] = name

@@ -27,7 +27,7 @@ local function movable_messages(p, argv, at)
     else
       movable = score == side.ready + number or side.kept and score == side.kept + number
     end
-    local changes = text and string.sub(text, (string.match(text, '^%d+;%d*;()', 34))) or ''
+    local changes = text and string.sub(text, (string.match(text, '^%d+;%d*;%d*;()', 34))) or ''
     if movable and changes == argv[at + 2 * i - 1] then
       local n = #found.names + 1
       found.names[n], found.entries[n], found.main[n] = names[i], text, main

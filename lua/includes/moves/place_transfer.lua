@@ -10,7 +10,7 @@ local function place_transfer(p, fields, number, level, payload, changes)
   p.placed[#p.placed + 1] = TRANSFER + number
   p.placed[#p.placed + 1] = number
   p.entered[#p.entered + 1] = number
-  p.entered[#p.entered + 1] = string.format('            %sx-00000%s%d;;', level, NEVER_TEXT, #record) .. changes
+  p.entered[#p.entered + 1] = string.format('            %sx-00000%s%d;;;', level, NEVER_TEXT, #record) .. changes
   local key = record_key(p.keys, number)
   fields[key] = fields[key] or {}
   fields[key][#fields[key] + 1] = number

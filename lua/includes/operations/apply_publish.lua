@@ -79,15 +79,15 @@ local function apply_publish(p, argv, plan)
           target.placed[#target.placed + 1] = DEAD_READY + target.dead_seq
           target.placed[#target.placed + 1] = name
           target.entered[#target.entered + 1] = name
-          target.entered[#target.entered + 1] = string.format('            0a%s00000%013.0f%d;%.0f;', copy.dead and 'F' or 'S', NEVER,
-            #record, number) .. changes
+          target.entered[#target.entered + 1] = string.format('            0a%s00000%013.0f%d;%.0f;%s;', copy.dead and 'F' or 'S',
+            NEVER, #record, number, nth > 0 and string.format('%.0f', own) or '') .. changes
         else
           target.placed[#target.placed + 1] = tonumber(level) * BAND + own
           target.placed[#target.placed + 1] = own
           if till < expires or changes ~= '' or nth > 0 then
             -- This copy expires earlier than its record says, or it is a further copy for the same subscription.
             target.entered[#target.entered + 1] = own
-            target.entered[#target.entered + 1] = string.format('            %sa-00000%013.0f%d;%s;', level, till, #record, named) .. changes
+            target.entered[#target.entered + 1] = string.format('            %sa-00000%013.0f%d;%s;;', level, till, #record, named) .. changes
           end
           index_expiry(target, own, till)
           if target.index then

@@ -6,7 +6,7 @@ local function message_sizes(p, names, entries, room)
   for i = 1, #names do
     local text, size = entries[i], nil
     if text then
-      local stored, at = string.match(text, '^(%d+);%d*;()', 34)
+      local stored, at = string.match(text, '^(%d+);%d*;%d*;()', 34)
       size = stored + #text - at + 1
     else
       size = redis.call('HSTRLEN', record_key(p.keys, names[i]), names[i])

@@ -236,7 +236,7 @@ local function plan_due(p, share, turning)
     local head, expires = alike.head, alike.expires
     local m = touch(member, 'a', {
       level = alike.level, home = 'a', reason = '-', failures = 0, expires = alike.text, size = #head + #record - 15, record = '',
-      changes = '',
+      before = '', changes = '',
     })
     o.seq = o.seq or tonumber(redis.call('HGET', p.store, 'seq')) + o.leap
     o.seq = o.seq + 1

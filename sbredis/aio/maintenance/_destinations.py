@@ -18,6 +18,7 @@ from sbredis.engine import (
     Destination,
     Outgoing,
     decode,
+    number_of,
     partition_for_key,
     recipient_of,
 )
@@ -195,7 +196,8 @@ class Destinations:
         if delivery.record == LOST_RECORD:
             return Move(Bound(delivery), fault_of("LOST", path)), self.nowhere
         why = purpose.kind(delivery)
-        number = self._source.base(self._number) + int(delivery.name.lstrip("dt"))
+        own = delivery.died_as if delivery.died_as is not None else number_of(delivery.name)
+        number = self._source.base(self._number) + own
         died_in = self._source.name if why in {"dead", "redrive"} else None
         try:
             made = moved(

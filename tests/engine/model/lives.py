@@ -63,11 +63,13 @@ class Lives(Contents):
         message.side, message.state = outcome.side, outcome.state
         if outcome.side is Side.DEAD and side is Side.MAIN:
             self.dead_seq += 1
+            message.died_as = message.number
             message.number, message.reason = self.dead_seq, outcome.reason
             message.level, message.home, message.expires, message.session = 0, "a", NEVER, None
         elif outcome.side is not side:
             self.seq += 1
             message.number = message.store_number = self.seq
+            message.died_as = None
             message.failures, message.home, message.reason = 0, "a", outcome.reason
             message.level = 0 if message.session is not None else int(message.record[1:2])
             message.enqueue(now, self.settings.time_to_live)

@@ -133,6 +133,7 @@ class Delivery:
     state: str = "l"
     expires: int = NEVER
     interrupted: bool = False
+    died_as: int | None = None
 
 
 @dataclass(frozen=True)
@@ -345,6 +346,7 @@ class Message:
     interrupted: bool = False  # whether the last delivery was interrupted
     indexed: bool = False  # whether the expiry of the message is in `due`
     session: str | None = None
+    died_as: int | None = None  # the number that a dead letter had before it died
 
     @property
     def name(self) -> str:
@@ -374,7 +376,15 @@ class Message:
         expires = self.expires if self.side is Side.MAIN else written_expiry(self.record)
         letter = "g" if self.home == "f" and state is not State.DEFERRED else LETTERS[state]
         return Delivery(
-            self.name, self.record, self.failures, self.reason.value, self.changes, letter, expires, self.interrupted
+            self.name,
+            self.record,
+            self.failures,
+            self.reason.value,
+            self.changes,
+            letter,
+            expires,
+            self.interrupted,
+            self.died_as,
         )
 
 
@@ -430,6 +440,7 @@ class Row(NamedTuple):
     changes: bytes
     size: int
     store_number: int
+    died_as: int | None
     enqueued: int | None
     record: bytes
 
@@ -489,6 +500,7 @@ def row(message: Message) -> Row:
         message.changes,
         len(message.record),
         message.store_number,
+        message.died_as,
         message.enqueued,
         message.record,
     )

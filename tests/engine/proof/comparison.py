@@ -392,7 +392,15 @@ def _agree_on_due(real: int, expected: int) -> None:
 def _delivery(real: Delivery) -> m.Delivery:
     expires = m.written_expiry(real.record) if real.expires is None else real.expires
     return m.Delivery(
-        real.name, real.record, real.failures, real.reason, real.changes, real.state, expires, real.interrupted
+        real.name,
+        real.record,
+        real.failures,
+        real.reason,
+        real.changes,
+        real.state,
+        expires,
+        real.interrupted,
+        real.died_as,
     )
 
 

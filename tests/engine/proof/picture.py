@@ -25,7 +25,7 @@ SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(
-    rb"([A-Za-z0-9_-]{12}| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);(.*)",
+    rb"([A-Za-z0-9_-]{12}| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);([1-9][0-9]*|);(.*)",
     re.DOTALL,
 )
 _LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
@@ -56,6 +56,7 @@ class Entry(NamedTuple):
     expires: int
     size: int
     store_number: int | None
+    before: int | None
     changes: bytes
 
 
@@ -128,8 +129,10 @@ def _entry(text: bytes) -> Entry:
     match = _ENTRY.fullmatch(text)
     assert match, f"{text!r} is no entry"
     token, home, reason = (match[place].decode() for place in (1, 3, 4))
-    number = int(match[8]) if match[8] else None
-    return Entry(token, int(match[2]), home, reason, int(match[5]), int(match[6]), int(match[7]), number, match[9])
+    number, before = (int(match[place]) if match[place] else None for place in (8, 9))
+    return Entry(
+        token, int(match[2]), home, reason, int(match[5]), int(match[6]), int(match[7]), number, before, match[10]
+    )
 
 
 def _lease(text: bytes) -> MessageLease:
@@ -173,7 +176,7 @@ class Standing(NamedTuple):
 
     @property
     def row(self) -> Row:
-        blank = Entry(BLANK, self.level, "a", "-", 0, self.expires, len(self.record), None, b"")
+        blank = Entry(BLANK, self.level, "a", "-", 0, self.expires, len(self.record), None, None, b"")
         entry = self.entry or blank
         return Row(
             self.state,
@@ -186,6 +189,7 @@ class Standing(NamedTuple):
             entry.changes,
             entry.size,
             self.store_number,
+            None if self.side is Side.MAIN else entry.before or self.store_number,
             self.read.enqueued,
             self.record,
         )
@@ -262,6 +266,7 @@ def _check_entry(one: Standing, *, shared: bool) -> None:
     else:
         assert (entry.store_number is None) is (one.side is Side.MAIN), f"{name}: {entry}"
     assert (entry.reason == "-") is (one.side is Side.MAIN), f"{name}: {entry}"
+    assert entry.before is None or one.side is Side.DEAD and entry.before > one.store_number, f"{name}: {entry}"
     assert (entry.home in "fg") >= (state is State.DEFERRED), f"{name}: {entry}"
     assert state is not State.ACTIVE or entry.home in "ai", f"{name}: {entry}"
     if one.side is Side.MAIN and state is State.ACTIVE and not shared:

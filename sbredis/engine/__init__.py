@@ -113,6 +113,7 @@ from sbredis.engine._reserved import (
     unpin,
 )
 from sbredis.engine._results import (
+    LOST_RECORD,
     NEVER,
     Accepted,
     Awoken,
@@ -124,7 +125,6 @@ from sbredis.engine._results import (
     Peeked,
     Purged,
     Received,
-    LOST_RECORD,
     Record,
     Redriven,
     Renewed,
@@ -181,6 +181,7 @@ from sbredis.engine._watermarks import Watermark, WatermarksRead, watermarks
 __all__ = [
     "ENTITIES_PATTERN",
     "KINDS",
+    "LOST_RECORD",
     "MAXIMUM_CALL_BYTES",
     "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
@@ -243,7 +244,6 @@ __all__ = [
     "Ranged",
     "Received",
     "Recipient",
-    "LOST_RECORD",
     "Record",
     "Redrive",
     "Redriven",

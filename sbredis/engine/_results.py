@@ -357,9 +357,7 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
         else:
             result.append(Delivery(name.decode(), record, state=state))
     if lost:
-        return tuple(
-            [one._replace(reason=Reason.LOST.value) if one.record == LOST_RECORD else one for one in result]
-        )
+        return tuple([one._replace(reason=Reason.LOST.value) if one.record == LOST_RECORD else one for one in result])
     return tuple(result)
 
 

@@ -10,7 +10,6 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 from uuid import UUID
 
-from sbredis._unreadable import unreadable
 from sbredis.engine import (
     NEVER,
     Content,
@@ -164,14 +163,12 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     @property
     def enqueued_time_utc(self) -> datetime:
         """The time at which the message was enqueued. A message that is still scheduled has the time for which it is
-        scheduled.
+        scheduled. If the stored record of the message is lost, the time is the beginning of 1970.
         """
         enqueued = self._record.enqueued
         if enqueued is None:
             enqueued = self._content.scheduled
-        if enqueued is None:
-            raise unreadable("A message", "it is scheduled, and names no time")
-        return moment(enqueued)
+        return moment(0 if enqueued is None else enqueued)
 
     @property
     def expires_at_utc(self) -> datetime | None:
@@ -274,8 +271,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def dead_letter_source_sequence_number(self) -> int | None:
         """The sequence number that a dead letter had before it became one; ``None`` for a message that never was one.
 
-        A dead-letter queue numbers its messages itself, so :attr:`sequence_number` is another number. A dead letter that
-        was forwarded keeps the number that it had in :attr:`dead_letter_source`. An addition of sbredis.
+        A dead-letter queue numbers its messages itself, so :attr:`sequence_number` is another number. A dead letter
+        that was forwarded keeps the number that it had in :attr:`dead_letter_source`. An addition of sbredis.
         """
         died_as = self._died_as
         return self._content.dead_letter_number if died_as is None else died_as

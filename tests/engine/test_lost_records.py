@@ -13,6 +13,7 @@ from sbredis.engine import (
     Delivery,
     Outgoing,
     Received,
+    Rows,
     bury_session,
     columns_of,
     decode,
@@ -25,7 +26,6 @@ from sbredis.engine import (
     ripe,
     settle_batch,
 )
-from sbredis.engine._row_replies import Rows
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from tests.engine.bench import KEYS, SETTINGS, Bench, Held, set_to
 from tests.engine.holding import body, holder, listed, put
@@ -489,7 +489,7 @@ async def test_a_move_can_give_up_a_lost_message(town: Town, damage: str) -> Non
         )
         assert batch is not None
         changes = {names[0]: b"why"} if verdict == "refused" else {}
-        request = settle_batch(source, waiting.birth, A, batch.number, verdict, changes=changes, now=town.now)  # type: ignore[arg-type]
+        request = settle_batch(source, waiting.birth, A, batch.number, verdict, changes=changes, now=town.now)
         assert await perform(town.transport, request)
     assert shown(await town.peek("q")) == [(names[1], "-")]
     ((dead),) = await town.peek("q", "d")

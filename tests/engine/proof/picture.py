@@ -25,7 +25,8 @@ SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(
-    rb"([A-Za-z0-9_-]{12}| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);([1-9][0-9]*|);(.*)",
+    rb"([A-Za-z0-9_-]{12}| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})"
+    rb"([1-9][0-9]*);([1-9][0-9]*|);([1-9][0-9]*|);(.*)",
     re.DOTALL,
 )
 _LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
@@ -266,7 +267,7 @@ def _check_entry(one: Standing, *, shared: bool) -> None:
     else:
         assert (entry.store_number is None) is (one.side is Side.MAIN), f"{name}: {entry}"
     assert (entry.reason == "-") is (one.side is Side.MAIN), f"{name}: {entry}"
-    assert entry.before is None or one.side is Side.DEAD and entry.before > one.store_number, f"{name}: {entry}"
+    assert entry.before is None or (one.side is Side.DEAD and entry.before > one.store_number), f"{name}: {entry}"
     assert (entry.home in "fg") >= (state is State.DEFERRED), f"{name}: {entry}"
     assert state is not State.ACTIVE or entry.home in "ai", f"{name}: {entry}"
     if one.side is Side.MAIN and state is State.ACTIVE and not shared:

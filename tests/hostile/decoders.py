@@ -195,7 +195,7 @@ def _columns(given: Any) -> object:
 
 _ROWS: list[Any] = [
     [[b"%d" % number for number in range(len(_RECORDS))], _RECORDS, [], b""],
-    [[b"d1", b"d2"], _RECORDS[:2], [1, b"-A000021800000000000", encode_changes(_CHANGES[1])], b"ax"],
+    [[b"d1", b"d2"], _RECORDS[:2], [1, b"-A0000218000000000007", encode_changes(_CHANGES[1])], b"ax"],
     [[b"3"], _RECORDS[3:4], [1, b"i-000020000000000009", encode_changes(_CHANGES[3])], b"a"],
     *([[b"1", b"2"], [record, record], [], b""] for record in _RECORDS),
 ]

@@ -30,7 +30,7 @@ def ends(entry: str, changes: Changes | None = None) -> list[Any]:
 
 PLAIN, SECOND = record_of(Content(b"one", message_id="id1")), record_of(Content(b"two", message_id="id2"))
 EXPIRING = record_of(Content(b"three", properties={"a": 1}), 1_800_000_000_000)
-DEAD = ends("-A0000318000000000000000000000000007", Changes(reason="why", description="because"))
+DEAD = ends("-A0000318000000000007", Changes(reason="why", description="because"))
 """What a reply says about a dead letter."""
 _GIVEN: list[Any] = [[b"1", b"2", b"7"], [PLAIN, SECOND, EXPIRING], [2, *ends("i-000020000000000009")]]
 _DEAD: list[Any] = [[b"d1", b"t2"], [PLAIN, EXPIRING], [1, *DEAD]]

@@ -15,8 +15,8 @@
 -- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages under the new token,
 --           the tokens of leases that have ended, of groups that name no message }
 -- Refusals: call
--- @use advance answer_repetition begin finish lock_groups name_runs parse_token refuse release_from_lease split_words
--- @use still_held write_lease
+-- @use advance answer_repetition apply_renew begin finish lock_groups parse_token refuse split_words still_held
+-- @use write_lease
 local p, refusal = begin(KEYS, ARGV, 'renew', 7, true)
 if not p then
   return refusal
@@ -33,27 +33,20 @@ if not token or not list or redis.call('HEXISTS', p.leases, token) == 1 then
 end
 
 advance(p, 100)
-local seen, lost, moved, ended = {}, {}, {}, {}
+local seen, lost, ended, held = {}, {}, {}, {}
 for g = 1, #list do
-  local mine, whole = still_held(p, list[g], seen, lost), #list[g].members == 0
+  local mine = still_held(p, list[g], seen, lost)
   local lease = mine.lease
-  if whole and not (tonumber(lease.till) > p.logical and (lease.session or lease.left > 0)) then
-    ended[#ended + 1] = mine.token
-  elseif whole or (#mine.names > 0 and (mine.session or #mine.names == lease.left)) then
+  if #list[g].members > 0 then
+    held[#held + 1] = mine
+  elseif tonumber(lease.till) > p.logical and (lease.session or lease.left > 0) then
     write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)
-    lease.till = string.format('%.0f', p.logical + p.lock) -- `flush` may write the lease again
+    lease.till = string.format('%.0f', p.logical + p.lock)
   else
-    for i = 1, #mine.names do
-      moved[#moved + 1] = mine.names[i]
-      p.entered[#p.entered + 1] = mine.names[i]
-      p.entered[#p.entered + 1] = token .. string.sub(mine.entries[i], 13)
-    end
-    release_from_lease(p, mine, #mine.names)
+    ended[#ended + 1] = mine.token
   end
 end
-if #moved > 0 then
-  write_lease(p, token, p.logical + p.lock, #moved, name_runs(moved))
-end
+local moved = apply_renew(p, token, held)
 local till = string.format('%.0f', p.logical + p.lock)
 finish(p, table.concat({ till, table.concat(lost, ' '), table.concat(moved, ' '), table.concat(ended, ' ') }, '|'))
 return { p.more, p.lock, lost, moved, ended }

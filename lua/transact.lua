@@ -22,14 +22,15 @@
 --   subscriptions that it publishes to, and the operations. Each operation is the place of its participant, counted
 --   from 1, then the name of the operation, the number of its arguments, and these arguments. They are the arguments
 --   that the script of this name has after `call`. The operations are send, publish, complete, abandon, defer,
---   dead_letter and set_state. Four more have no script of their own: once (see check_once.lua), advance (see
+--   dead_letter, renew and set_state. Four more have no script of their own: once (see check_once.lua), advance (see
 --   check_advance.lua), transfer (see check_transfer.lua) and withdraw (see check_withdraw.lua)
 --
 -- Result: { more, for each transaction a text: the result of each operation, with a bar after each; or an exclamation
 --   mark and the refusal }. The result of send and of publish is the first number, the places, counted from 0, of the
 --   messages that were dropped, and the numbers of scheduled messages as runs, separated by semicolons. The result of
 --   once is the number of other keys that were forgotten too early. The result of advance is an equals sign and the
---   number that is stored with the watermark. The other operations have an empty result.
+--   number that is stored with the watermark. The result of renew is a tilde and the lock duration, and the names of
+--   the messages that are under the new token now. The other operations have an empty result.
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
 --   from 0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work
 --   had to be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not

@@ -21,10 +21,13 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     SettingsStaleError,
+    TransactedRenewal,
+    TransactedResult,
     TransactedSend,
     advance,
     decode,
     identifier,
+    new_token,
     once,
     set_state,
     transfer,
@@ -58,7 +61,7 @@ __all__ = [
     "works_of",
 ]
 
-SettleKind = Literal["complete", "abandon", "defer", "dead_letter"]
+SettleKind = Literal["complete", "abandon", "defer", "dead_letter", "renew"]
 Keys = Mapping[bytes, tuple[MessageId, int]]
 """A mapping from each key of a transaction, in its stored form, to the key as it was given and its window in ms."""
 _log = logging.getLogger("sbredis.client")
@@ -89,7 +92,7 @@ class SendPart:
 
 @dataclass(slots=True, eq=False)
 class SettlePart:
-    """A message that the transaction settles."""
+    """A message that the transaction settles, or whose lock it renews."""
 
     kind: SettleKind
     hold: Hold
@@ -133,6 +136,8 @@ class Work(ABC):
         """The record of the entity that the last request was made with."""
         self.copies = 0
         """The number of copies that the operation makes in subscriptions."""
+        self.since: float | None = None
+        """The time when the first request of this attempt to commit was made."""
 
     @abstractmethod
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
@@ -143,7 +148,7 @@ class Work(ABC):
         del deadline
         return False
 
-    def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
+    def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         """Note that the operation has happened. Return the messages that were dropped as duplicates."""
         del result
         return []
@@ -202,6 +207,34 @@ class Settlements(Work):
         return made
 
 
+class _Renewals(Settlements):
+    """Renewals of locks in one partition."""
+
+    def __init__(self, link: PartitionClient) -> None:
+        super().__init__(link, "renew")
+        self._token = new_token()
+        """The token for messages that do not keep their lease."""
+
+    def operation(self, partition: Partition, call_id: CallId) -> Operation:
+        if self.since is None:  # a repetition of the call does not lock for longer than its first attempt
+            self.since = self.link.runtime.clock.now()
+        return Operation(partition, partition.renew(call_id, self._token, [part.hold.lock() for part in self.parts]))
+
+    def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
+        """Update the end of each lock. Messages that the partition moved share a new lease from now on."""
+        assert isinstance(result, TransactedRenewal)
+        assert self.since is not None
+        moved = set(result.moved)
+        fresh = self.link.lease(self._token, result.lock, self.since)
+        for part in self.parts:
+            before = part.hold.lease
+            if part.hold.name in moved:
+                part.hold.lease = fresh
+            elif before is not None:
+                before.until, before.until_utc = fresh.until, fresh.until_utc
+        return []
+
+
 class _State(Work):
     """The new state of a session."""
 
@@ -225,7 +258,7 @@ class _Advance(Work):
         part = self._part
         return advance(partition, identifier(part.name, "name"), part.expected, part.value)
 
-    def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
+    def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         assert isinstance(result, int)
         self._part.sequence_number = self._global(result)
         return []
@@ -273,7 +306,7 @@ class _Sends(Work):
         request, self._widths = entity.routing.published(partition, self.number, call_id, made, views, routed=routed)
         return Operation(partition, request)
 
-    def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
+    def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         """Fill in the sequence numbers. Return the messages that were dropped as duplicates."""
         assert isinstance(result, TransactedSend)
         numbers = list(accumulate(self._widths[:-1], initial=self.entity.base(self.number) + result.first))
@@ -314,7 +347,7 @@ class _Transfers(Work):
             raise
         return self._destination.record is not self._seen
 
-    def happened(self, result: TransactedSend | int | None) -> list[ServiceBusMessage]:
+    def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         del result
         _tell_test_bus(self._destination, self._parts)
         self.entity.runtime.moves_from(self.entity.record, True)
@@ -400,7 +433,8 @@ def _settling(parts: Sequence[Part]) -> list[Work]:
         if isinstance(part, SettlePart):
             entity: Entity = part.hold.source.owner  # type: ignore[assignment]
             link = entity.partition_client_of(part.hold)
-            work = works.setdefault((link, part.kind), Settlements(link, part.kind))
+            made = _Renewals(link) if part.kind == "renew" else Settlements(link, part.kind)
+            work = works.setdefault((link, part.kind), made)
             assert isinstance(work, Settlements)
             work.parts.append(part)
         elif isinstance(part, StatePart):

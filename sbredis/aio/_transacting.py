@@ -31,23 +31,25 @@ _log = logging.getLogger("sbredis.client")
 class _CommitJob(TransactionJob):
     """One call of a commit. It has its effect on the messages even if the caller was cancelled meanwhile."""
 
-    __slots__ = ("_holds", "_works", "duplicates")
+    __slots__ = ("_parts", "_works", "duplicates")
 
     def __init__(self, works: Sequence[Work], messages: int, size: int, deadline: float) -> None:
         super().__init__(deadline, messages, size, frozenset([work.link for work in works]))
         self.duplicates: list[ServiceBusMessage] = []
         self._works = works
-        self._holds = [part.hold for work in works if isinstance(work, Settlements) for part in work.parts]
-        for hold in self._holds:
-            hold.settled = True
+        self._parts = [part for work in works if isinstance(work, Settlements) for part in work.parts]
+        for part in self._parts:
+            part.hold.settled = True  # also while a lock is renewed, because its token may change
+        for work in works:
+            work.since = None
 
     def ended(self) -> None:
         """Mark the messages as not settled if the call did not settle them."""
-        for hold in self._holds:
-            if not self.done:
-                hold.settled = False
-            elif hold.watchers:
-                hold.let_go()
+        for part in self._parts:
+            if not self.done or part.kind == "renew":
+                part.hold.settled = False
+            elif part.hold.watchers:
+                part.hold.let_go()
 
     def happened(self, result: Transacted) -> None:
         """Note what has happened to the messages."""

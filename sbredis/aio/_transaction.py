@@ -240,6 +240,14 @@ class ServiceBusTransaction:
         """Record that a message is moved to the dead-letter queue, with the reason."""
         self._settle("dead_letter", message, modify=properties_to_modify, reason=reason, description=error_description)
 
+    def renew_message_lock(self, message: ServiceBusReceivedMessage) -> None:
+        """Record that the lock on a message is renewed: the message is locked for the full duration from the commit on.
+
+        The transaction is refused if the lock has ended. So what it sends is sent only while the lock is held, for
+        instance the progress of a long handler. A message of a session has no lock of its own.
+        """
+        self._settle("renew", message)
+
     def _settle(
         self,
         kind: SettleKind,
@@ -254,6 +262,8 @@ class ServiceBusTransaction:
         entity: Entity = hold.source.owner  # type: ignore[assignment]
         if entity.runtime is not self._connection:
             raise ValueError("The message was received through another client. Use a transaction of that client.")
+        if kind == "renew" and hold.session is not None:
+            raise TypeError("A message of a session has no lock of its own: renew the lock of the session.")
         if hold.lock_expired(self._connection.clock.now()):
             raise lock_ended(hold, entity.name)
         if kind == "dead_letter" and is_dead(hold.name):
@@ -263,7 +273,9 @@ class ServiceBusTransaction:
             changes = changes_of(hold, modify, reason, description)
         with self._lock:
             if id(hold) in self._named:
-                raise MessageAlreadySettled("The transaction settles this message already. It can be settled once.")
+                raise MessageAlreadySettled(
+                    "The transaction settles this message or renews its lock already. It does one of both, once."
+                )
             key = sent_key(entity, message) if entity.partitioned else None
             self._record(SettlePart(kind, hold, key, changes, delay), 1, len(changes))
             self._named.add(id(hold))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sbredis._quoting import quoted
 from sbredis._unreadable import decodes
@@ -17,7 +17,7 @@ from sbredis.engine._partition import CallId, Partition
 from sbredis.engine._placement import MOST_PARTITIONS
 from sbredis.engine._refusals import refused
 from sbredis.engine._request import Request
-from sbredis.engine._results import Delivery, spelled_out
+from sbredis.engine._results import Delivery, names, spelled_out
 from sbredis.exceptions import ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
 
@@ -30,6 +30,8 @@ __all__ = [
     "Recipient",
     "Step",
     "Transacted",
+    "TransactedRenewal",
+    "TransactedResult",
     "TransactedSend",
     "TransactedTogether",
     "advance",
@@ -52,7 +54,7 @@ COMMON_ARGUMENTS = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
 
 
-_FREEING = frozenset({"abandon", "complete", "dead_letter", "defer", "once", "withdraw"})
+_FREEING = frozenset({"abandon", "complete", "dead_letter", "defer", "once", "renew", "withdraw"})
 """The operations that take in no data. The keys of ``once`` come with a settlement, and the keys of a partition have a
 bound.
 """
@@ -84,14 +86,27 @@ class TransactedSend(NamedTuple):
     """On a topic: the numbers of the messages that will be published later."""
 
 
+class TransactedRenewal(NamedTuple):
+    """The result of a renewal of locks in a transaction."""
+
+    lock: int
+    """The ms for which the messages are locked, counted from the run of the script."""
+    moved: tuple[str, ...]
+    """The messages that are now locked under the new token."""
+
+
+TransactedResult: TypeAlias = TransactedSend | TransactedRenewal | int | None
+"""The result of an operation of a transaction."""
+
+
 class Transacted(NamedTuple):
     """The result of a transaction."""
 
     more: bool
     """Whether due work is left in a partition."""
-    results: tuple[TransactedSend | int | None, ...]
-    """The result of each send and publish; for each watermark the number that is stored with it; None for the other
-    operations."""
+    results: tuple[TransactedResult, ...]
+    """The result of each send, publish and renewal; for each watermark the number that is stored with it; None for the
+    other operations."""
     forgotten: int = 0
     """The number of keys that partitions forgot too early, because there was no room for the keys of the transaction.
     """
@@ -271,9 +286,12 @@ def _happened(more: bool, text: bytes) -> Transacted:
     return Transacted(more, tuple(map(_result, results)), forgotten)
 
 
-def _result(text: bytes) -> TransactedSend | int | None:
+def _result(text: bytes) -> TransactedResult:
     if text.startswith(b"="):
         return int(text[1:])
+    if text.startswith(b"~"):
+        lock, *moved = text[1:].split(b" ")
+        return TransactedRenewal(int(lock), names(moved))
     if b";" not in text:
         return None
     first, dropped, scheduled = text.split(b";")

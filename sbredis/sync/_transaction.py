@@ -113,6 +113,9 @@ class ServiceBusTransaction:
             properties_to_modify=properties_to_modify,
         )
 
+    def renew_message_lock(self, message: ServiceBusReceivedMessage) -> None:
+        self._portal.run(self._aio.renew_message_lock, message)
+
     def set_session_state(self, session: ServiceBusSession, state: str | bytes | bytearray | None) -> None:
         if not isinstance(session, ServiceBusSession):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(

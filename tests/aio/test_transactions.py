@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from sbredis.exceptions import (
 from sbredis.management import CorrelationRuleFilter, EntityStatus
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalServer
-from tests.aio.queues import bodies_in
+from tests.aio.queues import HandClock, bodies_in
 from tests.aio.scissors import Scissors
 
 pytestmark = pytest.mark.anyio
@@ -561,7 +561,7 @@ async def test_a_message_can_be_settled_once_in_a_transaction(client: ServiceBus
         (message,) = await received(receiver)
         async with client.transaction() as tx:
             tx.complete_message(message)
-            with pytest.raises(MessageAlreadySettled, match="settles this message already"):
+            with pytest.raises(MessageAlreadySettled, match="settles this message or renews its lock already"):
                 tx.abandon_message(message)
         assert await bodies_in(client, "inputs") == []
 
@@ -640,3 +640,84 @@ async def test_wrong_arguments_are_refused_by_the_call_that_gives_them(client: S
             tx.set_session_state("s", b"x")  # type: ignore[arg-type]
         with pytest.raises(TypeError):
             tx.send_messages(client.get_queue_sender("outputs"), 7)  # type: ignore[arg-type]
+
+
+# -- renewing locks ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_lock_is_renewed_together_with_what_is_sent(url: str) -> None:
+    """Only this message gets a longer lock, and it can be renewed and settled afterwards."""
+    clock = HandClock()
+    async with ServiceBusClient(url, _clock=clock) as client:
+        await client.ensure_queue("inputs", lock_duration=timedelta(seconds=30))
+        await client.ensure_queue("outputs", colocate_with="inputs")
+        await send(client, "inputs", "1", "2")
+        async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+            first, second = await received(receiver, 2)
+            before, untouched = first.locked_until_utc, second.locked_until_utc
+            clock.move(20)
+            async with client.transaction() as tx:
+                tx.send_messages(sender, ServiceBusMessage("half done"))
+                tx.renew_message_lock(first)
+                assert first.locked_until_utc == before
+            assert await bodies_in(client, "outputs") == ["half done"]
+            assert before is not None
+            assert first.locked_until_utc is not None
+            assert timedelta(seconds=19) < first.locked_until_utc - before < timedelta(seconds=21)
+            assert second.locked_until_utc == untouched
+            clock.move(15)  # the other lock has ended
+            (again,) = await received(receiver)
+            assert str(again) == "2"
+            await receiver.renew_message_lock(first)
+            clock.move(25)
+            await receiver.complete_message(first)
+
+
+async def test_a_transaction_that_renews_a_lost_lock_does_nothing(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
+        (message,) = await received(receiver)
+        handle = await receiver.get_lock_handle(message)
+        async with client.get_settler("inputs") as settler:
+            await settler.complete_message(handle)
+        with pytest.raises(MessageLockLostError, match="^The transaction was refused and has changed nothing") as lost:
+            await transact(
+                client,
+                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
+                lambda tx: tx.renew_message_lock(message),
+            )
+        assert lost.value.entity == "inputs"
+        assert await bodies_in(client, "outputs") == []
+
+
+async def test_a_renewal_that_is_rolled_back_leaves_the_lock(client: ServiceBusClient) -> None:
+    await send(client, "inputs", "1")
+    async with client.get_queue_receiver("inputs") as receiver:
+        (message,) = await received(receiver)
+        before = message.locked_until_utc
+        async with client.transaction() as tx:
+            tx.renew_message_lock(message)
+            tx.rollback()
+        assert message.locked_until_utc == before
+        await receiver.complete_message(message)
+
+
+async def test_a_message_is_renewed_or_settled_and_a_session_has_another_lock(client: ServiceBusClient) -> None:
+    await client.ensure_queue("sessions", requires_session=True)
+    await send(client, "inputs", "1")
+    await send(client, "sessions", "1", session_id="a")
+    async with (
+        client.get_queue_receiver("inputs") as receiver,
+        client.get_queue_receiver("sessions", session_id="a") as of_session,
+    ):
+        (message,), (in_session,) = await received(receiver), await received(of_session)
+        async with client.transaction() as tx:
+            tx.renew_message_lock(message)
+            with pytest.raises(MessageAlreadySettled, match="settles this message or renews its lock already"):
+                tx.complete_message(message)
+            with pytest.raises(TypeError, match="renew the lock of the session"):
+                tx.renew_message_lock(in_session)
+        await receiver.complete_message(message)
+        with pytest.raises(MessageAlreadySettled):
+            async with client.transaction() as tx:
+                tx.renew_message_lock(message)

@@ -25,6 +25,7 @@ from sbredis.engine import (
     SessionLock,
     SettingsStaleError,
     Step,
+    TransactedRenewal,
     TransactedSend,
     advance,
     get_state,
@@ -67,6 +68,17 @@ def _settle(what: str, name: str, changes: bytes = b"") -> Callable[[World, Lock
     return settle
 
 
+def _renew(name: str) -> Callable[[World, Locks, SessionLock], Operation | None]:
+    """Return a function that renews the next locked message of an entity, if there is one."""
+
+    def renew(world: World, locks: Locks, _: SessionLock) -> Operation | None:
+        of = world.of[name]
+        token = f"renewed-{world.call_id().lane}"[:12].ljust(12, "x")
+        return Operation(of, of.renew(world.call_id(), token, [locks[name].pop()])) if locks[name] else None
+
+    return renew
+
+
 def _remember(name: str) -> Callable[[World, Locks, SessionLock], Operation]:
     return lambda world, *_: once(world.of[name], {world.call_id().lane.encode(): 60_000})
 
@@ -89,6 +101,7 @@ ADVANCE = _advance("a")
 CHANGES: list[Change] = [
     *(_settle(what, name) for what in ("complete", "abandon", "defer", "dead_letter") for name in "asc"),
     *(_settle("abandon", name, b"changed") for name in "asc"),
+    *(_renew(name) for name in "asc"),
     _send,
     lambda world, *_: world.sending("b", Outgoing(b"x", message_id=b"1"), Outgoing(b"y", message_id=b"1")),
     lambda world, *_: world.sending("c", Outgoing(of_session("x", b"x")), Outgoing(of_session("y", b"y"))),
@@ -184,6 +197,31 @@ async def test_a_failed_rule_and_a_settlement_dead_letter_into_one_subscription(
         world.publishing((Outgoing(b"second"), (Copy(0, b"why", dead=True),))),
     )
     assert await world.bodies("s", "dead") == [b"first", b"second"]
+
+
+async def test_a_lock_is_renewed_together_with_what_the_transaction_sends(world: World) -> None:
+    """Only the named message gets a longer lock. It moves to the new token, as if it was renewed alone."""
+    await world.send("a", b"1", b"2")
+    one, two = await world.lock("a", ONE, 2)
+    world.now += SETTINGS.lock_duration - 1000
+    renewal = Operation(world.of["a"], world.of["a"].renew(world.call_id(), TWO, [one]))
+    call_id = world.call_id()
+    first = await world.transact(renewal, world.sending("b", Outgoing(b"progress")), call_id=call_id)
+    assert first.results == (TransactedRenewal(SETTINGS.lock_duration, ("1",)), TransactedSend(1, (), ()))
+    assert await world.transact(renewal, world.sending("b", Outgoing(b"progress")), call_id=call_id) == first
+    world.now += 2000
+    assert (await world.tell(world.of["a"].complete(world.call_id(), [two, one]))).lost == ("2", "1")
+    assert (await world.tell(world.of["a"].complete(world.call_id(), [one._replace(token=TWO)]))).lost == ()
+
+
+async def test_a_whole_lease_keeps_its_token_when_a_transaction_renews_it(world: World) -> None:
+    await world.send("a", b"1")
+    (one,) = await world.lock("a", ONE)
+    world.now += SETTINGS.lock_duration - 1000
+    done = await world.transact(Operation(world.of["a"], world.of["a"].renew(world.call_id(), TWO, [one])))
+    assert done.results == (TransactedRenewal(SETTINGS.lock_duration, ()),)
+    world.now += 2000
+    assert (await world.tell(world.of["a"].complete(world.call_id(), [one]))).lost == ()
 
 
 async def test_the_result_names_a_message_that_duplicate_detection_drops(world: World) -> None:
@@ -381,6 +419,12 @@ REFUSALS: dict[str, tuple[Callable[[World], Any], Refused, type[ServiceBusError]
             world.of["c"], set_state(world.of["c"], NO_CALL_ID, SessionLock("x", NOBODY), b"state")
         ),
         SessionLockLostError,
+        "^The transaction was refused and has changed nothing",
+    ),
+    "a lost lock that is to be renewed": (
+        _nothing,
+        lambda world: Operation(world.of["b"], world.of["b"].renew(world.call_id(), TWO, [Lock(NOBODY, "1")])),
+        MessageLockLostError,
         "^The transaction was refused and has changed nothing",
     ),
     "a key that is known": (

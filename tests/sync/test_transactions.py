@@ -541,3 +541,19 @@ def test_a_destination_in_another_partition_that_was_deleted_is_refused(
             lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
         )
     inputs.complete_message(message)
+
+
+def test_a_lock_is_renewed_together_with_what_is_sent(
+    client: ServiceBusClient, inputs: ServiceBusReceiver, outputs: ServiceBusSender
+) -> None:
+    send(client, "inputs", "1")
+    (message,) = received(inputs)
+    before = message.locked_until_utc
+    with client.transaction() as tx:
+        tx.send_messages(outputs, ServiceBusMessage("half done"))
+        tx.renew_message_lock(message)
+    assert bodies(client, "outputs") == ["half done"]
+    assert before is not None
+    assert message.locked_until_utc is not None
+    assert message.locked_until_utc > before
+    inputs.complete_message(message)

@@ -1,6 +1,6 @@
 -- Applies one operation of a transaction, as check_operation has checked it. Returns its result as text.
--- @use apply_advance apply_complete apply_dead_letter apply_once apply_publish apply_release apply_send apply_state
--- @use apply_transfer apply_withdraw
+-- @use apply_advance apply_complete apply_dead_letter apply_once apply_publish apply_release apply_renew apply_send
+-- @use apply_state apply_transfer apply_withdraw
 local function apply_operation(p, name, argv, plan)
   if name == 'send' or name == 'publish' then
     local apply = name == 'send' and apply_send or apply_publish
@@ -17,6 +17,13 @@ local function apply_operation(p, name, argv, plan)
     apply_state(p, plan)
   elseif name == 'withdraw' then
     apply_withdraw(p, plan)
+  elseif name == 'renew' then
+    local moved = apply_renew(p, plan.token, plan.held)
+    for i = 1, #moved do
+      p.settled = p.settled or {}
+      p.settled[moved[i]] = true -- the earlier token does not hold it any more
+    end
+    return table.concat({ string.format('~%.0f', p.lock), unpack(moved) }, ' ')
   elseif name == 'complete' then
     apply_complete(p, plan)
   elseif name == 'abandon' then

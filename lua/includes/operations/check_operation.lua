@@ -1,14 +1,14 @@
 -- Checks one operation of a transaction; `argv` are the arguments that its own script has after those of the call. A
--- settlement needs the locks of all its messages. `from` is the place of the next key of a subscription, and `open` has
+-- settlement and a renewal need the locks of all their messages. `from` is the place of the next key of a subscription, and `open` has
 -- the participants under their keys `state`. Returns what apply_operation needs, and the place of the next key; or nil
 -- and a refusal.
 --
 -- Refusals: UNLOCKED (some messages are not locked by their tokens now; the detail is their names), DEAD (some messages
 --   are dead letters already; the detail is their names)
 -- @use check_abandon check_advance check_once check_publish check_send check_state check_transfer
--- @use check_withdraw held_messages lock_groups refuse
+-- @use check_withdraw held_messages lock_groups parse_token refuse
 local function check_operation(p, name, argv, from, open)
-  local plan, refused, groups
+  local plan, refused, groups, token
   if name == 'send' then
     plan, refused = check_send(p, argv, 1)
   elseif name == 'publish' then
@@ -25,6 +25,11 @@ local function check_operation(p, name, argv, from, open)
     plan, refused = check_state(p, argv, 1)
   elseif name == 'withdraw' then
     plan, refused = check_withdraw(p, argv, 1)
+  elseif name == 'renew' then
+    token, groups = parse_token(argv[1]), lock_groups(argv, 2, 1)
+    if not token or not groups or redis.call('HEXISTS', p.leases, token) == 1 then
+      groups, refused = nil, refuse('BADCALL', 'groups')
+    end
   elseif name == 'abandon' then
     groups, refused = check_abandon(argv, 1)
   elseif name == 'complete' or name == 'defer' or name == 'dead_letter' then
@@ -46,6 +51,9 @@ local function check_operation(p, name, argv, from, open)
     end
     if #lost > 0 then
       return nil, refuse('UNLOCKED', table.concat(lost, ' '))
+    end
+    if token then
+      plan = { token = token, held = plan }
     end
   end
   if not plan then

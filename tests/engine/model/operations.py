@@ -59,13 +59,7 @@ class Model(Receiving):
         self, call: Call, together: Together, locks: Sequence[Lock], event: Event, *, interrupted: bool = False
     ) -> Plan:
         def strict() -> tuple[str, str] | None:
-            """Return the refusal of a transaction, which needs the locks of all messages, each for one operation."""
-            logical, lost = self._clock(call)[0], []
-            for lock in grouped(locks):
-                if self._locked(lock, logical) is None or (id(self), lock.name) in together.settled:
-                    lost.append(lock.name)
-                else:
-                    together.settled.add((id(self), lock.name))
+            lost = self._unlocked(call, together, locks)
             dead = [lock.name for lock in grouped(locks) if event is Event.DEAD_LETTER and lock.name.startswith("d")]
             if dead:
                 return "DEAD", dead[0]
@@ -88,6 +82,16 @@ class Model(Receiving):
 
         return Plan(act, 1 <= len(locks) <= MOST and all(0 <= lock.delay <= NEVER for lock in locks), strict=strict)
 
+    def _unlocked(self, call: Call, together: Together, locks: Sequence[Lock]) -> list[str]:
+        """Return the messages that a transaction cannot name, because it needs their locks, each for one operation."""
+        logical, lost = self._clock(call)[0], []
+        for lock in grouped(locks):
+            if self._locked(lock, logical) is None or (id(self), lock.name) in together.settled:
+                lost.append(lock.name)
+            else:
+                together.settled.add((id(self), lock.name))
+        return lost
+
     def renew(self, call: Call, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Renewed:
         """Renew locks. A lease keeps its token if all of its messages are named; a named part gets a new lease.
 
@@ -97,37 +101,7 @@ class Model(Receiving):
 
         def act() -> Renewed:
             until.append(self.clk + self.settings.lock_duration)
-            named: dict[str, list[Message]] = {}
-            lost: list[str] = []
-            for lock in grouped(locks):
-                message = self._locked(lock)
-                if message is None or message in named.get(lock.token, []):
-                    lost.append(lock.name)
-                else:
-                    named.setdefault(lock.token, []).append(message)
-                    self._move(message, Event.RENEW, call.now)
-            moved: list[Message] = []
-            for old, messages in named.items():
-                lease = self.leases[old]
-                if lease.session is not None or len(messages) == len(self._held(old)):
-                    self._hold(old, until[0], lease.messages, lease.session)
-                else:
-                    moved += messages
-            for message in moved:
-                message.token = token
-            if moved:
-                self._hold(token, until[0], moved)
-            ended = []
-            for old in leases:
-                whole = self.leases.get(old)
-                if whole is None or whole.until <= self.clk or (whole.session is None and not self._held(old)):
-                    ended.append(old)
-                else:
-                    for message in [] if whole.session is not None else self._held(old):
-                        self._move(message, Event.RENEW, call.now)
-                    self._hold(old, until[0], whole.messages, whole.session)
-            names = tuple(message.name for message in moved)
-            return Renewed(self.settings.lock_duration, tuple(lost), names, self.more, tuple(ended))
+            return self._renew(call, token, locks, leases)
 
         def again(later: Call) -> Renewed:
             return replace(first, lock=max(0, until[0] - self._clock(later)[0]), more=False)
@@ -135,6 +109,50 @@ class Model(Receiving):
         sound = 1 <= len(locks) + len(leases) <= MOST and token not in self.leases
         first = self._perform(call, act, sound=sound, again=again)
         return first
+
+    def plan_renew(self, call: Call, together: Together, token: str, locks: Sequence[Lock]) -> Plan:
+        def strict() -> tuple[str, str] | None:
+            lost = self._unlocked(call, together, locks)
+            return ("UNLOCKED", " ".join(lost)) if lost else None
+
+        def act() -> Renewed:
+            return self._renew(call, token, locks, ())
+
+        return Plan(act, 1 <= len(locks) <= MOST and token not in self.leases, strict=strict)
+
+    def _renew(self, call: Call, token: str, locks: Sequence[Lock], leases: Sequence[str]) -> Renewed:
+        until = self.clk + self.settings.lock_duration
+        named: dict[str, list[Message]] = {}
+        lost: list[str] = []
+        for lock in grouped(locks):
+            message = self._locked(lock)
+            if message is None or message in named.get(lock.token, []):
+                lost.append(lock.name)
+            else:
+                named.setdefault(lock.token, []).append(message)
+                self._move(message, Event.RENEW, call.now)
+        moved: list[Message] = []
+        for old, messages in named.items():
+            lease = self.leases[old]
+            if lease.session is not None or len(messages) == len(self._held(old)):
+                self._hold(old, until, lease.messages, lease.session)
+            else:
+                moved += messages
+        for message in moved:
+            message.token = token
+        if moved:
+            self._hold(token, until, moved)
+        ended = []
+        for old in leases:
+            whole = self.leases.get(old)
+            if whole is None or whole.until <= self.clk or (whole.session is None and not self._held(old)):
+                ended.append(old)
+            else:
+                for message in [] if whole.session is not None else self._held(old):
+                    self._move(message, Event.RENEW, call.now)
+                self._hold(old, until, whole.messages, whole.session)
+        names = tuple(message.name for message in moved)
+        return Renewed(self.settings.lock_duration, tuple(lost), names, self.more, tuple(ended))
 
     def redrive(self, call: Call, messages: Sequence[Redrive]) -> Redriven:
         """Move dead letters that are not locked back to the main side, the first ones that fit, as new messages."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tests.engine.model.topics import TopicModel
-from tests.engine.model.values import Call, Plan, Refused, Stored, Together, Transacted, TransactedTogether
+from tests.engine.model.values import Call, Plan, Refused, Renewed, Stored, Together, Transacted, TransactedTogether
 
 __all__ = ["Part", "TransactionModel"]
 
@@ -109,7 +109,7 @@ class TransactionModel(TopicModel):
                 place.last_sent = place.store.seq
         for key, one in involved.items():
             one.transacted += one.taken - before[key]
-        return Transacted(tuple(each if isinstance(each, (Stored, int)) else None for each in results))
+        return Transacted(tuple(map(_shown, results)))
 
     def plan_once(self, call: Call, _: Together, keys: Mapping[bytes, int]) -> Plan:
         """Remember keys, each for its window. The model leaves out the bound of their number and size."""
@@ -182,3 +182,10 @@ def _unfit(other: TopicModel, call: Call) -> Refused | None:
     except Refused as refused:
         return refused
     return None
+
+
+def _shown(result: Any) -> Stored | int | tuple[int, tuple[str, ...]] | None:
+    """Return what the result of a transaction shows of the result of an operation."""
+    if isinstance(result, Renewed):
+        return result.lock, result.moved
+    return result if isinstance(result, (Stored, int)) else None

@@ -268,8 +268,8 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Transacted:
-    results: tuple[Stored | int | None, ...]
-    """An int is the number that is stored with a watermark."""
+    results: tuple[Stored | int | tuple[int, tuple[str, ...]] | None, ...]
+    """An int is the number that is stored with a watermark. A renewal has the lock duration and the moved messages."""
     more: bool = False
 
 

@@ -164,14 +164,15 @@ class Both(Comparison):
         )
 
     def renew(self, how: How, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Any:
+        return self.do(self.renewing(token, locks, leases), how)
+
+    def renewing(self, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Step:
         ours = [m.Lock(*one) for one in locks]
-        return self.do(
-            Step(
-                "renew",
-                lambda p, call_id: p.renew(call_id, token, locks, leases),
-                lambda call: self.model.renew(call, token, ours, leases),
-            ),
-            how,
+        return Step(
+            "renew",
+            lambda p, call_id: p.renew(call_id, token, locks, leases),
+            lambda call: self.model.renew(call, token, ours, leases),
+            lambda call, together: self.model.plan_renew(call, together, token, ours),
         )
 
     def redrive(self, how: How, messages: Sequence[Redrive]) -> Any:

@@ -29,6 +29,7 @@ REFUSED_IN_TRANSACTIONS = {
     "abandon": _LOCKED,
     "defer": _LOCKED,
     "dead_letter": f"{_LOCKED} DEAD",
+    "renew": _LOCKED,
     "once": "KNOWN",
     "advance": "CHANGED FULL",
     "another participant": "GONE STALE CONFIG",

@@ -119,7 +119,7 @@ OF_MESSAGES = (
     ),
     Bug(
         "a renewed part of a lease keeps the old token",
-        file="renew",
+        file="includes/apply_renew",
         right="= token .. string.sub(mine",
         wrong="= mine.token .. string.sub(mine",
     ),
@@ -150,8 +150,8 @@ OF_MESSAGES = (
     Bug(
         "a whole lease is not extended",
         file="renew",
-        right="elseif whole or (",
-        wrong="elseif not whole and (",
+        right="write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)",
+        wrong="",
     ),
     Bug(
         "the end of a lease is not checked",
@@ -168,10 +168,10 @@ OF_MESSAGES = (
     # -- bounds
     Bug(
         "the end of a renewed lock goes unnoticed",
-        file="renew",
-        right="write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)",
-        wrong="local bound = p.next_lock; write_lease(p, mine.token, p.logical + p.lock, "
-        "lease.left, lease.runs); p.next_lock, p.changed.next_lock = bound, bound",
+        file="includes/apply_renew",
+        right="write_lease(p, mine.token, till, lease.left, lease.runs)",
+        wrong="local bound = p.next_lock; write_lease(p, mine.token, till, lease.left, lease.runs); "
+        "p.next_lock, p.changed.next_lock = bound, bound",
     ),
     Bug(
         "the end of the first lock goes unnoticed",

@@ -112,4 +112,11 @@ OF_TOPICS = (
         wrong="",
         of="topic",
     ),
+    Bug(
+        "a further copy loses the number that it had when it dies",
+        file="includes/mark_dead",
+        right="e.before = member",
+        wrong="e.before = ''",
+        of="topic",
+    ),
 )

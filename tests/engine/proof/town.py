@@ -282,10 +282,13 @@ def _outcomes(reply: list[Any]) -> m.TransactedTogether:
     return m.TransactedTogether(tuple(outcomes), more)
 
 
-def _result(text: bytes) -> m.Stored | int | None:
+def _result(text: bytes) -> m.Stored | int | tuple[int, tuple[str, ...]] | None:
     """Return the result of one operation in the form of the model."""
     if text.startswith(b"="):
         return int(text[1:])
+    if text.startswith(b"~"):
+        lock, *moved = text[1:].decode().split(" ")
+        return int(lock), tuple(moved)
     if b";" not in text:
         return None
     first, dropped, scheduled = text.split(b";")

@@ -426,11 +426,20 @@ class TransactionMachine(TopicMachine):
             for token, lease in town.model.leases.items()
             if lease.session is not None and lease.until - town.model.offset > town.now
         ]
-        kinds = ["settle"] * 2 * bool(locks) + ["state"] * bool(sessions) + ["send"] * (place in {TOPIC, QUEUE})
+        kinds = (
+            ["settle"] * 4 * bool(locks)
+            + ["renew"] * bool(locks)
+            + ["state"] * bool(sessions)
+            + ["send"] * (place in {TOPIC, QUEUE})
+        )
         kind = data.draw(some(kinds)) if kinds else ""
         if kind == "state":
             lock = SessionLock(*data.draw(some(sessions)))
             yield town.stating(lock, data.draw(draws.states))
+        elif kind == "renew":
+            chosen = data.draw(st.lists(some(locks), min_size=1, max_size=3, unique=True))
+            taken.update((place, lock.name) for lock in chosen)
+            yield town.renewing(town.token(), chosen)
         elif kind == "settle":
             what: Settlement = data.draw(some(SETTLEMENTS))
             fit = [lock for lock in locks if what != "dead_letter" or lock.name[0] != "d"]

@@ -226,7 +226,7 @@ def value_bytes(value: Any, name: str, depth: int) -> tuple[bytes, bytes]:
             return _WRITERS[kind](value, name, depth)
     raise TypeError(
         f"property {quoted(name)} is of the type {type(value).__name__}; a property must be text, bytes, a number, "
-        "a truth value, a time, a UUID, None, or a list or dictionary of these"
+        "a truth value, a time, a UUID or None. A body or an annotation may also be a list or dictionary of these"
     )
 
 

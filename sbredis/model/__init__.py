@@ -10,7 +10,7 @@ from sbredis.model._amqp import (
 )
 from sbredis.model._azure_keywords import AZURE_ADMINISTRATION, AZURE_CLIENT, AZURE_HANDLER
 from sbredis.model._batch import BatchContents, ServiceBusMessageBatch, contents_of
-from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment
+from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment, require_single
 from sbredis.model._durations import parse_duration
 from sbredis.model._entity_enums import (
     AccessRights,
@@ -196,6 +196,7 @@ __all__ = [
     "readable_content",
     "redrive_of",
     "refuse_unknown",
+    "require_single",
     "routing_key",
     "rule_as_kept",
     "rule_created",

@@ -33,6 +33,7 @@ from sbredis.model._checks import (
     id_text,
     moment,
     named_values,
+    property_values,
     require_one_key,
 )
 from sbredis.model._listed import Listed
@@ -165,7 +166,7 @@ class AmqpAnnotatedMessage:
 
     @application_properties.setter
     def application_properties(self, value: _Names | None) -> None:
-        self._content.properties = None if value is None else named_values(value, "application_properties")
+        self._content.properties = None if value is None else property_values(value, "application_properties")
 
     @property
     def annotations(self) -> dict[str, Value]:

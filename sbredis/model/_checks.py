@@ -27,7 +27,9 @@ __all__ = [
     "lifetime",
     "moment",
     "named_values",
+    "property_values",
     "require_one_key",
+    "require_single",
     "require_small_header",
     "text",
     "text_keys",
@@ -46,6 +48,8 @@ _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _LONGEST_LIFE = timedelta(milliseconds=NEVER - 1)
 _PLAIN = frozenset({str, bytes, bool, int, float, UUID, type(None)})
 """Types of values without parts, which need no further check."""
+_WITH_PARTS = (list, tuple, Mapping)
+"""Types that a body and an annotation may have, and an application property may not."""
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 """The range of whole numbers that the codec keeps: 64 bits, signed or unsigned."""
 _DEEPEST = 16
@@ -144,6 +148,24 @@ def due_time(value: object) -> int:
 def moment(milliseconds: int) -> datetime:
     """Return the time in UTC for a number of ms since 1970."""
     return _EPOCH + milliseconds * _MILLISECOND
+
+
+def property_values(given: object, what: str) -> NamedValues:
+    """Return a checked copy of application properties, each of which is a single value."""
+    values = named_values(given, what)
+    require_single(values)
+    return values
+
+
+def require_single(values: Mapping[Any, object]) -> None:
+    """Refuse application properties with parts: AMQP has none, and the rules of subscriptions cannot compare them."""
+    for name, value in values.items():
+        if type(value) not in _PLAIN and isinstance(value, _WITH_PARTS):
+            raise TypeError(
+                f"application property {quoted(name)} is of the type {type(value).__name__}; it must be text, bytes, a "
+                "number, a truth value, a time, a UUID or None. Put lists and dictionaries into the body, or write "
+                "json.dumps(value)."
+            )
 
 
 def named_values(given: object, what: str) -> NamedValues:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, TypeAlias, Unpack, cast
+from uuid import UUID
 
-from sbredis.engine import Content, MessageId, Value
+from sbredis.engine import Content, MessageId
 from sbredis.model._amqp import AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, view
 from sbredis.model._azure_keywords import AZURE_MESSAGE
 from sbredis.model._body import Body
@@ -21,7 +23,7 @@ from sbredis.model._checks import (
     id_text,
     lifetime,
     moment,
-    named_values,
+    property_values,
     require_one_key,
     text,
     text_keys,
@@ -44,10 +46,9 @@ __all__ = [
 
 _new: Any = object.__new__
 
-PrimitiveTypes: TypeAlias = Value
-"""The values that an application property may have: text, bytes, a number, a truth value, a time, a UUID, ``None``, or
-a list or dictionary of these. A number is a whole number of 64 bits, signed or unsigned, a floating-point number or a
-decimal."""
+PrimitiveTypes: TypeAlias = "bool | int | float | Decimal | str | bytes | datetime | UUID | None"
+"""The values that an application property may have: text, bytes, a number, a truth value, a time, a UUID or ``None``. A
+number is a whole number of 64 bits, signed or unsigned, a floating-point number or a decimal."""
 
 PropertyMapping: TypeAlias = Mapping[str, Any] | Mapping[bytes, Any] | Mapping[str | bytes, Any]
 """Application properties as a caller gives them: names that are bytes are read as UTF-8, and each value is one of
@@ -94,7 +95,7 @@ class ServiceBusMessage:
         if message_id is not None:
             content.message_id = message_identifier(message_id, "message_id")
         if application_properties is not None:
-            content.properties = named_values(application_properties, "application_properties")
+            content.properties = property_values(application_properties, "application_properties")
         if session_id is not None:
             content.session_id = id_text(session_id, "session_id", may_be_empty=True)
         if subject is not None:
@@ -170,11 +171,11 @@ class ServiceBusMessage:
         The dictionary belongs to the message: changes in it are sent. A dictionary that you assign is copied. Names are
         text; a name in bytes finds the same entry.
         """
-        return self._content.properties
+        return cast("dict[str, PrimitiveTypes] | None", self._content.properties)
 
     @application_properties.setter
     def application_properties(self, value: PropertyMapping | None) -> None:
-        self._content.properties = None if value is None else named_values(value, "application_properties")
+        self._content.properties = None if value is None else property_values(value, "application_properties")
 
     @property
     def message_id(self) -> MessageId | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sbredis.engine import Content, Outgoing, Value, encode
 from sbredis.model._amqp import BODY_SECTIONS, tidy
-from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, require_small_header, text_keys
+from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, require_single, require_small_header, text_keys
 from sbredis.model._id_kinds import comparable_id, duplicate_key
 from sbredis.model._ids import assign_id
 from sbredis.model._message import ServiceBusMessage
@@ -54,6 +54,7 @@ def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
             raise
         content.properties = properties = text_keys(properties)
         payload = encode(content)
+    require_single(properties)  # the application may have changed them since they were set
     return payload
 
 

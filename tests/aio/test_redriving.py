@@ -195,6 +195,8 @@ async def test_arguments_are_checked_before_anything_is_sent(url: str) -> None:
                 await letters.redrive_messages(properties_to_modify={"long": "x" * 65_536})
             with pytest.raises(TypeError):
                 await letters.redrive_messages(properties_to_modify={"wrong": object()})  # type: ignore[dict-item]
+            with pytest.raises(TypeError, match="application property 'wrong' is of the type list"):
+                await letters.redrive_messages(properties_to_modify={"wrong": [1]})  # type: ignore[dict-item]
             with pytest.raises(ValueError, match="sub_queue='deadletter'"):
                 await queue.receiver().redrive_messages()
             with pytest.raises(ValueError, match="is not the cursor"):

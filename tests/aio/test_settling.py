@@ -260,6 +260,8 @@ async def test_a_copy_of_a_message_has_no_lock(url: str) -> None:
         (lambda receiver, message: receiver.abandon_message(message, delay="1"), TypeError),
         (lambda receiver, message: receiver.abandon_message(message, properties_to_modify=[1]), TypeError),
         (lambda receiver, message: receiver.abandon_message(message, properties_to_modify={"a": object()}), TypeError),
+        (lambda receiver, message: receiver.abandon_message(message, properties_to_modify={"a": {"b": 1}}), TypeError),
+        (lambda receiver, message: receiver.defer_message(message, properties_to_modify={"a": [1]}), TypeError),
         (lambda receiver, message: receiver.abandon_message(message, properties_to_modify={1: 1}), TypeError),
         (
             lambda receiver, message: receiver.defer_message(message, properties_to_modify={"a": "x" * 70_000}),

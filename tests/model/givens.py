@@ -20,7 +20,7 @@ from sbredis.model import (
     outgoing,
 )
 
-__all__ = ["ARGUMENTS", "ENQUEUED", "TEXT", "VALUES", "lease", "received"]
+__all__ = ["ARGUMENTS", "ENQUEUED", "SCALARS", "TEXT", "VALUES", "lease", "received"]
 
 ENQUEUED = 1_700_000_000_123
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -51,7 +51,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
     equal.
     """
     optional: dict[str, st.SearchStrategy[Any]] = {
-        "application_properties": st.dictionaries(TEXT, VALUES, min_size=1, max_size=4),
+        "application_properties": st.dictionaries(TEXT, SCALARS, min_size=1, max_size=4),
         "message_id": IDS | OTHER_IDS,
         "session_id": IDS | st.just(""),
         "correlation_id": TEXT | OTHER_IDS,

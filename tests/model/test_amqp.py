@@ -22,7 +22,7 @@ from sbredis.model import (
     outgoing,
     routing_key,
 )
-from tests.model.givens import TEXT, VALUES, received
+from tests.model.givens import SCALARS, TEXT, VALUES, received
 
 ANNOTATED: Any = AmqpAnnotatedMessage
 HEADER: dict[str, Any] = {
@@ -47,6 +47,7 @@ PROPERTIES: dict[str, Any] = {
     "group_sequence": 3,
     "reply_to_group_id": "rg",
 }
+OF_APPLICATION = st.dictionaries(TEXT, SCALARS, max_size=3)
 MAPS = st.dictionaries(TEXT.filter(lambda name: not name.startswith("x-opt-")), VALUES, max_size=3)
 
 
@@ -90,7 +91,7 @@ def test_the_fields_of_a_message_agree_with_its_amqp_view() -> None:
 
 
 @pytest.mark.slow
-@given(MAPS, MAPS, MAPS, MAPS)
+@given(OF_APPLICATION, MAPS, MAPS, MAPS)
 def test_values_of_every_type_round_trip_in_every_section(
     application: dict[str, Any], annotations: dict[str, Any], delivery: dict[str, Any], footer: dict[str, Any]
 ) -> None:

@@ -140,6 +140,12 @@ def test_a_dead_letter_whose_handler_failed_only_comes_again() -> None:
         assert after_failure(ValueError(), attempt, 10, Retries(jitter=False), lambda: 1, dead=True) == Abandon(300)
 
 
+@pytest.mark.parametrize("kind", [Abandon, DeadLetter, Defer])
+def test_an_outcome_with_properties_that_no_message_can_have_is_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match="application property 'a' is of the type dict; it must be text, bytes"):
+        kind(properties_to_modify={"a": {"b": 1}})
+
+
 @pytest.mark.parametrize(
     "given",
     [

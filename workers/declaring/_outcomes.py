@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, cast
 
 from sbredis._quoting import shortened
-from sbredis.model import PrimitiveTypes
+from sbredis.model import PrimitiveTypes, require_single
 
 __all__ = [
     "LONGEST_DELAY",
@@ -118,6 +118,8 @@ def readable(text: str, most: int) -> str:
 def _mapping(properties: Mapping[str, PrimitiveTypes] | None) -> Mapping[str, PrimitiveTypes] | None:
     if properties is not None and not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"properties_to_modify must be a mapping of properties, not {type(properties).__name__}")
+    if properties is not None:
+        require_single(properties)
     return properties
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any, cast
 
 from sbredis._quoting import quoted
 from sbredis.engine import decode, decode_changes, encode_changes, read_record
 from sbredis.exceptions import MessageSizeExceededError, Outcome
-from sbredis.model import Hold, PrimitiveTypes
+from sbredis.model import Hold, PrimitiveTypes, require_single
 
 __all__ = ["changes_of", "delay_of", "require_modification", "require_reason"]
 
@@ -44,9 +45,12 @@ def changes_of(
 
 
 def require_modification(modify: object) -> None:
-    """Refuse modifications that are not a mapping of properties."""
-    if modify is not None and not isinstance(modify, Mapping):
+    """Refuse modifications that are not a mapping of application properties."""
+    if modify is None:
+        return
+    if not isinstance(modify, Mapping):
         raise TypeError(f"properties_to_modify must be a mapping of properties, not {type(modify).__name__}")
+    require_single(cast("Mapping[Any, object]", modify))
 
 
 def require_reason(reason: object, description: object) -> None:

@@ -17,8 +17,7 @@
 -- Result: { more, 1 if the batch was outstanding, otherwise 0 }
 -- Refusals: call
 -- @use advance begin bury delete_moved entry_or_default expire finish make_ready message_names names_of_runs never
--- @use outstanding_batch parse_destination read_many read_records record_key record_of refuse side_of sides split_words
--- @use whole_number
+-- @use outstanding_batch parse_destination read_many read_records record_of refuse side_of sides split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'settle_batch', 10, true)
 if not p then
   return refusal
@@ -67,9 +66,6 @@ for i = 1, #names do
       e.changes = changes
       if e.size + #changes > p.biggest then
         p.biggest, p.changed.biggest = e.size + #changes, e.size + #changes
-      end
-      if transfer and string.byte(record) == 115 then -- s: on its new side the message has the time when it got there
-        redis.call('HSET', record_key(p.keys, own), name, string.format('a%s%013.0f', e.level, p.now) .. string.sub(record, 16))
       end
       bury(p, name, e, 'A', transfer and SIDES.t or SIDES.d)
     elseif transfer then

@@ -15,6 +15,7 @@ from sbredis.aio.calls._arguments import (
     count_of,
     deadline_of,
     milliseconds_of,
+    progress_of,
     seconds_of,
     sequence_numbers_of,
     waiting_deadline,
@@ -369,28 +370,40 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         ``session_id`` it deletes only messages of that session. The receiver does not need the lock on that session.
         """
         count = count_of(max_message_count, "max_message_count", _MOST_DELETED)
-        return await self._purge(count, before_enqueued_time_utc, session_id, deadline_of(timeout))
+        return await self._purge(count, before_enqueued_time_utc, session_id, deadline_of(timeout), progress_of(None))
 
     async def purge_messages(
         self,
         *,
         before_enqueued_time_utc: datetime | None = None,
         session_id: str | None = None,
+        progress: Callable[[int], object] | None = None,
         timeout: float | None = None,
     ) -> int:
         """Delete all messages, or those that were enqueued before a time; return the number deleted.
 
         It keeps locked and scheduled messages, and deletes deferred ones. It makes as many calls as it needs. With
         ``session_id`` it deletes only messages of that session. The receiver does not need the lock on that session.
-        """
-        return await self._purge(None, before_enqueued_time_utc, session_id, deadline_of(timeout))
 
-    async def _purge(self, most: int | None, before: datetime | None, session_id: str | None, deadline: float) -> int:
+        After each of its calls it calls ``progress`` with the number of messages deleted so far. An error of that
+        function ends the purge and is raised; what was deleted stays deleted.
+        """
+        told = progress_of(progress)
+        return await self._purge(None, before_enqueued_time_utc, session_id, deadline_of(timeout), told)
+
+    async def _purge(
+        self,
+        most: int | None,
+        before: datetime | None,
+        session_id: str | None,
+        deadline: float,
+        progress: Callable[[int], object],
+    ) -> int:
         self._check_named(session_id)
         until = NEVER if before is None else milliseconds_of(before, "before_enqueued_time_utc")
         with self._telemetry.operation("delete", self.entity_path) as operation:
             entity, session = await self._entity_and_session(session_id, deadline)
-            deleted = await purge(entity, self._side, session, until, most, deadline)
+            deleted = await purge(entity, self._side, session, until, most, deadline, progress)
             operation.counted(deleted)
             return deleted
 

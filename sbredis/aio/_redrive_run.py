@@ -56,6 +56,8 @@ class Request:
     cursor: str | None
     dry_run: bool
     timeout: float | None
+    progress: Callable[[int], object]
+    """Is called again and again with the number of messages that were moved, or in a dry run counted."""
     goes_on: Callable[[int], bool]
     """Is called again and again with the number of moved messages; if it returns false, the redrive stops."""
 
@@ -130,6 +132,7 @@ class Run:
             async for messages in self._messages(number, Bound(bound.start, bound.last)):
                 for message in messages:
                     self._add(message)
+                self._request.progress(self._census.matched)
         return self._result(completed=True, because="It was a dry run: no message was moved.")
 
     async def run(self, claim: _Claim) -> RedriveResult:
@@ -261,6 +264,7 @@ class Run:
         if self._relapses is not None:
             self._relapses.put_back(moved.values(), now)
         self._moved += len(moved)
+        self._request.progress(self._moved)
         self._skipped += len(messages) - len(moved)
         self._pace.moved(len(moved), now)
         if self._shares is not None:

@@ -18,7 +18,7 @@ from sbredis.aio._choosing import Condition
 from sbredis.aio._redrive_letters import DeadLetters
 from sbredis.aio._redrive_run import Request, Run
 from sbredis.aio._redrive_ways import Back, Elsewhere, Way
-from sbredis.aio.calls._arguments import deadline_of, sequence_numbers_of
+from sbredis.aio.calls._arguments import deadline_of, progress_of, sequence_numbers_of
 from sbredis.aio.maintenance._role import OWN, Role
 from sbredis.aio.receiving._settling import Settler
 from sbredis.engine import SidePrefix, entity_name
@@ -57,6 +57,7 @@ class Redriver(Settler):
         budget: RedriveBudget | None = None,
         cursor: str | None = None,
         dry_run: bool = False,
+        progress: Callable[[int], object] | None = None,
         timeout: float | None = None,
     ) -> RedriveResult:
         """Move dead letters back to the queue or subscription in which they died, as new messages, or to the queue or
@@ -81,6 +82,9 @@ class Redriver(Settler):
         ``dry_run`` the call only counts the messages, by reason and by fingerprint. ``timeout`` limits each call to the
         server.
 
+        The call calls ``progress`` with the number of messages moved so far, or of a dry run counted so far, again and
+        again and at its end. An error of that function ends the redrive and is raised; what was moved stays moved.
+
         Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid,
         :class:`~sbredis.exceptions.MessageNotFoundError` if one of the ``sequence_numbers`` is not there, and
         :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
@@ -96,6 +100,7 @@ class Redriver(Settler):
             cursor=cursor,
             dry_run=dry_run,
             timeout=timeout,
+            progress=progress_of(progress),
             goes_on=self._goes_on or (lambda _: True),
         )
         chosen = request.check()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sbredis._quoting import quoted
 from sbredis.aio._stream import SendStream
-from sbredis.aio.calls._arguments import count_of, deadline_of, sequence_numbers_of
+from sbredis.aio.calls._arguments import count_of, deadline_of, progress_of, sequence_numbers_of
 from sbredis.aio.calls._cancelling import cancel_scheduled
 from sbredis.aio.calls._throttle import Throttle
 from sbredis.aio.sending._outbox import Outbox
@@ -195,6 +195,7 @@ class ServiceBusSender:
         *,
         timeout: float | None = None,
         errors: Literal["raise", "return"] = "raise",
+        progress: Callable[[int], object] | None = None,
     ) -> SendStream:
         """Send each item of an iterable as a message of its own, as fast as the throttle permits.
 
@@ -204,11 +205,14 @@ class ServiceBusSender:
 
         The first message that fails ends the stream: the iteration raises an error that names the message, after the
         results of all earlier messages. With ``errors="return"`` the stream continues, and the failure is in the result
-        of the message. ``timeout`` applies to each message by itself.
+        of the message. ``timeout`` applies to each message by itself. ``progress`` is called with the number of
+        messages that were accepted so far, before the result of each. An error of that function ends the stream and is
+        raised.
         """
         if errors not in ("raise", "return"):
             raise ValueError(f"errors must be 'raise' or 'return', not {quoted(errors)}")
         deadline_of(timeout)
+        told = progress_of(progress)
         self._outbox.check_open()
         return SendStream(
             self._outbox,
@@ -217,6 +221,7 @@ class ServiceBusSender:
             streams=self._streams,
             timeout=timeout,
             errors=errors,
+            progress=told,
             window=self._window,
             share=self._share,
         )

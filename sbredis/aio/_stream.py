@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -66,6 +66,7 @@ class SendStream(AsyncIterator[SendResult]):
         streams: set[SendStream],
         timeout: float | None,
         errors: Literal["raise", "return"],
+        progress: Callable[[int], object],
         window: int,
         share: Share,
     ) -> None:
@@ -77,6 +78,8 @@ class SendStream(AsyncIterator[SendResult]):
         self._source = source
         self._timeout = timeout
         self._errors = errors
+        self._progress = progress
+        self._accepted = 0
         self._window = window
         self._pending: deque[_Pending] = deque()
         self._unfinished: list[asyncio.Future[int]] = []
@@ -154,6 +157,8 @@ class SendStream(AsyncIterator[SendResult]):
             raise asyncio.CancelledError
         error = first.future.exception()
         if error is None:
+            self._accepted += 1
+            self._progress(self._accepted)
             return SendResult(first.index, first.message, first.future.result())
         _keep_id(first)
         if not isinstance(error, Exception):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import partial
@@ -199,12 +199,14 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         *,
         before_enqueued_time_utc: datetime | None = None,
         session_id: str | None = None,
+        progress: Callable[[int], object] | None = None,
         timeout: float | None = None,
     ) -> int:
         return self._portal.call(
             self._aio.purge_messages,
             before_enqueued_time_utc=before_enqueued_time_utc,
             session_id=session_id,
+            progress=progress,
             timeout=timeout,
         )
 
@@ -220,6 +222,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         budget: RedriveBudget | None = None,
         cursor: str | None = None,
         dry_run: bool = False,
+        progress: Callable[[int], object] | None = None,
         timeout: float | None = None,
     ) -> RedriveResult:
         return self._portal.call(
@@ -233,6 +236,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             budget=budget,
             cursor=cursor,
             dry_run=dry_run,
+            progress=progress,
             timeout=timeout,
         )
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -74,6 +74,7 @@ class ServiceBusSender:
         *,
         timeout: float | None = None,
         errors: Literal["raise", "return"] = "raise",
+        progress: Callable[[int], object] | None = None,
     ) -> SendStream:
         """Send each item of an iterable as a message of its own, as fast as the throttle permits.
 
@@ -84,9 +85,19 @@ class ServiceBusSender:
 
         The first message that fails ends the stream: the iteration raises an error that names the message, after the
         results of all earlier messages. With ``errors="return"`` the stream continues, and the failure is in the result
-        of the message. ``timeout`` applies to each message by itself.
+        of the message. ``timeout`` applies to each message by itself. The iterating thread calls ``progress`` with the
+        number of messages that were accepted so far, before the result of each. An error of that function ends the
+        stream and is raised.
         """
-        return SendStream(self._portal, self._aio, messages, timeout=timeout, errors=errors, window=self._aio._window)
+        return SendStream(
+            self._portal,
+            self._aio,
+            messages,
+            timeout=timeout,
+            errors=errors,
+            progress=progress,
+            window=self._aio._window,
+        )
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         return self._portal.call(self._aio.create_message_batch, max_size_in_bytes)

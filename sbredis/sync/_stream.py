@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from sbredis import aio
 from sbredis.aio import SendResult
+from sbredis.aio.calls._arguments import progress_of
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.sync._docstrings import documented_by
 
@@ -82,8 +83,11 @@ class SendStream(Iterator[SendResult]):
         *,
         timeout: float | None,
         errors: Literal["raise", "return"],
+        progress: Callable[[int], object] | None,
         window: int,
     ) -> None:
+        self._progress = progress_of(progress)
+        self._accepted = 0
         self._portal = portal
         self._channel = _Channel(portal.post)
         self._stream = portal.run(sender.send_stream, self._channel, timeout=timeout, errors=errors)
@@ -148,6 +152,9 @@ class SendStream(Iterator[SendResult]):
         result = self._results.get()
         if not isinstance(result, _End):
             self._under_way -= 1
+            if result.error is None:
+                self._accepted += 1
+                self._progress(self._accepted)
             return result
         self._ended = True
         if isinstance(result.error, asyncio.CancelledError):

@@ -232,3 +232,18 @@ def release_then(go_on: Callable[[], None], interrupt: Callable[[], None]) -> Ca
         go_on()
 
     return both
+
+
+def test_the_iterating_thread_is_told_how_many_messages_were_accepted(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    told: list[tuple[int, int]] = []
+    stream = sender.send_stream(numbered(3), progress=lambda count: told.append((count, threading.get_ident())))
+    assert stream.count() == 3
+    assert told == [(count, threading.get_ident()) for count in (1, 2, 3)]
+    deleted: list[int] = []
+    with client.get_queue_receiver("q") as receiver:
+        assert receiver.purge_messages(progress=deleted.append) == 3
+        with client.get_queue_receiver("q", sub_queue="deadletter") as letters:
+            assert letters.redrive_messages(progress=deleted.append).moved == 0
+    assert deleted[-1] == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sbredis._quoting import quoted
@@ -16,6 +16,7 @@ __all__ = [
     "deadline_of",
     "identifier_of",
     "milliseconds_of",
+    "progress_of",
     "seconds_of",
     "sequence_numbers_of",
     "waiting_deadline",
@@ -35,6 +36,15 @@ def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
     if not zero and not value > 0:
         raise ValueError(f"{name} must be greater than 0, not {quoted(value)}")
     return float(value)
+
+
+def progress_of(progress: Callable[[int], object] | None) -> Callable[[int], object]:
+    """Return the function that a caller wants to be called with the progress, or one that does nothing."""
+    if progress is None:
+        return lambda _: None
+    if not callable(progress):
+        raise TypeError(f"progress must be a function that takes a number, not {type(progress).__name__}")
+    return progress
 
 
 def deadline_of(timeout: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Purged, Request, SidePrefix
@@ -13,11 +14,18 @@ __all__ = ["purge"]
 
 
 async def purge(  # noqa: PLR0917 -- the messages to delete, and the limits
-    entity: Entity, side: SidePrefix, session: str | None, until: int, most: int | None, deadline: float
+    entity: Entity,
+    side: SidePrefix,
+    session: str | None,
+    until: int,
+    most: int | None,
+    deadline: float,
+    progress: Callable[[int], object],
 ) -> int:
     """Delete up to ``most`` messages that were enqueued before ``until``, in one session or in the whole entity.
 
-    Return the number of deleted messages.
+    Call ``progress`` with the number of messages deleted so far, after each call to the server. Return the number
+    of deleted messages.
     """
     deleted = 0
     for number in entity.numbers if session is None else (entity.of_session(session).number,):
@@ -30,5 +38,6 @@ async def purge(  # noqa: PLR0917 -- the messages to delete, and the limits
 
             purged = await entity.partition_client(number).call("g", make, deadline)
             deleted += purged.count
+            progress(deleted)
             start = purged.onwards
     return deleted

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sbredis.workers._worker import Worker
     from sbredis.workers.declaring._context import Context, SyncContext
     from sbredis.workers.declaring._markers import Depends, Property
+    from sbredis.workers.declaring._messages import message_of
     from sbredis.workers.declaring._middleware import Middleware, Proceed
     from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
     from sbredis.workers.declaring._retries import Retries
@@ -37,6 +38,7 @@ __all__ = [
     "Router",
     "SyncContext",
     "Worker",
+    "message_of",
 ]
 
 _PLACES = {
@@ -57,6 +59,7 @@ _PLACES = {
     "Router": "sbredis.workers.declaring._router",
     "SyncContext": "sbredis.workers.declaring._context",
     "Worker": "sbredis.workers._worker",
+    "message_of": "sbredis.workers.declaring._messages",
 }
 """The module of each name. It is imported when the name is used, so that the help of the program needs none of them."""
 

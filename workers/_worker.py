@@ -16,13 +16,13 @@ from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._checks import require_function, require_instance, require_text
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.declaring._handlers import Declared
+from sbredis.workers.declaring._messages import message_with
 from sbredis.workers.declaring._options import EntityOptions, checked
 from sbredis.workers.declaring._retries import Retries
 from sbredis.workers.declaring._router import Router
 from sbredis.workers.declaring._worker_options import Setup, WorkerOptions, WorkerSettings
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import above_the_line
-from sbredis.workers.running._calls import message_of
 from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.supervising._commands import Command
 from sbredis.workers.supervising._programs import run_in_loop, run_program
@@ -96,7 +96,7 @@ class Worker(Router):
 
     async def send(self, entity: str, value: object, **options: Unpack[SendOptions]) -> None:
         """Send a value, or a :class:`~sbredis.ServiceBusMessage`, to a queue or topic."""
-        message = value if isinstance(value, ServiceBusMessage) else message_of(value, options)
+        message = value if isinstance(value, ServiceBusMessage) else message_with(value, options)
         await self._running().sender_to(entity).send_messages(message)
 
     def _running(self) -> Runtime:

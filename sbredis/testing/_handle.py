@@ -27,12 +27,13 @@ from sbredis.workers import DeadLetter, Outcome, Router, Worker
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.declaring._handlers import Declared, Defaults, EntityPlan, HandlerPlan, plan_of
 from sbredis.workers.declaring._handlers import Source as Entity
+from sbredis.workers.declaring._messages import message_with
 from sbredis.workers.declaring._options import HandlerSettings
 from sbredis.workers.declaring._schedules import TICK
 from sbredis.workers.declaring._signatures import function_name
 from sbredis.workers.declaring._worker_options import WorkerSettings
 from sbredis.workers.observing._counts import Counts
-from sbredis.workers.running._calls import UNCHANGED, Call, Place, decoded_state, encoded_state, message_of
+from sbredis.workers.running._calls import UNCHANGED, Call, Place, decoded_state, encoded_state
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes, decoded
 from sbredis.workers.running._threads import Threads
@@ -264,7 +265,7 @@ def _received(value: Any, given: SendOptions, options: HandleOptions, number: in
     if isinstance(value, ServiceBusReceivedMessage):
         received: ServiceBusReceivedMessage = value
         return received
-    message = value if isinstance(value, ServiceBusMessage) else message_of(value, given)
+    message = value if isinstance(value, ServiceBusMessage) else message_with(value, given)
     if (tick := options.get("tick")) is not None:
         message.application_properties = {**(message.application_properties or {}), TICK: tick.isoformat()}
     now = time.time()

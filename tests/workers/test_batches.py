@@ -14,9 +14,8 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import CircuitBreaker, Complete, Context, DeadLetter, Logging, Retries, Worker
+from sbredis.workers import CircuitBreaker, Complete, Context, DeadLetter, Logging, Retries, Worker, message_of
 from sbredis.workers.running._batches import BatchSize
-from sbredis.workers.running._calls import message_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +56,7 @@ async def test_a_handler_of_batches_gets_lists_and_answers_for_each_message(sbre
         return [DeadLetter("three") if order.id == 3 else None for order in orders]
 
     sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([message_of(Order(number), {}) for number in range(9)])
+    await sender.send_messages([message_of(Order(number)) for number in range(9)])
     await sender.send_messages(ServiceBusMessage(b"{}"))
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus, "orders"))
@@ -134,7 +133,7 @@ async def test_a_batch_of_sessions_holds_one_session(sbredis_bus: Bus) -> None:
 
     sender = sbredis_bus.client.get_queue_sender("steps")
     for session_id in ("a", "b"):
-        await sender.send_messages([message_of(number, {"session_id": session_id}) for number in range(5)])
+        await sender.send_messages([message_of(number, session_id=session_id) for number in range(5)])
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus, "steps"))
     for session_id in ("a", "b"):

@@ -10,8 +10,9 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
+from sbredis.codec import decode_body
 from sbredis.testing import Bus
-from sbredis.workers import Context, Worker
+from sbredis.workers import Context, Worker, message_of
 from sbredis.workers.running._calls import decoded_state, encoded_state
 from tests.waiting import eventually
 
@@ -166,3 +167,34 @@ async def test_the_state_of_a_session_is_read_as_it_was_set(sbredis_bus: Bus) ->
             await worker.send("steps", new, session_id="a")
         await eventually(lambda: len(seen) == 3)
     assert seen == [(None, None), ("open", "open"), ("5", "5")]
+
+
+async def test_a_process_without_handlers_sends_a_value_that_the_handler_gets_as_it_was(sbredis_bus: Bus) -> None:
+    worker = Worker(sbredis_bus.url)
+    got: list[Any] = []
+
+    @worker.queue("lines", create_if_missing=True, max_concurrent_calls=1)
+    async def take(line: Line, context: Context) -> None:
+        got.append((line, context.message.message_id, context.message.subject))
+
+    async with worker.running(), ServiceBusClient(sbredis_bus.url) as client:
+        await client.get_queue_sender("lines").send_messages(
+            message_of(Line("cup", 2), message_id="m", subject="order.placed")
+        )
+        await eventually(lambda: got)
+    assert got == [(Line("cup", 2), "m", "order.placed")]
+
+
+@pytest.mark.parametrize("value", [*TRICKY, b"x", Phase.OPEN, 5, None, {"a": [1]}])
+def test_a_message_of_a_value_is_the_one_that_a_worker_sends(value: Any) -> None:
+    message = message_of(value, session_id="ann")
+    decoded = decode_body(b"".join(message.body), message.content_type, type(value))
+    assert (decoded, message.session_id) == (value, "ann")
+
+
+def test_a_message_of_a_value_takes_only_the_properties_of_messages() -> None:
+    wrong: Any = {"sesion_id": "ann"}
+    with pytest.raises(TypeError, match=r"message_of\(\) got an unexpected keyword argument 'sesion_id'"):
+        message_of(5, **wrong)
+    with pytest.raises(TypeError):
+        message_of(object())

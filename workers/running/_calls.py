@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sbredis._nearest import unexpected_keyword
 from sbredis._quoting import quoted
 from sbredis.codec import decode_body, encode_body
 from sbredis.exceptions import (
@@ -26,6 +25,7 @@ from sbredis.exceptions import Outcome as Effect
 from sbredis.model import MessageId, ServiceBusMessage, ServiceBusReceivedMessage, comparable_id, work_key
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.declaring._handlers import HandlerPlan
+from sbredis.workers.declaring._messages import message_with
 from sbredis.workers.declaring._outcomes import Abandon, Outcome
 from sbredis.workers.declaring._schedules import TICK
 
@@ -41,9 +41,7 @@ __all__ = [
     "can_be_settled",
     "decoded_state",
     "encoded_state",
-    "encoded_with",
     "is_too_large",
-    "message_of",
 ]
 
 _log = logging.getLogger("sbredis.worker")
@@ -225,7 +223,7 @@ class Call:
 
     def send(self, entity: str, value: object, options: SendOptions) -> None:
         self._check_room(1)
-        made = value if isinstance(value, ServiceBusMessage) else message_of(value, options)
+        made = value if isinstance(value, ServiceBusMessage) else message_with(value, options)
         if self.sends is None:
             self.sends = []
         self.sends.append((entity, made))
@@ -298,24 +296,6 @@ def can_be_settled(error: Exception) -> bool:
 def is_too_large(error: Exception) -> bool:
     """Return whether a settlement was refused with this error because no transaction can take it."""
     return isinstance(error, MessageSizeExceededError) and error.outcome is Effect.NEVER_SENT
-
-
-def message_of(value: object, options: SendOptions) -> ServiceBusMessage:
-    """Make a message from a value, with the content type of its body."""
-    body, given = encoded_with(value, options)
-    return ServiceBusMessage(body, **given)
-
-
-def encoded_with(value: object, options: SendOptions) -> tuple[bytes, dict[str, Any]]:
-    """Encode a value. Return the body, and the properties of the message with the content type of the body."""
-    for name in options:
-        if name not in SendOptions.__annotations__:
-            raise unexpected_keyword("send", name, SendOptions.__annotations__)
-    encoded = encode_body(value)
-    given: dict[str, Any] = {**options}
-    if encoded.content_type is not None:
-        given.setdefault("content_type", encoded.content_type)
-    return encoded.body, given
 
 
 def encoded_state(value: object) -> bytes:

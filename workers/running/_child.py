@@ -22,13 +22,13 @@ from typing import Any, Final, NoReturn
 
 from sbredis.model import MessageId, ServiceBusMessage
 from sbredis.workers.declaring._context import SendOptions, SyncContext
+from sbredis.workers.declaring._messages import encoded_with
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, outcome_in
 from sbredis.workers.declaring._retries import described, is_of
 from sbredis.workers.declaring._signatures import read_signature
 from sbredis.workers.observing._failures import Failures
 from sbredis.workers.observing._logs import Logs, log_like
 from sbredis.workers.observing._terminal import above_the_line
-from sbredis.workers.running._calls import encoded_with
 from sbredis.workers.running._frames import Answer, Asked, Sent, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
 from sbredis.workers.running._results import checked_result

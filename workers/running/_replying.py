@@ -8,7 +8,7 @@ from typing import Final
 
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.workers.running._calls import message_of
+from sbredis.workers.declaring._messages import message_with
 
 __all__ = ["Replies", "SendTo"]
 
@@ -38,7 +38,7 @@ class Replies:
         if self._permitted is not None and to.lower() not in self._permitted:
             _log.warning("message %s asks for a reply to %r, which is not permitted", message.sequence_number, to)
             return
-        made = result if isinstance(result, ServiceBusMessage) else message_of(result, {})
+        made = result if isinstance(result, ServiceBusMessage) else message_with(result, {})
         made.correlation_id = message.message_id if message.correlation_id is None else message.correlation_id
         if message.reply_to_session_id is not None:
             made.session_id = message.reply_to_session_id

@@ -50,7 +50,8 @@ ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
     (*of, condition)
     for of, outcomes in TRANSITIONS.items()
     for condition in outcomes
-    if not of_a_move(*of) and of[2] is not Event.COMMIT  # the machine of reserved ranges has commits
+    # The machine of reserved ranges has commits, and test_lost_at_random.py damages records.
+    if not of_a_move(*of) and of[2] not in {Event.COMMIT, Event.LOSE}
 )
 _OF_TRANSACTIONS = {
     *(Event.SEND, Event.SCHEDULE, Event.PUBLISH, Event.COPY),

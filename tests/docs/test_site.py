@@ -26,6 +26,7 @@ from tools.site.docstrings import ROLE, to_markdown
 from tools.site.pages import pages, places, rewritten
 from tools.site.public import MODULES, Name, can_be_called, members, names
 from tools.site.reference import page_name, reference_pages, resolver
+from tools.site.subjects import PLUMBING, SUBJECTS
 
 CONFIGURATION = tomllib.loads((ROOT / "tools" / "site" / "zensical.toml").read_text("utf-8"))
 NAMES = names()
@@ -148,6 +149,29 @@ def test_every_public_name_has_a_place_in_the_page_of_its_package(name: Name) ->
     if inspect.isclass(name.value) and name.home == name.module:
         missing = [member.name for member in members(name.value) if f"#{name.path}.{member.name} }}" not in page]
         assert missing == []
+
+
+def test_every_name_of_a_package_with_subjects_is_in_one_subject() -> None:
+    for module, subjects in SUBJECTS.items():
+        placed = [name for listed in subjects.values() for name in listed]
+        assert sorted(placed) == sorted(name.name for name in names() if name.module == module)
+
+
+def test_the_names_of_a_page_stand_below_their_subjects() -> None:
+    page = reference_pages()[page_name("sbredis.workers")]
+    headings = re.findall(r"^(##+) ([\w ]+)", page, re.MULTILINE)
+    above = {name: subject for subject, listed in SUBJECTS["sbredis.workers"].items() for name in listed}
+    assert [title for mark, title in headings if mark == "##"] == list(SUBJECTS["sbredis.workers"])
+    assert [title.strip() for mark, title in headings if mark == "###"] == list(above)
+    assert ("####", "include ") in headings
+
+
+def test_plumbing_exists_and_is_left_out_of_the_reference() -> None:
+    classes = {name.name: name for name in names() if inspect.isclass(name.value) and name.home == name.module}
+    pages = "\n".join(reference_pages().values())
+    for name, left_out in PLUMBING.items():
+        assert [member for member in left_out if not hasattr(classes[name].value, member)] == []
+        assert [member for member in left_out if f".{name}.{member} }}" in pages] == []
 
 
 @every_name

@@ -23,6 +23,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, is_typeddict
 
 from tools.site.stand_ins import stand_ins
+from tools.site.subjects import PLUMBING
 
 __all__ = [
     "MODULES",
@@ -132,8 +133,9 @@ def public_parents(cls: type) -> list[type]:
 
 
 def members(cls: type) -> tuple[Member, ...]:
-    """Return the public members of a class, without the members that a public parent describes."""
-    return _members(cls)
+    """Return the public members of a class, without plumbing and without those that a public parent describes."""
+    left_out = PLUMBING.get(cls.__name__, frozenset())
+    return tuple(member for member in _members(cls) if member.name not in left_out)
 
 
 @cache

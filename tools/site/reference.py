@@ -13,6 +13,7 @@ from typing import Any
 
 from tools.site.docstrings import Resolve, to_markdown
 from tools.site.public import MODULES, Member, Name, can_be_called, keywords, members, names, options_of, public_parents
+from tools.site.subjects import SUBJECTS
 
 __all__ = ["addresses", "index_page", "page_name", "reference_pages", "resolver"]
 
@@ -128,9 +129,22 @@ def _page(module: str, listed: list[Name]) -> str:
     resolve = resolver(module)
     doc = (inspect.getdoc(importlib.import_module(module)) or "").split("PYTEST_DONT_REWRITE")[0]
     parts = [f"# {module}", to_markdown(doc, resolve)]
-    for name in sorted(listed, key=lambda each: (not inspect.isclass(each.value), each.name.lower())):
-        parts += _elsewhere(name) if name.home != module else _entry(name)
+    by_name = {name.name: name for name in listed}
+    subjects = SUBJECTS.get(module)
+    if subjects is None:
+        ordered = sorted(listed, key=lambda each: (not inspect.isclass(each.value), each.name.lower()))
+        subjects = {"": [each.name for each in ordered]}
+    for subject, members_of_it in subjects.items():
+        parts += [f"## {subject}"] if subject else []
+        for name in members_of_it:
+            entry = _elsewhere(by_name[name]) if by_name[name].home != module else _entry(by_name[name])
+            parts += map(_below, entry) if subject else entry
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _below(part: str) -> str:
+    """Return a part of the page with its heading one level lower, below the heading of its subject."""
+    return f"#{part}" if re.match(r"##+ ", part) else part
 
 
 def _elsewhere(name: Name) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -10,7 +11,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
-from sbredis.exceptions import OperationTimeoutError, WorkerSetupError
+from sbredis.exceptions import OperationTimeoutError, Outcome, WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Retries, Router, Worker
@@ -46,6 +47,58 @@ async def test_a_worker_surrounds_its_work_with_its_lifespan_and_stops(sbredis_b
     assert await empty(sbredis_bus, "orders")
     with pytest.raises(RuntimeError, match="does not run"):
         _ = worker.client
+
+
+@pytest.mark.parametrize("begins", [False, True])
+async def test_a_lifespan_may_take_only_so_long_to_begin_and_to_end(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, *, begins: bool
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    told: list[str] = []
+
+    async def wait_for_a_database() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append("cancelled")
+
+    @asynccontextmanager
+    async def lifespan(worker: Worker) -> AsyncGenerator[None]:
+        if not begins:
+            await wait_for_a_database()
+        worker.stop()
+        told.append("up")
+        yield
+        await wait_for_a_database()
+
+    worker = Worker(sbredis_bus.url, lifespan=lifespan, lifespan_timeout=0.05)
+
+    @worker.queue("orders")
+    async def place() -> None:
+        told.append("handled")
+
+    what = "end" if begins else "begin"
+    with pytest.raises(OperationTimeoutError, match=rf"lifespan of the worker did not {what} within 0\.05 s") as raised:
+        await worker.run()
+    assert raised.value.outcome is Outcome.NEVER_SENT
+    assert told == (["up", "cancelled"] if begins else ["cancelled"])
+    (record,) = [record for record in caplog.records if "was cancelled here" in record.getMessage()]
+    frames = [frame.name for frame in traceback.extract_tb(record.exc_info[2])] if record.exc_info else []
+    assert frames[:2] == ["lifespan", "wait_for_a_database"]
+    assert repr(worker) == "<Worker with 1 handler, stopped>"
+
+
+async def test_a_time_out_of_the_lifespan_itself_keeps_its_own_error(sbredis_bus: Bus) -> None:
+    @asynccontextmanager
+    async def lifespan(_: Worker) -> AsyncGenerator[None]:
+        async with asyncio.timeout(0.01):
+            await asyncio.Event().wait()
+        yield
+
+    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+    with pytest.raises(TimeoutError) as raised:
+        await worker.run()
+    assert not isinstance(raised.value, OperationTimeoutError)
 
 
 async def test_a_worker_that_is_stopped_lets_handlers_finish_and_gives_the_rest_back_uncounted(

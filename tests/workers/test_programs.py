@@ -90,6 +90,85 @@ async def test_an_interruption_while_the_application_is_imported_is_no_traceback
         assert await worker.end() == (128 + signal.SIGINT, "")
 
 
+LIFESPAN = """
+    import asyncio, os, time
+    from contextlib import asynccontextmanager, suppress
+    from sbredis.workers import Worker
+
+    async def waits():
+        await asyncio.Event().wait()
+
+    async def blocks():
+        time.sleep(3600)
+
+    async def goes_on():
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def lifespan(worker):
+        try:
+            os.mkdir("first")
+        except FileExistsError:
+            pass
+        else:
+            await DOES()
+        yield
+
+    worker = Worker(os.environ["BUS"], lifespan=lifespan, lifespan_timeout=float(os.environ["LIFESPAN_TIMEOUT"]))
+
+    @worker.queue("orders")
+    async def place(text: str) -> None:
+        with open("log", "a") as log:
+            log.write(f"{os.getpid()} {text}\\n")
+"""
+
+
+@pytest.mark.parametrize("does", ["waits", "blocks", "goes_on"])
+async def test_a_lifespan_that_never_returns_ends_the_process_with_an_error(
+    server: LocalServer, tmp_path: Path, does: str
+) -> None:
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "one")
+        app = LIFESPAN.replace("DOES", does)
+        async with program(server.url, tmp_path, app=app, env={"LIFESPAN_TIMEOUT": "0.5"}) as worker:
+            code, said = await worker.end()
+        assert code == 1
+        assert "The lifespan of the worker did not begin within 0.5 s (lifespan_timeout)." in said
+        assert f"in {does}" in said or does == "goes_on"  # the log shows where it waits or blocks
+        receiver = client.get_queue_receiver("orders")
+        assert [message.delivery_count for message in await receiver.receive_messages(2, max_wait_time=5)] == [1]
+
+
+@pytest.mark.parametrize("does", ["waits", "blocks"])
+async def test_a_lifespan_that_takes_long_to_begin_does_not_keep_the_other_processes_waiting(
+    server: LocalServer, tmp_path: Path, does: str
+) -> None:
+    options = "--processes", "2", "--http", "127.0.0.1:0"
+    app, env = LIFESPAN.replace("DOES", does), {"LIFESPAN_TIMEOUT": "3600"}
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "one")
+        async with program(server.url, tmp_path, *options, app=app, env=env) as worker:
+            address = await worker.address()
+            await eventually(lambda: [line[1] for line in worker.lines()] == ["one"])
+
+            async def seen() -> bool:
+                """Return whether both answers show what is there."""
+                live, ready = [await asyncio.to_thread(get, f"{address}/{path}") for path in ("live", "ready")]
+                states = [json.loads(body)["processes"] for _, body in (live, ready)]
+                return (live[0], ready[0], states) == (
+                    200,
+                    503,
+                    [{"process 1": "in its lifespan", "process 2": "running"}] * 2,
+                )
+
+            await eventually(seen)
+            if does == "waits":
+                worker.process.send_signal(signal.SIGTERM)
+                assert await worker.process.wait() == 0
+
+
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(
     server: LocalServer, tmp_path: Path, count: int
@@ -105,7 +184,8 @@ async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(
                 return await completed(address) >= 2
 
             await eventually(counted)
-            assert json.loads((await asyncio.to_thread(get, f"{address}/live"))[1])["processes"] == count
+            states = json.loads((await asyncio.to_thread(get, f"{address}/live"))[1])["processes"]
+            assert states.keys() == {f"process {number + 1}" for number in range(count)}
             worker.process.send_signal(signal.SIGTERM)
             assert await worker.process.wait() == 0
 

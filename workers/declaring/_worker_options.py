@@ -63,6 +63,8 @@ class WorkerOptions(TypedDict, total=False):
     """``HOST:PORT`` of an HTTP server for ``/live``, ``/ready`` and ``/metrics``. None unless it is given."""
     lifespan: Lifespan
     """A function that returns a context manager, which surrounds the work of the worker."""
+    lifespan_timeout: float
+    """How many seconds the lifespan may take to begin, and how many to end. 60. Then the worker ends with an error."""
     on_error: ErrorHook
     """A plain function that is called with the message and the error when a handler or a settlement fails.
 
@@ -85,6 +87,7 @@ class WorkerSettings:
     threads: int = 40
     http: str | None = None
     lifespan: Lifespan | None = None
+    lifespan_timeout: float = 60.0
     on_error: ErrorHook | None = None
 
     def __post_init__(self) -> None:
@@ -104,6 +107,7 @@ class WorkerSettings:
         if self.on_error is not None:
             require_plain_function("on_error", self.on_error, "a message", "an error")
         require_seconds("shutdown_timeout", self.shutdown_timeout, zero=True)
+        require_seconds("lifespan_timeout", self.lifespan_timeout)
         require_seconds("stuck_after", self.stuck_after)
         if self.stuck_after < 1:
             raise ValueError(f"stuck_after must be from 1 second on, not {self.stuck_after}")

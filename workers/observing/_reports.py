@@ -40,6 +40,8 @@ class Report:
     """Whether it is ending because the application has called ``worker.stop()``."""
     http: str | None = None
     """The HTTP address of the worker, which its supervisor serves."""
+    in_lifespan: bool = False
+    """Whether the lifespan of the worker is beginning."""
 
     def to_line(self) -> bytes:
         """Return the report as a line."""
@@ -57,6 +59,7 @@ class Report:
             "ending": self.ending,
             "stopped": self.stopped,
             "http": self.http,
+            "in_lifespan": self.in_lifespan,
         }
         return json.dumps(given).encode() + b"\n"
 
@@ -81,6 +84,7 @@ class Report:
             given["ending"],
             given["stopped"],
             given["http"],
+            given["in_lifespan"],
         )
 
 
@@ -88,7 +92,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("paused", "depths"), (dict,)),
     **dict.fromkeys(("title", "namespace"), (str,)),
     **dict.fromkeys(("stuck_after", "shutdown_timeout"), (int, float)),
-    **dict.fromkeys(("running", "ending", "stopped"), (bool,)),
+    **dict.fromkeys(("running", "ending", "stopped", "in_lifespan"), (bool,)),
     "http": (str, type(None)),
 }
 """The types that values of a report have in JSON."""

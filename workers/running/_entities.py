@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis._counting import counted
 from sbredis.exceptions import MessagingEntityNotFoundError, WorkerSetupError
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.declaring._worker_options import Lifespan
 from sbredis.workers.included._idempotency import Idempotency
 from sbredis.workers.running._processes import start_of
 
@@ -24,7 +21,6 @@ __all__ = [
     "check_targets",
     "create_missing",
     "facts_of",
-    "lifespan_of",
     "require_processes",
     "require_single_messages",
     "warn_of_few_threads",
@@ -76,20 +72,6 @@ def warn_of_few_threads(plans: Sequence[EntityPlan], threads: int) -> None:
             "max_concurrent_calls.",
             *(most, threads, most),
         )
-
-
-def lifespan_of(lifespan: Lifespan, worker: object) -> AbstractAsyncContextManager[Any]:
-    """Return the lifespan of a worker. Raise if the function has made something else."""
-    made: Any = lifespan(worker)
-    if inspect.iscoroutine(made):
-        made.close()  # it is never awaited
-    if not isinstance(made, AbstractAsyncContextManager):
-        raise WorkerSetupError(
-            f"lifespan must return an asynchronous context manager, not {type(made).__name__}: write an async def with "
-            "a yield, and decorate it with @contextlib.asynccontextmanager."
-        )
-    found: AbstractAsyncContextManager[Any] = made
-    return found
 
 
 async def create_missing(administration: ServiceBusAdministrationClient, plans: Sequence[EntityPlan]) -> None:

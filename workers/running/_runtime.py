@@ -44,7 +44,6 @@ from sbredis.workers.running._entities import (
     check_targets,
     create_missing,
     facts_of,
-    lifespan_of,
     require_processes,
     require_single_messages,
     warn_of_few_threads,
@@ -52,6 +51,7 @@ from sbredis.workers.running._entities import (
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
+from sbredis.workers.running._lifespan import lifespan_of
 from sbredis.workers.running._limit import MessageLimit
 from sbredis.workers.running._locks import Locks, beating
 from sbredis.workers.running._prefetching import Prefetching
@@ -76,6 +76,10 @@ class Parts:
 
     time: Time = field(default_factory=Time)
     limit: MessageLimit = field(default_factory=MessageLimit)
+    lifespan_begins: Callable[[], None] = lambda: None
+    """Called before the lifespan begins."""
+    lifespan_stuck: Callable[[], None] | None = None
+    """Ends the program if the lifespan cannot be ended. Called in a thread."""
     count_failures_every: float = EVERY
     handling: Callable[..., Handling] = Handling
     settlements: Callable[..., Settlements] = Settlements
@@ -147,7 +151,9 @@ class Runtime:
             stack.callback(asyncio.create_task(self._watch_client()).cancel)
             await self._create_missing()
             if settings.lifespan is not None:
-                await stack.enter_async_context(lifespan_of(settings.lifespan, worker))
+                made = lifespan_of(settings.lifespan, worker, settings.lifespan_timeout, self._parts.lifespan_stuck)
+                self._parts.lifespan_begins()
+                await stack.enter_async_context(made)
             facts = [await facts_of(self.client, plan) for plan in self._plans]  # the lifespan may create entities
             for handler in (each for plan in self._plans for each in plan.handlers):
                 await check_targets(self.client, handler)

@@ -23,6 +23,8 @@ SETUP_FAILED: Final = 2
 """The exit code of a process that cannot run, however often it is started."""
 _NOT_STARTED: Final = 1
 """Stands for the exit code of a process that the system could not start."""
+_HEAD_START: Final = 5.0
+"""The seconds that the lifespan of the first process has to begin, before the others start."""
 _PATIENCE: Final = 10.0
 """The seconds that a process gets after its ``shutdown_timeout`` to end, before it is killed."""
 _STARTING: Final = 30.0
@@ -53,6 +55,8 @@ class WorkerProcess:
         self._replaced_until = 0.0
         """Until when the place counts as one whose process is being replaced, after that has ended as planned."""
         self._killing: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.TimerHandle | None = None
+        """Waits for the lifespan of the process to begin."""
         self._past: dict[str, Counts] = {}
         """The counts of the processes that have ended."""
         self._heard = 0.0
@@ -64,6 +68,8 @@ class WorkerProcess:
         """Whether the process has ended well because the application has called ``worker.stop()``."""
         self.ran = asyncio.Event()
         """Set when the process has run once."""
+        self.slow = asyncio.Event()
+        """Set when the lifespan of the process takes so long to begin that others need not wait for it."""
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -119,6 +125,9 @@ class WorkerProcess:
         try:
             return await self._ended(process, reads)
         finally:
+            if self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting = None
             os.close(reads)
             self._process = None
             self._past, self.report = self.counts, Report()
@@ -166,6 +175,8 @@ class WorkerProcess:
         if report.running:
             self._has_run = True
             self.ran.set()
+        if report.in_lifespan and self._waiting is None:
+            self._waiting = asyncio.get_running_loop().call_later(_HEAD_START, self.slow.set)
         self._has_stopped = report.stopped
         if report.ending:
             self._kill_if_it_does_not_end()
@@ -217,6 +228,11 @@ class WorkerProcess:
         """The seconds that the process gets to end."""
         return self.report.shutdown_timeout + _PATIENCE
 
+    @property
+    def name(self) -> str:
+        """The name of the process in answers about health."""
+        return f"process {self.number}"
+
     def state(self, now: float) -> str | dict[str, str]:
         """Return whether the process handles messages, or why not."""
         if self._process is None:
@@ -226,7 +242,7 @@ class WorkerProcess:
         if self.report.ending:
             return "stopping"
         if not self.report.running:
-            return "starting"
+            return "in its lifespan" if self.report.in_lifespan else "starting"
         return self.report.paused or "running"
 
     def being_replaced(self, now: float) -> bool:

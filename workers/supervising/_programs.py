@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import os
 import shutil
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -136,6 +137,11 @@ async def run_program(
             await _end_tasks(() if run.runtime is None else run.runtime.left)
 
 
+def _end_at_once() -> None:
+    """End the process although its event loop does not let it end. Called in a thread."""
+    os._exit(1)
+
+
 class _Run:
     """A run of a worker as a program, and what it tells of itself: to its supervisor, or on the terminal."""
 
@@ -144,7 +150,11 @@ class _Run:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self.parts = Parts(limit=MessageLimit(command.max_messages, self.stop))
+        self.parts = Parts(
+            limit=MessageLimit(command.max_messages, self.stop),
+            lifespan_begins=self._lifespan_begins,
+            lifespan_stuck=_end_at_once,
+        )
         self._stopping = False
         self._screen = Screen(1)
         self._pipe = None if command.reports_to is None else ReportPipe(command.reports_to)
@@ -161,6 +171,11 @@ class _Run:
         else:
             self.runtime.end()
 
+    def _lifespan_begins(self) -> None:
+        """Tell that the lifespan begins, because it may block the event loop."""
+        self._first = replace(self._first, in_lifespan=True)
+        self.tell()
+
     @asynccontextmanager
     async def telling(self) -> AsyncGenerator[None]:
         """Tell of the worker every second while the block runs, and once more at its end."""
@@ -173,7 +188,7 @@ class _Run:
             await asyncio.wait((telling,))
             self._screen.end()
             if self._pipe is not None:
-                await self._pipe.finish(replace(self._report(), running=False, ending=True))
+                await self._pipe.finish(replace(self._report(), running=False, ending=True, in_lifespan=False))
 
     async def _tell(self) -> None:
         while True:

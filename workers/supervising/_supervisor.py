@@ -75,14 +75,19 @@ class Supervisor:
             return await running
 
     async def _run_all(self) -> int:
-        """Run all processes, and return the highest exit code. The others start when the first one has run."""
+        """Run all processes, and return the highest exit code.
+
+        The others start when the first one has run, so that a worker that cannot run says so once. But they do not wait
+        for a lifespan that takes long to begin.
+        """
         first, *others = self._processes
         running = [asyncio.create_task(self._run_one(first))]
-        ran = asyncio.create_task(first.ran.wait())
-        await asyncio.wait((running[0], ran), return_when=asyncio.FIRST_COMPLETED)
-        if ran.done():  # else the first one has ended, and so would the others
+        events = [asyncio.create_task(event.wait()) for event in (first.ran, first.slow)]
+        await asyncio.wait((*running, *events), return_when=asyncio.FIRST_COMPLETED)
+        if any(event.done() for event in events):  # else the first one has ended, and so would the others
             running += [asyncio.create_task(self._run_one(process)) for process in others]
-        ran.cancel()
+        for event in events:
+            event.cancel()
         return max(await asyncio.gather(*running))
 
     async def _run_one(self, process: WorkerProcess) -> int:
@@ -164,15 +169,19 @@ class Supervisor:
         return serving_http(host, port, live=self._live, ready=self._ready, metrics=self._metrics)
 
     def _live(self) -> Health:
-        return Health(well=True, details={"processes": len(self._processes)})
+        """Return that the supervisor works, which replaces the processes that do not."""
+        return Health(True, {"processes": self._states(asyncio.get_running_loop().time())})
 
     def _ready(self) -> Health:
         now = asyncio.get_running_loop().time()
-        states = {process.number: process.state(now) for process in self._processes}
-        missing = [process for process in self._processes if states[process.number] != "running"]
+        states = self._states(now)
+        missing = [process for process in self._processes if states[process.name] != "running"]
         some = len(missing) < len(self._processes)
-        well = some and all(process.being_replaced(now) for process in missing)
-        return Health(well, {"processes": {f"process {number}": state for number, state in states.items()}})
+        return Health(some and all(process.being_replaced(now) for process in missing), {"processes": states})
+
+    def _states(self, now: float) -> dict[str, Any]:
+        """Return the state of each process, for a person who looks."""
+        return {process.name: process.state(now) for process in self._processes}
 
     def _metrics(self) -> str:
         namespace = next((process.namespace for process in self._processes if process.namespace), "")

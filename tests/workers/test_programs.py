@@ -18,6 +18,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.servers import LocalServer
 from sbredis.workers.__main__ import main
 from tests.waiting import eventually
@@ -71,6 +72,33 @@ async def test_a_second_signal_ends_it_at_once(
             await eventually(lambda: time.monotonic() > heard + 0.5)  # before that, it would be the same request
             worker.process.send_signal(signal.SIGINT)
             assert await worker.process.wait() == 128 + ended_by
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+async def test_a_killed_worker_counts_a_delivery_of_what_it_had_fetched_ahead(
+    server: LocalServer, tmp_path: Path, prefetch: int
+) -> None:
+    app = APP.replace("max_concurrent_calls=4", f"max_concurrent_calls=4, prefetch={prefetch}")
+    async with ServiceBusClient(server.url) as client:
+        await send(client, *["wait"] * 10)
+        async with (
+            program(server.url, tmp_path, app=app) as worker,
+            ServiceBusAdministrationClient(server.url) as admin,
+        ):
+            await eventually(lambda: len(worker.lines()) == 4)
+
+            async def fetched() -> bool:
+                return [each.locked_message_count async for each in admin.list_partitions("orders")] == [4 + prefetch]
+
+            await eventually(fetched)
+            worker.process.kill()
+            await worker.process.wait()
+        receiver, found = client.get_queue_receiver("orders"), list[int]()
+        while len(found) < 10:
+            messages = await receiver.receive_messages(10, max_wait_time=60)
+            found += [message.delivery_count for message in messages]
+            await receiver.complete_messages(messages)
+        assert Counter(found) == {1: 6 - prefetch, 2: 4 + prefetch}
 
 
 async def test_the_process_of_a_handler_ends_when_its_worker_is_killed(server: LocalServer, tmp_path: Path) -> None:

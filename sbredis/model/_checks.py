@@ -160,9 +160,10 @@ def property_values(given: object, what: str) -> NamedValues:
 def require_single(values: Mapping[Any, object]) -> None:
     """Refuse application properties with parts: AMQP has none, and the rules of subscriptions cannot compare them."""
     for name, value in values.items():
-        if type(value) not in _PLAIN and isinstance(value, _WITH_PARTS):
+        kind = type(value)
+        if kind not in _PLAIN and isinstance(value, _WITH_PARTS):
             raise TypeError(
-                f"application property {quoted(name)} is of the type {type(value).__name__}; it must be text, bytes, a "
+                f"application property {quoted(name)} is of the type {kind.__name__}; it must be text, bytes, a "
                 "number, a truth value, a time, a UUID or None. Put lists and dictionaries into the body, or write "
                 "json.dumps(value)."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -53,7 +54,7 @@ async def test_a_worker_without_a_connection_string_reads_it_when_it_starts(
     began: list[str] = []
 
     @asynccontextmanager
-    async def lifespan(worker: Worker) -> Any:
+    async def lifespan(worker: Worker) -> AsyncGenerator[None]:
         began.append(worker.client.namespace)
         yield
 

@@ -20,7 +20,8 @@
 --   found (by a look), locked (by another receiver), lapsing (the lock has ended, but some held messages are not
 --   released yet; the next call releases more of them), or none (no session was locked or found). If the outcome is
 --   none, `due` is the time in ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0.
--- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions)
+-- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions), FORWARDS (the entity forwards
+--   its messages)
 -- @use advance answer_repetition begin finish flush next_due next_fence parse_session parse_token refuse same_slot
 -- @use session_lock_end sides turns write_lease add_waiter update_session_turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)
@@ -45,6 +46,9 @@ if not take or not token or not waiting_for or take == 0 and (p.lane ~= '' or se
   or redis.call('HEXISTS', p.leases, token) == 1
   or waiter ~= '' and not same_slot(p.state, waiter) then
   return refuse('BADCALL', 'accept')
+end
+if p.forwards then
+  return refuse('FORWARDS', 'receive')
 end
 if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
   return refuse('DISABLED', p.status)

@@ -17,8 +17,8 @@
 --   runs, its purpose }. The number is 0 if there is no batch, because no message is there as named, because the
 --   partition has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
--- @use advance begin finish has_overdue movable_messages name_runs outstanding_batch parse_destination refuse
--- @use refuse_while_due side_of split_words stop_expiry
+-- @use advance begin finish has_overdue leave_ready movable_messages name_runs outstanding_batch parse_destination refuse
+-- @use refuse_while_due side_of split_words
 local p, refusal = begin(KEYS, ARGV, 'freeze', 10, true)
 if not p then
   return refusal
@@ -51,7 +51,7 @@ if #found.names == 0 or #split_words(batches) >= 64 then
   finish(p, '')
   return { p.more, '0', '', '', '' }
 end
-stop_expiry(p, found)
+leave_ready(p, found)
 for i = 1, #found.names do
   local side, own = side_of(found.names[i])
   p.placed[#p.placed + 1] = side.frozen + own

@@ -49,7 +49,7 @@ if ARGV[10] ~= '' then
   names = batches[4] and names_of_runs(batches[4]) or {}
 else
   local main, dead, ranges = SIDES[''], SIDES.d, {}
-  if p.forwards and not p.index then
+  if p.forwards then
     ranges[1] = { main.ready, LEVELS * BAND - 1 }
   end
   ranges[#ranges + 1] = { main.transfer, main.transfer + BAND - 1 }

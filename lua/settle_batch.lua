@@ -17,7 +17,8 @@
 -- Result: { more, 1 if the batch was outstanding, otherwise 0 }
 -- Refusals: call
 -- @use advance begin bury delete_moved entry_or_default expire finish make_ready message_names names_of_runs never
--- @use outstanding_batch parse_destination read_many read_records record_of refuse side_of sides split_words whole_number
+-- @use outstanding_batch parse_destination read_many read_records record_of record_session refuse side_of
+-- @use sides split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'settle_batch', 10, true)
 if not p then
   return refusal
@@ -61,6 +62,7 @@ for i = 1, #names do
   else
     local e = entry_or_default(text, record)
     local transfer, expires = e.home == 'x', tonumber(e.expires)
+    e.session = p.index and not transfer and record_session(record) or nil
     if changes then
       p.bytes = p.bytes + #changes - #e.changes
       e.changes = changes
@@ -75,6 +77,9 @@ for i = 1, #names do
       expire(p, name, e)
     else
       make_ready(p, name, side, own, e, expires < NEVER)
+      if e.session then
+        p.touched[e.session] = 'ready'
+      end
     end
   end
 end

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sbredis._public import public
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio.calls._arguments import deadline_of
-from sbredis.aio.calls._kinds import require_sessions
+from sbredis.aio.calls._kinds import require_not_forwarding, require_sessions
 from sbredis.aio.calls._leaving import is_failed_delivery
 from sbredis.aio.receiving._accepting import accept_named, accept_next
 from sbredis.aio.receiving._session import ServiceBusSession
@@ -121,6 +121,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         entity = await self._found(deadline)
         await entity.require(require_sessions, deadline)
         if self._held is None:
+            await entity.require(require_not_forwarding, deadline)
             await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
         session = self._held
         assert session is not None  # `_accept` has set the session

@@ -130,7 +130,7 @@ class ReceivedFrom(Described):
 
     forward_to = Destination(flag="forwards")
     """The queue or topic to which messages are forwarded: none by default. It must exist when it is set, and a chain of
-    forwarding has at most 4 hops and no circle. Not with ``requires_session``. No receiver receives from the entity
+    forwarding has at most 4 hops and no circle. Messages keep their session ids. No receiver receives from the entity
     itself, only from its sub-queues. A client with ``maintenance=True`` forwards the messages.
     """
 

@@ -21,7 +21,6 @@ __all__ = ["StoredEntity", "entity_created", "entity_differences", "entity_revis
 
 _DETECTS, _WINDOW = "requires_duplicate_detection", "duplicate_detection_history_time_window"
 _PARTITIONED, _NEIGHBOUR = "enable_partitioning", "colocate_with"
-_FORWARD, _SESSIONS = "forward_to", "requires_session"
 _SPECIAL = {_DETECTS, _PARTITIONED, _NEIGHBOUR, "availability_status"}
 
 Kind = type[Described]
@@ -48,7 +47,6 @@ def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionS
     values = {name: given.get(name, field.default) for name, field in kind.fields().items()}
     if values.get(_PARTITIONED) and values.get(_NEIGHBOUR) is not None:
         raise ValueError(f"a partitioned {kind.kind.lower()} is in all partitions already: leave out colocate_with")
-    _require_forwardable(kind, values)
     return _kept(kind, values, kind.fields(), StoredEntity(settings=settings, properties={}))
 
 
@@ -74,8 +72,6 @@ def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity
                 f"it is {quoted(values[name])}"
             )
     _check(kind, changes)
-    if _FORWARD in changes:
-        _require_forwardable(kind, {**values, **changes})
     return _kept(kind, {**values, **changes}, changes, before)
 
 
@@ -116,17 +112,6 @@ def _check(kind: Kind, given: Mapping[str, object]) -> None:
         field = kind.fields()[name]
         if not field.read_only:
             field.check(value)
-
-
-def _require_forwardable(kind: Kind, values: Mapping[str, object]) -> None:
-    """Refuse ``forward_to`` for an entity with sessions. Its dead letters have no sessions, and can be forwarded."""
-    if values.get(_FORWARD) is not None and values.get(_SESSIONS):
-        word = kind.kind.lower()
-        raise ValueError(
-            f"forward_to={quoted(values[_FORWARD])}: the messages of a {word} with requires_session=True cannot be "
-            f"forwarded. Leave out forward_to, or create a {word} without sessions. The destination may require "
-            "sessions."
-        )
 
 
 def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before: StoredEntity) -> StoredEntity:

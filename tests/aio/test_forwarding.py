@@ -24,9 +24,9 @@ from sbredis.aio.maintenance._moving import MovingDuty
 from sbredis.aio.maintenance._role import MOVE
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import outgoing, perform
-from sbredis.exceptions import Outcome, ServiceBusConnectionError
+from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.transport import Transport, open_transport
 from tests.aio.diverting import divert
 from tests.aio.queues import HandClock
@@ -159,9 +159,10 @@ TO = {"plain": "other"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", [kind for kind in KINDS if "sessions" not in kind])
+@pytest.mark.parametrize("source", KINDS)
 async def test_messages_reach_entities_of_every_kind(url: str, source: str) -> None:
     """The order within a key is kept, and a message without a session goes to the dead-letter queue of its source."""
+    no_session = [] if KINDS[source].get("requires_session") else [text("none", message_id="m")]
     async with flow_at(url) as flow:
         for kind, options in KINDS.items():
             to = f"to-{kind.replace(' ', '-')}"
@@ -171,19 +172,42 @@ async def test_messages_reach_entities_of_every_kind(url: str, source: str) -> N
             for kind in KINDS:
                 to = f"to-{kind.replace(' ', '-')}"
                 messages = [text(f"{key}{number}", session_id=key) for number in range(3) for key in "xy"]
-                await flow.send(f"from-{to}", *messages, text("none", message_id="m"))
+                await flow.send(f"from-{to}", *messages, *no_session)
             for kind, options in KINDS.items():
                 to = f"to-{kind.replace(' ', '-')}"
                 sessions = options.get("requires_session", False)
                 for key in "xy" if sessions else [""]:
                     chosen = {"session_id": key} if sessions else {}
-                    found = await flow.take(3 if sessions else 7, to, **chosen)
+                    found = await flow.take(3 if sessions else 6 + len(no_session), to, **chosen)
                     for each in [key] if sessions else "xy":
                         assert [str(one) for one in found if one.session_id == each] == [f"{each}{n}" for n in range(3)]
                     assert all(one.enqueued_sequence_number != 0 for one in found)
-                if sessions:
+                if sessions and no_session:
                     (dead,) = await flow.take(1, f"from-{to}", sub_queue="deadletter")
                     assert (str(dead), dead.dead_letter_reason) == ("none", "Session ID is null.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("near", [True, False], ids=["one slot", "two slots"])
+async def test_sessions_of_an_entity_that_forwards_end_with_their_messages(url: str, near: bool) -> None:
+    """Its receivers are refused. What its destination does not take is a dead letter, or free again in its session."""
+    async with flow_at(url, partitions=1 if near else 3) as flow:
+        await flow.admin.create_queue("to", status="SendDisabled")
+        await flow.admin.create_queue("from", requires_session=True, forward_to="to")
+        for session in ("x", NEXT_AVAILABLE_SESSION):
+            with pytest.raises(ServiceBusError, match="auto-forwarding enabled"):
+                await flow.client.get_queue_receiver("from", session_id=session).receive_messages(max_wait_time=1)
+        await flow.send("from", *[text(f"{key}{number}", session_id=key) for number in range(2) for key in "xy"])
+        async with flow.mover():
+            dead = await flow.take(4, "from", sub_queue="deadletter")
+        assert [(str(each), each.dead_letter_reason) for each in dead] == [
+            (body, "MessagingEntityDisabled") for body in ("x0", "y0", "x1", "y1")
+        ]
+        assert [each async for each in flow.client.list_queue_sessions("from")] == []
+        await flow.admin.update_queue({"name": "from"}, forward_to=None)
+        await flow.send("from", text("x2", session_id="x"))
+        assert [each async for each in flow.client.list_queue_sessions("from")] == ["x"]
+        assert bodies(await flow.take(1, "from", session_id="x")) == ["x2"]
 
 
 @pytest.mark.slow

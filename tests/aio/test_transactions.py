@@ -680,7 +680,9 @@ async def test_a_transaction_that_renews_a_lost_lock_does_nothing(client: Servic
         handle = await receiver.get_lock_handle(message)
         async with client.get_settler("inputs") as settler:
             await settler.complete_message(handle)
-        with pytest.raises(MessageLockLostError, match=r"^The transaction was refused and has changed nothing") as lost:
+        with pytest.raises(
+            MessageLockLostError, match=r"^The transaction was refused and has changed nothing\."
+        ) as lost:
             await transact(
                 client,
                 lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),

@@ -55,7 +55,7 @@ SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_co
 A, B, T = Destination("a", 1), Destination("b", 2), Destination("t", 1)
 """The destinations: two queues, and a topic with one subscription."""
 
-SALTS = {"q": "abc", "u": "abc", "n": "abc", "a": "abd", "t": "abd", "s": "abd", "b": "abe"}
+SALTS = {"q": "abc", "u": "abc", "n": "abc", "e": "abc", "a": "abd", "t": "abd", "s": "abd", "b": "abe"}
 """The salt of each entity: the sources are in one slot, and the destinations in two others."""
 
 
@@ -69,6 +69,7 @@ class Town:
         kinds: dict[str, tuple[PartitionSettings, str | None]] = {
             "q": (replace(SETTINGS, forwards=True, forwards_dead=True), None),
             "n": (SETTINGS, None),  # in the slot of the source
+            "e": (replace(SETTINGS, sessions=True, forwards=True), None),  # a source with sessions
             "a": (SETTINGS, None),
             "b": (SETTINGS, None),
             "t": (replace(SETTINGS, topic=True), None),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sbredis.engine import (
+    KINDS,
     Batch,
     Changes,
+    Content,
     Copy,
     Delivery,
     Destination,
@@ -20,6 +22,7 @@ from sbredis.engine import (
     Waiting,
     calling,
     destroy_source,
+    encode,
     encode_changes,
     forget_source,
     freeze,
@@ -28,9 +31,11 @@ from sbredis.engine import (
     read_record,
     recipient_of,
     take,
+    transact,
     withdraw,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
+from tests.engine.bench import everything
 from tests.engine.moves import NAMESPACE, START, A, B, T, Town, body_of
 
 pytestmark = pytest.mark.anyio
@@ -679,3 +684,45 @@ async def test_messages_of_a_lost_batch_are_recognised_one_by_one(town: Town, co
     assert again is not None
     taken = await town.tell(town.taking(again, waiting.birth, *later))
     assert (taken.verdict, taken.names) == ("again", tuple(each.name for each in waiting.messages[::6]))
+
+
+# -- sources with sessions ---------------------------------------------------------------------------------------------
+
+
+async def in_sessions(town: Town) -> list[bytes]:
+    """Return the messages of sessions, as the index of sessions has them, and the sessions that are free."""
+    of = town.of["e"]
+    data = await everything(town.transport, of.keys)
+    kinds = {kind: data.get(key.decode(), ("", {}))[1] for kind, key in zip(KINDS, of.keys, strict=True)}
+    return sorted([*kinds["sessions"], *kinds["turns"]])
+
+
+async def test_frozen_messages_are_in_no_session_until_they_come_back(town: Town) -> None:
+    bodies = [Outgoing(encode(Content(body, session_id=session))) for body, session in ((b"1", "x"), (b"2", "y"))]
+    await town.tell(town.of["e"].send(town.call_id(), bodies))
+    before = await in_sessions(town)
+    assert len(before) == 4
+    waiting = (await town.waiting("e")).messages
+    assert [each.name for each in waiting] == ["1", "2"]
+    birth = await town.birth("e")
+    batch = await town.freeze(A, *waiting, name="e")
+    assert batch is not None
+    assert await in_sessions(town) == []
+    assert await town.tell(town.settling(batch, "back", birth, name="e"))
+    assert await in_sessions(town) == before
+    await town.move(A, *(await town.waiting("e")).messages, name="e")
+    assert await in_sessions(town) == []
+    assert await town.bodies("a") == [b"1", b"2"]
+    assert await town.field("e", "store", "bytes") == b"0"
+
+
+async def test_withdrawn_messages_leave_their_sessions(town: Town) -> None:
+    await town.tell(town.of["e"].send(town.call_id(), [Outgoing(encode(Content(b"1", session_id="x")))]))
+    (waiting,) = (await town.waiting("e")).messages
+    work = withdraw(town.of["e"], await town.birth("e"), [waiting])
+    sending = Operation(
+        town.of["n"], town.of["n"].send(town.call_id(), [Outgoing(read_record(waiting.record).payload)])
+    )
+    await town.tell(transact(town.call_id(), [work, sending]))
+    assert await in_sessions(town) == []
+    assert await town.bodies("n") == [b"1"]

@@ -279,6 +279,8 @@ def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
         most = replace(good, own=("lock", HELD, "=u", 1, *map(str, range(1, 1001))))
         yield Case("more than can be out", "HELD", most, on="sessions")
     if script == "accept_session":
+        for call in (good, put(take=0)):
+            yield Case("messages that are forwarded", "FORWARDS", call, (("forwards", "1"),))
         yield Case("a look for a session by name", "BADCALL", put(session="=s", take=0))
         yield Case("a look in a lane", "BADCALL", replace(put(take=0), lane="fresh", number=1))
     elif "token" in names:

@@ -13,7 +13,6 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import PartitionSettings
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError
 from sbredis.registry import _forwarding as forwarding
 from sbredis.registry._registry import Registry
@@ -260,19 +259,16 @@ async def test_the_check_of_a_chain_reads_a_limited_number_of_entities(
 
 
 @in_memory
-async def test_the_messages_of_an_entity_with_sessions_are_not_forwarded(admin: Admin) -> None:
+async def test_an_entity_with_sessions_can_forward_its_messages(admin: Admin) -> None:
     await admin.create_queue("all", requires_session=True)
-    await admin.create_queue("s", requires_session=True)
     await admin.create_topic("news")
-    text = (
-        "messages of a {} with requires_session=True cannot be forwarded. Leave out forward_to, or create a {} without"
-    )
     given: Any = {"requires_session": True, "forward_to": "all"}
-    for made in (admin.create_queue, admin.ensure_queue):
-        await refused(admin, made("q", **given), ValueError, text.format("queue", "queue"))
-    await refused(admin, admin.update_queue({"name": "s"}, forward_to="all"), ValueError, text.format("queue", "queue"))
-    done = admin.create_subscription("news", "x", **given)
-    await refused(admin, done, ValueError, text.format("subscription", "subscription"))
-    await admin.update_queue({"name": "s"}, forward_dead_lettered_messages_to="all")
-    record = await admin._connection.namespace.get_entity("s")
-    assert record.settings == PartitionSettings(sessions=True, forwards_dead=True)
+    await admin.create_queue("q", **given)
+    await admin.ensure_queue("q", **given)
+    await admin.create_queue("s", requires_session=True)
+    await admin.update_queue({"name": "s"}, forward_to="all")
+    await admin.create_subscription("news", "x", **given)
+    for path in ("q", "s", "news/subscriptions/x"):
+        record = await admin._connection.namespace.get_entity(path)
+        assert (record.settings.sessions, record.settings.forwards) == (True, True)
+        assert record.properties["forward_to"] == "all"

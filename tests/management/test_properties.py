@@ -235,13 +235,11 @@ def test_a_text_that_names_no_queue_or_topic_is_not_a_destination(name: str, giv
         revised(QueueProperties("q", **{name: given}).given, PLAIN)  # type: ignore[arg-type]
 
 
-def test_only_the_dead_letters_of_an_entity_with_sessions_can_be_forwarded() -> None:
-    with pytest.raises(ValueError, match="messages of a queue with requires_session=True cannot be forwarded"):
-        created({"requires_session": True, "forward_to": "other"}, PartitionSettings())
+def test_the_messages_of_an_entity_with_sessions_can_be_forwarded() -> None:
+    kept = created({"requires_session": True, "forward_to": "other"}, PartitionSettings())
+    assert kept.settings == PartitionSettings(sessions=True, forwards=True)
     sessions = created({"requires_session": True}, PartitionSettings())
-    with pytest.raises(ValueError, match=r"^forward_to='other': the messages of a queue with requires_session=True"):
-        revised({"forward_to": "other"}, sessions)
-    revised({"forward_to": None}, sessions)
+    assert revised({"forward_to": "other"}, sessions).settings == kept.settings
     kept = revised({"forward_dead_lettered_messages_to": "other"}, sessions)
     assert kept.settings == PartitionSettings(sessions=True, forwards_dead=True)
 

@@ -23,7 +23,7 @@ local function movable_messages(p, argv, at)
     local score, text, movable = tonumber(scores[i] or -1), entries[i], false
     local main = side.prefix == '' and score >= 0 and score < LEVELS * BAND
     if side.prefix == '' then
-      movable = main and not p.index and not p.reserved or score == side.transfer + number
+      movable = main and not p.reserved or score == side.transfer + number
     else
       movable = score == side.ready + number or side.kept and score == side.kept + number
     end

@@ -1,7 +1,7 @@
 -- Removes the messages that check_withdraw has checked. The same transaction stores them at their destination.
--- @use delete_moved stop_expiry inside
+-- @use delete_moved leave_ready inside
 local function apply_withdraw(p, found)
-  stop_expiry(p, found)
+  leave_ready(p, found)
   for i = 1, #found.names do
     delete_moved(p, found.names[i], found.entries[i])
   end

@@ -57,7 +57,7 @@ class SessionModel(Model):
             act,
             sound=sound,
             early=self._none_has_sessions(),
-            refusal=self._refusal_of_receive(),
+            refusal=self._refusal_of_forwarding(Side.MAIN) or self._refusal_of_receive(),
             again=again,
         )
 

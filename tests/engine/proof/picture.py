@@ -25,8 +25,8 @@ SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(
-    rb"([A-Za-z0-9_-]{12}| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})"
-    rb"([1-9][0-9]*);([1-9][0-9]*|);([1-9][0-9]*|);(.*)",
+    rb"([A-Za-z0-9_-]{12}| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);"
+    rb"([1-9][0-9]*|);(.*)",
     re.DOTALL,
 )
 _LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
@@ -36,7 +36,7 @@ _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHED
 _ROOMS = ("", "d", "h", "s", "t")
 _DUE = re.compile(r"[ade][dt]?[0-9a-f]{12}")
 _RUN = re.compile(r"([dt]?)([0-9]+)(?:-([0-9]+))?")
-_STORE = {"layout", "seq", "bytes", "quota", "largest", "most_ids", "used"}
+_STORE = {"layout", "seq", "bytes", "quota", "largest", "used"}
 _STATE = {
     *({setting.stored for setting in SETTINGS.values()} - _STORE),
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
@@ -495,7 +495,6 @@ def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
         duplicate_window=whole(state["window"]) if state["window"] else None,
         quota=whole(store["quota"]),
         largest_message=whole(store["largest"]),
-        most_ids=whole(store["most_ids"]),
         clock=state["clock"].decode(),
         shared=bool(whole(state["shared"])),
         sessions=bool(whole(state["sessions"])),

@@ -86,8 +86,8 @@ OF_MOVES = (
     ),
     Bug(
         "a frozen message expires",
-        file="includes/stop_expiry",
-        right="      if found.main[i] then",
+        file="includes/leave_ready",
+        right="      if awaited then",
         wrong="      if false then",
         of="moves",
     ),

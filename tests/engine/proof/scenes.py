@@ -118,6 +118,7 @@ for _name, _call in _ON_QUEUES.items():
         add("queue", "refusals", (_name, "FORWARDS"), _while(_call, forwards=True))
 for _name in ("accept_session", "look_for_session"):
     add("sessions", "refusals", (_name, "DISABLED"), _while(_IN_SESSIONS[_name], status="ReceiveDisabled"))
+    add("sessions", "refusals", (_name, "FORWARDS"), _while(_IN_SESSIONS[_name], forwards=True))
 for _name, _call in _IN_SESSIONS.items():
     add("queue", "refusals", (_name, "SESSIONS"), _plainly(_call))
 for _name in ("look", "receive", "receive_deferred", "bury_session", "get_state", "release_session", "renew_session"):

@@ -182,7 +182,7 @@ def enter(root: Path, line: str, variables: Mapping[str, str]) -> int:
 
 def main(arguments: list[str]) -> int:
     """Make the Debian, run the commands in it, and say which passed."""
-    parser = argparse.ArgumentParser(prog="python -m tools.bare_debian", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.bare_debian", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("tests", nargs="*", default=PART, help="the tests to run (default: those that start programs)")
     parser.add_argument("--whole", action="store_true", help="run all tests")
     parser.add_argument("--keep", action="store_true", help="keep the Debian in .cache/bare-debian/root")

@@ -20,8 +20,8 @@
 --   found (by a look), locked (by another receiver), lapsing (the lock has ended, but some held messages are not
 --   released yet; the next call releases more of them), or none (no session was locked or found). If the outcome is
 --   none, `due` is the time in ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0.
--- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions), FORWARDS (the entity forwards
---   its messages)
+-- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions), FORWARDS (the entity
+--   forwards its messages)
 -- @use advance answer_repetition begin finish flush next_due next_fence parse_session parse_token refuse same_slot
 -- @use session_lock_end sides turns write_lease add_waiter update_session_turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Gives out the oldest messages of a side that can be received. They are locked under a token for one lock duration, or
--- are deleted immediately. Expired messages are not given out. A message of the main side whose record is lost becomes a
--- dead letter. If a receiver gets fewer messages than it waits for,
+-- are deleted immediately. Expired messages are not given out. A message of the main side whose record is lost becomes
+-- a dead letter. If a receiver gets fewer messages than it waits for,
 -- because there are no more, the script registers the receiver as a waiter. A waiter is woken when messages come, and
 -- needs no second call to register. A repetition gives out the messages that the token holds. In the mode delete, a
 -- repetition gives out no messages, so each message is given out at most once.

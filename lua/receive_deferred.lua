@@ -33,7 +33,8 @@
 --   messages are not deferred, but due work had to be done first)
 -- @use advance begin count_held count_records_that_fit delivery_extras discard due_name entry
 -- @use entry_or_default entry_text expire finish index_add never_text read_entries read_many
--- @use lost_record repeat_receive set_aside write_lease answer_repetition index_remove index_text message_names most_held next_fence
+-- @use lost_record repeat_receive set_aside write_lease answer_repetition index_remove index_text message_names
+-- @use most_held next_fence
 -- @use parse_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words
 -- @use whole_number

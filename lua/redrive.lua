@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Moves dead letters back to the main side of their partition, in the order of the call. There each message is active
 -- under a new number, as if it had been sent now: its delivery count is 0, its time to live begins again, and it is the
--- last message of its session. A message whose record is lost stays. A transfer dead letter becomes a transfer again, and waits to be moved. Each message is
--- moved at most once, because its old name no longer exists afterwards. Messages that a receiver holds stay. The call
--- checks neither the quota nor duplicates, because the messages are already stored.
+-- last message of its session. A message whose record is lost stays. A transfer dead letter becomes a transfer again,
+-- and waits to be moved. Each message is moved at most once, because its old name no longer exists afterwards. Messages
+-- that a receiver holds stay. The call checks neither the quota nor duplicates, because the messages are already
+-- stored.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -12,13 +13,15 @@
 --   are dead letters, or all are transfer dead letters. A call without messages only asks for the last number
 --
 -- Result: { more, the number of the first message on the main side, the names of messages that are not dead letters
---   here, are locked or have lost their records, the names of messages that have no session although the entity requires one, the number of
---   messages at the end of the list that did not fit, the last number of the dead-letter queue }. The numbers of the
---   other messages follow without a gap. The number of messages that did not fit leaves out missing messages.
+--   here, are locked or have lost their records, the names of messages that have no session although the entity
+--   requires one, the number of messages at the end of the list that did not fit, the last number of the dead-letter
+--   queue }. The numbers of the other messages follow without a gap. The number of messages that did not fit leaves out
+--   missing messages.
 -- Refusals: call, DISABLED (the entity is not active), DUE (some messages are not there, but due work had to be done
 --   first)
 -- @use advance answer_repetition band begin count_records_that_fit discard due_name entry finish index_add index_expiry
--- @use lost_record never place_transfer read_entries read_many read_records record_key record_of refuse refuse_while_due
+-- @use lost_record never place_transfer read_entries read_many read_records record_key record_of refuse
+-- @use refuse_while_due
 -- @use session_at sides
 -- @use split_words whole_number write_many
 local p, refusal = begin(KEYS, ARGV, 'redrive', 6, true)

@@ -1,8 +1,9 @@
 #!lua
 -- Creates a namespace if it does not exist, and returns its facts.
 --
--- KEYS[1] namespace      hash: layout, partitions, created, last_id, run_id; `megabytes`, the sum of the sizes of queues
---   and topics, and for each of them `size:` and its name; the limits max_entities and max_megabytes, if they are set
+-- KEYS[1] namespace      hash: layout, partitions, created, last_id, run_id; `megabytes`, the sum of the sizes of
+--   queues and topics, and for each of them `size:` and its name; the limits max_entities and max_megabytes, if they
+--   are set
 -- KEYS[2] entities       hash: from an entity's name (a subscription: its path) in lower case to its record
 -- KEYS[3] names          zset: the names of queues and topics in order, all with score 0
 -- KEYS[4] subscriptions  zset: the paths of subscriptions in order, all with score 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -134,12 +135,12 @@ class Storm:
             if held:
                 await self.bench.abandon(*held)
         elif self.holders:
-            mine = self.holders.pop()
-            request = bury_session(self.bench.partition, self.bench.call_id(), mine.lock, share=2)
-            try:
-                await self.bench.tell(request)
-            except SessionLockLostError:
-                return
+            await self.bury()
+
+    async def bury(self) -> None:
+        mine = self.holders.pop()
+        with suppress(SessionLockLostError):
+            await self.bench.tell(bury_session(self.bench.partition, self.bench.call_id(), mine.lock, share=2))
 
     async def wait(self) -> None:
         self.bench.later(self.random.choice([1, 300, 1000, SETTINGS.lock_duration]))

@@ -1,6 +1,6 @@
--- Returns whether duplicate detection would remember more than `most` ids after a call with these messages, and how many
--- it remembers now. Ids from before the window do not count. Nor do those that the call repeats: they are dropped. In a
--- transaction, the ids of the operations before this one do not count either, so it may go beyond the limit.
+-- Returns whether duplicate detection would remember more than `most` ids after a call with these messages, and how
+-- many it remembers now. Ids from before the window do not count. Nor do those that the call repeats: they are dropped.
+-- In a transaction, the ids of the operations before this one do not count either, so it may go beyond the limit.
 local function too_many_ids(p, argv, at, count, stride, columns, most)
   local known = redis.call('ZCOUNT', p.dedup, '(' .. string.format('%.0f', p.now - p.window), '+inf')
   if known + count <= most then

@@ -1,7 +1,7 @@
--- Returns the facts of a namespace: its number of partitions, its creation time in ms, its numbers of queues with topics
--- and of subscriptions, the largest size of all of them together in megabytes, and the limits of both, each a text or
--- nothing. Returns false if the namespace does not exist. `wanted` is the number of partitions that it must have, or
--- nothing.
+-- Returns the facts of a namespace: its number of partitions, its creation time in ms, its numbers of queues with
+-- topics and of subscriptions, the largest size of all of them together in megabytes, and the limits of both, each a
+-- text or nothing. Returns false if the namespace does not exist. `wanted` is the number of partitions that it must
+-- have, or nothing.
 --
 -- Refusals: LAYOUT (another release wrote the data), PARTITIONS (the namespace has another number of partitions)
 -- @use refuse

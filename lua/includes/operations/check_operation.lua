@@ -1,7 +1,7 @@
 -- Checks one operation of a transaction; `argv` are the arguments that its own script has after those of the call. A
--- settlement and a renewal need the locks of all their messages. `from` is the place of the next key of a subscription, and `open` has
--- the participants under their keys `state`. Returns what apply_operation needs, and the place of the next key; or nil
--- and a refusal.
+-- settlement and a renewal need the locks of all their messages. `from` is the place of the next key of a subscription,
+-- and `open` has the participants under their keys `state`. Returns what apply_operation needs, and the place of the
+-- next key; or nil and a refusal.
 --
 -- Refusals: UNLOCKED (some messages are not locked by their tokens now; the detail is their names), DEAD (some messages
 --   are dead letters already; the detail is their names)

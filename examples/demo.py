@@ -22,7 +22,7 @@ from pathlib import Path
 from sbredis import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, ServiceBusSender, check_connection
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.exceptions import MessageLockLostError, ServiceBusError, SparkSetupError
+from sbredis.exceptions import MessageLockLostError, ServiceBusError, ServiceBusQuotaExceededError, SparkSetupError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.servers import LocalCluster
 from sbredis.spark import require_java, require_spark
@@ -57,7 +57,19 @@ async def embedded(url: str) -> None:
             await administration.ensure_queue(f"{visit}-visit")
             queues = [queue.name async for queue in administration.list_queues()]
             say(f"   {visit} visit: ready after {(time.perf_counter() - started) * 1000:.0f} ms; queues: {queues}")
+            if visit == "second":
+                await limited(administration)
     say()
+
+
+async def limited(administration: ServiceBusAdministrationClient) -> None:
+    """Limit the namespace, so that it cannot plan to take all memory of the server."""
+    await administration.set_namespace_limits(max_entities=2, max_size_in_megabytes=None)
+    try:
+        await administration.create_queue("third")
+    except ServiceBusQuotaExceededError as error:
+        say(f"   limited to 2 entities: {error.message.partition('. ')[0]}")
+    await administration.set_namespace_limits(max_entities=None, max_size_in_megabytes=None)
 
 
 async def orders(url: str) -> bool:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
+from sbredis.aio.maintenance._carrying import Carrier
+from sbredis.aio.maintenance._destinations import Destinations
+from sbredis.engine import outgoing, perform
+from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.model import ServiceBusMessage
+from tests.aio.diverting import divert
 from tests.aio.queues import HandClock
-from tests.aio.test_forwarding import bodies, flow_at, text
+from tests.aio.test_forwarding import bodies, flow_at, shared_of, text
 from tests.aio.topics import topic_at
 
 pytestmark = [
@@ -23,8 +31,13 @@ LOST = ("RecordMissing", "The stored record of the message was missing or damage
 
 async def damage_all(client: ServiceBusClient, damage: bytes | None) -> int:
     """Damage all stored records of a server, and return their number."""
+    return await damage_in(client, await client._connection.transport.command("KEYS", "sb:*:m[0-9]*", key=b"x"), damage)
+
+
+async def damage_in(client: ServiceBusClient, keys: Iterable[bytes], damage: bytes | None) -> int:
+    """Damage the stored records in these keys, and return their number."""
     transport, count = client._connection.transport, 0
-    for key in await transport.command("KEYS", "sb:*:m[0-9]*", key=b"x"):
+    for key in keys:
         for number in await transport.command("HKEYS", key, key=key):
             if damage is None:
                 await transport.command("HDEL", key, number, key=key)
@@ -82,6 +95,47 @@ async def test_a_lost_message_is_not_forwarded_and_the_others_are(url: str, dama
             assert bodies(await flow.take(2, "to")) == ["a", "b"]
             (dead,) = await flow.take(1, "from", sub_queue="deadletter")
         assert (dead.dead_letter_reason, dead.dead_letter_error_description) == LOST
+
+
+@pytest.mark.parametrize("last", ["freeze", "take"])
+async def test_a_batch_whose_record_is_lost_is_settled_by_what_its_destination_knows(
+    url: str, damage: bytes | None, last: str
+) -> None:
+    """A mover has died after it has frozen the batch, or after the destination has taken it."""
+
+    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+        reply = await through(script, *arguments, **options)
+        if script.name == last:
+            raise ServiceBusConnectionError("The process is dead.", outcome=Outcome.UNKNOWN)
+        return reply
+
+    async with flow_at(url) as flow, flow.other_client() as other:
+        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("from", forward_to="to")
+        await flow.send("from", "lost")
+        shared = await shared_of(other)
+        source = await shared.find("from", asyncio.get_running_loop().time() + 60)
+        (number,) = source.numbers
+        waiting = await perform(shared.runtime.transport, outgoing(source.partition(number)))
+        destinations = Destinations(shared, source, number)
+        ((heap,), _) = await destinations.sorted(waiting.messages, waiting.now)
+        transport: Any = other._connection.transport
+        through = transport.call
+        divert(transport, call)
+        carrier = Carrier(shared.runtime, source, number, waiting.birth, destinations)
+        with pytest.raises(ServiceBusConnectionError):
+            await carrier.carry(heap.destination, heap.entity, heap.moves)
+        divert(transport, through)
+        assert await damage_in(flow.client, source.partition(number).keys[11:27], damage) == 1
+        await flow.send("from", "a")
+        async with flow.mover():
+            expected = ["lost", "a"] if last == "take" else ["a"]
+            assert sorted(bodies(await flow.take(len(expected), "to"))) == sorted(expected)
+            if last == "freeze":
+                (dead,) = await flow.take(1, "from", sub_queue="deadletter")
+                assert (dead.dead_letter_reason, dead.dead_letter_error_description) == LOST
+        counts = await flow.admin.get_queue_runtime_properties("from")
+        assert (counts.total_message_count, counts.transfer_message_count) == (0, 0)
 
 
 async def test_a_lost_dead_letter_is_not_forwarded_and_the_others_are(url: str, damage: bytes | None) -> None:

@@ -192,6 +192,25 @@ def test_a_worker_runs_where_the_command_says_or_else_its_module(
     assert f"namespace '{expected}'" in caplog.text
 
 
+@pytest.mark.slow
+def test_the_processes_of_a_supervisor_run_where_the_command_says(bus: Bus, places: Places, tmp_path: Path) -> None:
+    text = SHOWS_ITS_PLACE.format(url="'redis://127.0.0.1:1?namespace=module'", options="")
+    places.module("place_of_children", text)
+    line = [*COMMAND, "--url", "-", "worker", "place_of_children:worker", "--processes", "1", "--log-format", "text"]
+    ran = subprocess.run(
+        line,
+        cwd=tmp_path,
+        env=environment(),
+        input=f"{bus.url}?namespace=option\n",
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "option\n"), ran.stderr
+    assert REPLACED in ran.stderr
+
+
 def test_a_worker_says_which_server_it_leaves_without_its_secrets(
     sbredis: Command, bus: Bus, places: Places, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -229,7 +229,7 @@ class Redriven:
     first: int
     """The number of the first message on the main side. The numbers of the other messages follow without a gap."""
     missing: tuple[str, ...]
-    """The names of messages that are no dead letters here, or that a receiver holds."""
+    """The names of messages that are no dead letters here, that a receiver holds, or whose records are lost."""
     unfit: tuple[str, ...]
     """The names of messages that stay, because the entity requires sessions and they have none."""
     left: int

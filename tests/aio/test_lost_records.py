@@ -63,6 +63,18 @@ async def test_a_receiver_gets_the_messages_behind_a_lost_one(url: str, damage: 
         assert (await flow.admin.get_queue_runtime_properties("q")).total_message_count == 0
 
 
+async def test_a_receiver_gets_past_many_lost_messages(url: str, damage: bytes | None) -> None:
+    """One call sets aside a hundred of them."""
+    async with flow_at(url) as flow:
+        await flow.admin.create_queue("q")
+        async with flow.client.get_queue_sender("q") as sender:
+            await sender.send_messages([text("lost")] * 250)
+        assert await damage_all(flow.client, damage) == 250
+        await flow.send("q", "a")
+        assert bodies(await flow.take(1, "q")) == ["a"]
+        assert (await flow.admin.get_queue_runtime_properties("q")).dead_letter_message_count == 250
+
+
 async def test_a_redrive_ends_although_it_cannot_move_a_lost_message(url: str, damage: bytes | None) -> None:
     async with flow_at(url) as flow:
         await flow.admin.create_queue("q")

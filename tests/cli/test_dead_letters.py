@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from sbredis.cli import _purge as purging
 from sbredis.cli._call import Call
 from sbredis.cli._progress import Progress
 from sbredis.cli._server_clocks import ServerClocks, read_clocks
+from sbredis.transport import open_transport
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 from tests.waiting import wait_until
@@ -176,6 +178,28 @@ def test_ages_are_judged_by_the_clocks_of_the_servers(bus: Bus, monkeypatch: pyt
     monkeypatch.setattr(purging, "read_clocks", ahead)
     assert bus.did("purge", "orders", "--older-than", "30m", "--dry-run").out.startswith("1 message of orders would")
     assert bus.did("purge", "orders", "--older-than", "30m", "--yes").out == "deleted 1 message of orders\n"
+
+
+def test_messages_whose_records_are_lost_are_shown_and_purged(bus: Bus) -> None:
+    """Nobody knows when they were enqueued, so they are purged whatever age is given."""
+    filled(bus)
+
+    async def damage() -> None:
+        async with await open_transport(bus.url) as transport:
+            for key in await transport.command("KEYS", "sb:*:m[0-9]*", key=b"x"):
+                for number in (await transport.command("HKEYS", key, key=key))[:1]:
+                    await transport.command("HDEL", key, number, key=key)
+
+    asyncio.run(damage())
+    missing = [each for each in bus.peek(DEAD) if each["dead_letter_reason"] == "RecordMissing"]
+    assert len(missing) >= 1
+    assert "RecordMissing" in bus.did("dlq", "list", "orders").out
+    assert "RecordMissing" in bus.did("dlq", "report", "orders").out
+    dry = bus.did("dlq", "purge", "orders", "--older-than", "1h", "--dry-run").out
+    assert dry.startswith(f"{len(missing)} message")
+    assert bus.did("dlq", "purge", "orders", "--older-than", "1h", "--yes").out.startswith(
+        f"deleted {len(missing)} message"
+    )
 
 
 def test_an_age_before_the_calendar_is_refused(bus: Bus) -> None:

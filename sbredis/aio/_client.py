@@ -41,14 +41,13 @@ from sbredis.aio.entities._definitions import (
 )
 from sbredis.aio.entities._entity_info import EntityInfo, describe
 from sbredis.aio.entities._paging import AsyncItemPaged
-from sbredis.aio.entities._server_time import server_time
 from sbredis.aio.entities._session_lists import sessions_of
 from sbredis.aio.entities._sub_queues import split_sub_queue
 from sbredis.aio.maintenance._offer import MaintenanceOffer
 from sbredis.aio.maintenance._ticks import Tick, next_tick, period_of
 from sbredis.aio.receiving._accepting import NoSessionError
 from sbredis.aio.telemetry._telemetry import Telemetry
-from sbredis.engine import entity_name, identifier
+from sbredis.engine import entity_name
 from sbredis.model import (
     AZURE_CLIENT,
     NEXT_AVAILABLE_SESSION,
@@ -381,19 +380,6 @@ class ServiceBusClient(Handlers):
         ``/$Transfer/$DeadLetterQueue``.
         """
         return await describe(self._connection, entity_path, deadline_of(timeout))
-
-    async def server_time(
-        self, entity_path: str, *, partition_key: str | None = None, timeout: float | None = None
-    ) -> datetime:
-        """Return the time now by the clock of an entity's server, which decides when messages are due and expire.
-
-        The clock of this machine may be wrong. Half of the time that the call takes is uncertain. The partitions of an
-        entity may be on several servers: ``partition_key`` names the one of its messages, and without it the server is
-        that of the first partition.
-        """
-        if partition_key is not None:
-            identifier(partition_key, "partition_key")
-        return await server_time(self._connection, entity_path, partition_key, deadline_of(timeout))
 
     async def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -21,9 +22,11 @@ from sbredis.aio._requests import Requests
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
-from sbredis.aio.calls._arguments import identifier_of, seconds_of
+from sbredis.aio.calls._arguments import deadline_of, identifier_of, seconds_of
+from sbredis.aio.entities._server_time import server_time
 from sbredis.aio.entities._sub_queues import split_sub_queue
 from sbredis.codec import encode_body
+from sbredis.engine import identifier
 from sbredis.model import (
     PropertyMapping,
     ServiceBusMessage,
@@ -169,6 +172,19 @@ class Handlers:
         self._connection.check_open()
         path = name if subscription is None else path_of(name, subscription)
         return ServiceBusSettler(self._connection, path, sub_queue, self._telemetry)
+
+    async def server_time(
+        self, entity_path: str, *, partition_key: str | None = None, timeout: float | None = None
+    ) -> datetime:
+        """Return the time now by the clock of an entity's server, which decides when messages are due and expire.
+
+        The clock of this machine may be wrong. Half of the time that the call takes is uncertain. The partitions of an
+        entity may be on several servers: ``partition_key`` names the one of its messages, and without it the server is
+        that of the first partition.
+        """
+        if partition_key is not None:
+            identifier(partition_key, "partition_key")
+        return await server_time(self._connection, entity_path, partition_key, deadline_of(timeout))
 
     def _receiver(  # noqa: PLR0917 -- the public functions that make receivers pass these arguments
         self,

@@ -36,6 +36,8 @@ _log = logging.getLogger("sbredis.worker")
 _DONE: Final = Complete()
 _SETTLED: Final = Complete()
 """Stands for the outcome of a message that its handler has settled itself, in the report of an error after that."""
+_LOST: Final = 1970
+"""The year of the enqueueing of a message whose stored record is lost."""
 _NO_SPAN: Final = nullcontext()
 _AGAIN: Final = 5.0
 """The seconds after which a message comes again that no handler took, with ``unmatched="abandon"``."""
@@ -219,7 +221,8 @@ class Handling:
             counts.lag.observe(self._lag(message))
 
     def _lag(self, message: ServiceBusReceivedMessage) -> float:
-        return max(0.0, (self.time.utc() - message.enqueued_time_utc).total_seconds())
+        enqueued = message.enqueued_time_utc
+        return 0.0 if enqueued.year == _LOST else max(0.0, (self.time.utc() - enqueued).total_seconds())
 
     async def _invoked(self, call: Call, outer: Scopes) -> Any:
         handler, counts, now = call.handler, call.place.counts, monotonic

@@ -34,7 +34,9 @@ def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess
 
 
 def test_the_progress_names_the_test_that_runs_for_longest_once_it_is_long() -> None:
-    tally = Tally("redis", 100.0, total=1200)
+    tally = Tally("redis", 100.0)
+    assert tally.line(105.0) == "  0:05 redis: collecting the tests"
+    tally.total = 1200
     tally.start("a.py::one", 100.0)
     tally.start("a.py::two", 110.0)
     assert tally.line(100.0 + LONG - 1) == "  0:29 redis: 0 of 1,200 tests, 0 failed"

@@ -61,6 +61,8 @@ class Tally:
 
     def line(self, now: float) -> str:
         """Return the line that tells how far the run is."""
+        if not self.total:
+            return f"{self._clock(now)} {self.name}: collecting the tests"
         said = f"{self._clock(now)} {self.name}: {len(self.done):,} of {self.total:,} tests, {len(self.failed)} failed"
         test, since = min(self.running.items(), key=lambda each: each[1], default=("", now))
         return said if now - since < LONG else f"{said}; for {now - since:.0f} s: {test}"

@@ -41,7 +41,8 @@ class BusTime(Time):
     def utc(self) -> datetime:
         return self._bus.clock.now + self._skew
 
-    async def until(self, when: datetime, _: float) -> None:
+    async def until(self, when: datetime, seconds: float) -> None:
+        del seconds
         moved = asyncio.Event()
         end = self._bus.clock._clock.when_moved(moved.set)
         self._waiting.append(when)

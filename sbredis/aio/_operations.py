@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from sbredis.aio._transaction_parts import (
+    AdvancePart,
+    Keys,
+    Part,
+    SendPart,
+    SettleKind,
+    SettlePart,
+    StatePart,
+)
 from sbredis.aio.calls._lane_kinds import lock_lost
 from sbredis.aio.calls._partition_client import SETTLEMENTS, PartitionClient
 from sbredis.aio.sending._sendable import require_one_key, require_sessions, transaction_key
@@ -16,7 +24,6 @@ from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
     CallId,
     Lock,
-    MessageId,
     Operation,
     Outgoing,
     Partition,
@@ -25,7 +32,6 @@ from sbredis.engine import (
     TransactedResult,
     TransactedSend,
     advance,
-    decode,
     identifier,
     new_token,
     once,
@@ -40,89 +46,19 @@ from sbredis.exceptions import (
     ServiceBusError,
     WatermarkChangedError,
 )
-from sbredis.model import Hold, ServiceBusMessage, from_content
+from sbredis.model import ServiceBusMessage
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.receiving._held_session import HeldSession
-    from sbredis.aio.sending._outbox import Outbox
     from sbredis.registry import EntityRecord
 
 __all__ = [
-    "AdvancePart",
-    "Keys",
-    "Part",
-    "SendPart",
-    "SettleKind",
-    "SettlePart",
     "Settlements",
-    "StatePart",
     "Work",
     "works_of",
 ]
 
-SettleKind = Literal["complete", "abandon", "defer", "dead_letter", "renew"]
-Keys = Mapping[bytes, tuple[MessageId, int]]
-"""A mapping from each key of a transaction, in its stored form, to the key as it was given and its window in ms."""
 _log = logging.getLogger("sbredis.client")
-
-
-@dataclass(slots=True, eq=False)
-class SendPart:
-    """Messages that one call of the transaction sends or schedules."""
-
-    outbox: Outbox
-    made: list[Outgoing]
-    """The encoded messages, in the form for an entity that detects duplicates."""
-    originals: list[ServiceBusMessage]
-    """The messages of the application."""
-    needs_numbers: bool
-    """Whether the application needs the sequence numbers of the messages."""
-    numbers: list[int] = field(default_factory=list[int])
-    """The sequence numbers, after the commit."""
-    _copies: list[ServiceBusMessage] | None = None
-
-    @property
-    def messages(self) -> list[ServiceBusMessage]:
-        """Copies of the messages, as they were at the call. Rules and keys apply to them."""
-        if self._copies is None:
-            self._copies = [from_content(decode(one.payload)) for one in self.made]
-        return self._copies
-
-
-@dataclass(slots=True, eq=False)
-class SettlePart:
-    """A message that the transaction settles, or whose lock it renews."""
-
-    kind: SettleKind
-    hold: Hold
-    key: str | bytes | None
-    """The key that has chosen the partition of the message; ``None`` if the message has no key."""
-    changes: bytes = b""
-    delay: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class StatePart:
-    """The state that the transaction sets for a session; None removes the state."""
-
-    held: HeldSession
-    state: bytes | None
-
-
-@dataclass(slots=True, eq=False)
-class AdvancePart:
-    """A watermark that the transaction advances."""
-
-    outbox: Outbox
-    name: str
-    expected: str | None
-    value: str | None
-    sequence_number: int | None = None
-    """The sequence number that is stored with the watermark, after the commit."""
-
-
-Part = SendPart | SettlePart | StatePart | AdvancePart
 
 
 class Work(ABC):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from sbredis._public import public_name
 from sbredis._quoting import quoted
-from sbredis.aio._operations import AdvancePart, Part, SendPart, SettleKind, SettlePart, StatePart
 from sbredis.aio._sender import ServiceBusSender, outbox_of
 from sbredis.aio._transacting import commit
+from sbredis.aio._transaction_parts import AdvancePart, Part, SendPart, SettleKind, SettlePart, StatePart
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.receiving._changes import changes_of, delay_of
 from sbredis.aio.receiving._held_session import state_bytes

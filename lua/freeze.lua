@@ -18,8 +18,7 @@
 --   partition has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
 -- @use advance begin finish has_overdue leave_ready movable_messages name_runs outstanding_batch parse_destination
--- @use refuse
--- @use refuse_while_due side_of split_words
+-- @use refuse refuse_while_due side_of split_words
 local p, refusal = begin(KEYS, ARGV, 'freeze', 10, true)
 if not p then
   return refusal

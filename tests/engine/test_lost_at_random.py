@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
+from itertools import product
 from random import Random
+from typing import TypeVar
 
 import pytest
 
-from sbredis.engine import NEVER, Delivery, Lock, Outgoing, SessionLock, bury_session, new_token
-from sbredis.exceptions import SessionLockLostError
-from tests.engine.bench import KEYS, SETTINGS, Bench, everything
+from sbredis.engine import NEVER, Delivery, Lock, Outgoing, Partition, Request, SessionLock, bury_session, new_token
+from sbredis.engine._expansion import expand
+from sbredis.exceptions import ServiceBusError, SessionLockLostError
+from sbredis.servers import LocalServer
+from sbredis.transport import Script, open_transport
+from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench, everything
 from tests.engine.holding import Holder, accept, body, holder, listed, of_session
 from tests.engine.losing import DAMAGE
+from tests.engine.proof.hosts import with_texts_replaced
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 SESSIONS = ("a", "b", "c")
-STEPS = 80
+STEPS, SEEDS = 80, 12
+T = TypeVar("T")
 
 
 class Storm:
@@ -180,13 +188,43 @@ def text_of(message: Delivery) -> str:
     return body(message).decode()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [SETTINGS, replace(SETTINGS, dead_letter_expired=True), replace(SETTINGS, sessions=True)],
-    ids=["queue", "keeps expired", "sessions"],
-)
-@pytest.mark.parametrize("seed", range(12))
-async def test_no_call_fails_and_no_other_message_is_lost(bench: Bench, seed: int) -> None:
+FAULTS = {
+    "a session keeps a message that was set aside": ("includes/set_aside", "p, session, letter,", "p, session, 'x',"),
+    "the expiry event of a message that was set aside stays": (
+        "includes/set_aside",
+        "p.unawaited[#p.unawaited + 1] = due_name('e', member)",
+        "p.unawaited[#p.unawaited + 1] = due_name('a', member)",
+    ),
+    "a scheduled message needs its record": (
+        "includes/plan_due",
+        "    if record == LOST_RECORD then",
+        "    if false then",
+    ),
+    "a receiver gets a message without content": ("includes/choose_messages", "record == LOST_RECORD", "false"),
+    "a malformed record counts as whole": ("includes/readable", "if record and (", "if record and (#record > 14 or "),
+    "a purge needs all records": ("purge", " or '' -- damaged data may name no session", ""),
+    "a redrive makes an empty message": ("redrive", "if found[i] == LOST_RECORD then", "if false then"),
+}
+"""Faults that are planted in the scripts, one at a time: a file, a text, and its replacement."""
+
+
+class FaultyBench(Bench):
+    """A bench whose scripts have a fault."""
+
+    fault = ""
+
+    async def tell(self, request: Request[T]) -> T:
+        return await super().tell(request._replace(script=faulty(request.script, self.fault)))
+
+
+@cache
+def faulty(script: Script, fault: str) -> Script:
+    file, right, wrong = FAULTS[fault]
+    return replace(script, source=expand(script.name, with_texts_replaced({file: [(right, wrong)]})))
+
+
+async def rage(bench: Bench, seed: int) -> None:
+    """Run random operations on a new partition, and check that no message is lost, and that nothing is left."""
     storm = Storm(bench, seed)
     steps = [*[storm.send, storm.receive, storm.settle] * 4, *[storm.damage, storm.administer] * 2]
     steps += [storm.receive_by_number, storm.wait]
@@ -207,3 +245,35 @@ async def test_no_call_fails_and_no_other_message_is_lost(bench: Bench, seed: in
     assert not whole.keys() & {"due", "leases", "locks", *(f"m{at}" for at in range(16))}
     if storm.sessions:
         assert (await listed(bench)).names == ()
+
+
+KINDS = {
+    "queue": SETTINGS,
+    "keeps expired": replace(SETTINGS, dead_letter_expired=True),
+    "sessions": replace(SETTINGS, sessions=True),
+}
+
+
+@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_no_call_fails_and_no_other_message_is_lost(bench: Bench, seed: int) -> None:
+    await rage(bench, seed)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_planted_fault_is_found(shared_server: LocalServer, fault: str) -> None:
+    found = False
+    async with await open_transport(shared_server.url) as transport:
+        for seed, settings in product(range(SEEDS), KINDS.values()):
+            await transport.command("DEL", *KEYS, key=KEYS[0])
+            bench = FaultyBench(transport, Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, settings))
+            bench.fault = fault
+            await bench.tell(bench.partition.configure(create=True))
+            try:
+                await rage(bench, seed)
+            except (AssertionError, ServiceBusError):
+                found = True
+            if found:
+                break
+        await transport.command("DEL", *KEYS, key=KEYS[0])
+    assert found

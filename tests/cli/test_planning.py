@@ -292,18 +292,6 @@ ILLEGAL: dict[str, tuple[str, list[Existing], dict[str, Any], str]] = {
         {},
         "f:1: queue a: forward_to='b' of 'a' would make a chain of more than 4 hops",
     ),
-    "sessions that are forwarded": (
-        "queues: {q: {requires_session: true, forward_to: x}, x: }",
-        [],
-        {},
-        "f:1: queue q: forward_to='x': the messages of a queue with requires_session=True",
-    ),
-    "sessions of an existing queue that are forwarded": (
-        "queues: {q: {forward_to: x}, x: }",
-        [entity(QUEUE, "q", requires_session=True)],
-        {},
-        "f:1: queue q: forward_to='x': the messages of a queue with requires_session=True",
-    ),
 }
 
 

@@ -34,7 +34,7 @@ DEAD = ends("-A0000318000000000007", Changes(reason="why", description="because"
 """What a reply says about a dead letter."""
 _GIVEN: list[Any] = [[b"1", b"2", b"7"], [PLAIN, SECOND, EXPIRING], [2, *ends("i-000020000000000009")]]
 _DEAD: list[Any] = [[b"d1", b"t2"], [PLAIN, EXPIRING], [1, *DEAD]]
-_TRANSACTED = [b"5;0 2;7-9|=8|2||", b"5;;|"]
+_TRANSACTED = [b"5;0 2;7-9|=8|2|~30000 5 d6||", b"5;;|"]
 
 REPLIES: dict[str, list[Any]] = {
     "send": [[0, 5, 0], [1, 12, 3]],

@@ -104,7 +104,8 @@ def _is_deeper(value: Any, depth: int) -> bool:
 def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).values()
-    return value if isinstance(value, list) else ()
+    inside: list[Any] = value if isinstance(value, list) else []
+    return inside
 
 
 def _no_number(text: str) -> NoReturn:

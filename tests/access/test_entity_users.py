@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
+import redis.exceptions
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient

@@ -104,8 +104,7 @@ def _is_deeper(value: Any, depth: int) -> bool:
 def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).values()
-    inside: list[Any] = value if isinstance(value, list) else []
-    return inside
+    return value if isinstance(value, list) else ()  # pyright: ignore[reportUnknownVariableType]  # JSON of any form
 
 
 def _no_number(text: str) -> NoReturn:

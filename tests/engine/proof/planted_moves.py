@@ -73,8 +73,8 @@ OF_MOVES = (
     Bug(
         "a freeze takes messages that a receiver holds",
         file="includes/movable_messages",
-        right="movable = main and not p.index and",
-        wrong="movable = score >= 0 and not p.index and",
+        right="movable = main and",
+        wrong="movable = score >= 0 and",
         of="moves",
     ),
     Bug(

@@ -178,9 +178,10 @@ class SentTo(Described):
     """
 
     duplicate_detection_history_max_ids = Whole(0, least=0, most=999_999_999_999, setting="most_ids")
-    """The largest number of ids that are remembered within the window: no limit by default, which is 0. An id takes 90
-    to 190 bytes of memory, which do not count in ``max_size_in_megabytes``. A message with a further id is refused, as
-    by a full entity. A partitioned entity remembers this number in each partition. An addition of sbredis.
+    """The largest number of ids that are remembered within the window: 0 by default, which is no limit, from 0 to
+    999,999,999,999. An id takes 90 to 190 bytes of memory, which do not count in ``max_size_in_megabytes``. A message
+    with a further id is refused, as by a full entity. A partitioned entity remembers this number in each partition. An
+    addition of sbredis.
     """
 
     max_size_in_megabytes = Whole(1024, least=1, most=900_000_000, unit=1024 * 1024, setting="quota")

@@ -178,7 +178,7 @@ WRONG = {
     "a limit": (["queue", "create", "x", "--max-delivery-count", "0"], "must be from 1 to 99999"),
     "a choice": (["topic", "create", "x", "--status", "ReceiveDisabled"], "can be set to"),
     "a name": (["queue", "create", "a/../b"], "has the segment '..'"),
-    "a contradiction": (["queue", "create", "x", "--requires-session", "--forward-to", "orders"], "cannot be"),
+    "a contradiction": (["queue", "create", "x", "--enable-partitioning", "--colocate-with", "orders"], "leave out"),
     "an option that is fixed": (["queue", "update", "orders", "--requires-session"], "No such option"),
     "nothing to change": (["queue", "update", "orders"], "Nothing to change"),
     "two filters": (["rule", "create", "news", "sports", "x", "--filter", "a", "--match-all"], "Give one of"),

@@ -152,7 +152,10 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
 def test_the_flags_of_a_script_match_its_use_of_memory() -> None:
     """With full memory, scripts that delete data still run. Only scripts without writes are marked as reading."""
     flags: dict[tuple[str, ...], set[str]] = {
-        (): {"create_rule", "register_entity", "register_namespace", "register_subscription", "update_rule"},
+        (): {
+            *("create_rule", "limit_namespace", "register_entity", "register_namespace", "register_subscription"),
+            "update_rule",
+        },
         ("allow-oom",): {
             *("condemn_entity", "delete_rule", "mark_told", "revise_entity", "revise_subscription"),
             "unregister_entity",

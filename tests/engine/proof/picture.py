@@ -36,7 +36,7 @@ _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHED
 _ROOMS = ("", "d", "h", "s", "t")
 _DUE = re.compile(r"[ade][dt]?[0-9a-f]{12}")
 _RUN = re.compile(r"([dt]?)([0-9]+)(?:-([0-9]+))?")
-_STORE = {"layout", "seq", "bytes", "quota", "largest", "used"}
+_STORE = {"layout", "seq", "bytes", "quota", "largest", "most_ids", "used"}
 _STATE = {
     *({setting.stored for setting in SETTINGS.values()} - _STORE),
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
@@ -495,6 +495,7 @@ def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
         duplicate_window=whole(state["window"]) if state["window"] else None,
         quota=whole(store["quota"]),
         largest_message=whole(store["largest"]),
+        most_ids=whole(store["most_ids"]),
         clock=state["clock"].decode(),
         shared=bool(whole(state["shared"])),
         sessions=bool(whole(state["sessions"])),

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- Reads the state of a session, for the holder of its lock.
+-- Reads the state of a session: for the holder of its lock, or for anybody who only looks.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front
--- ARGV[8]    token       of the lock on the session
+-- ARGV[8]    token       of the lock on the session, or nothing to read the state whoever holds the lock
 --
 -- Result: { 0, the state if the session has one }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
@@ -14,11 +14,11 @@ if not p then
   return refusal
 end
 local session, unfit = parse_session(p, ARGV[7], true)
-local token = parse_token(ARGV[8])
-if unfit or not token or p.lane ~= '' then
+local token = ARGV[8] ~= '' and parse_token(ARGV[8])
+if unfit or token == nil or p.lane ~= '' then
   return unfit or refuse('BADCALL', 'token')
 end
-if not session_lock_end(p, session, token) then
+if token and not session_lock_end(p, session, token) then
   return refuse('LOST', 'session')
 end
 return { 0, redis.call('HGET', p.states, '=' .. session) or nil }

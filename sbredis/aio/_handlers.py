@@ -24,6 +24,7 @@ from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio.calls._arguments import deadline_of, identifier_of, seconds_of
 from sbredis.aio.entities._server_time import server_time
+from sbredis.aio.entities._session_states import state_of_session
 from sbredis.aio.entities._sub_queues import split_sub_queue
 from sbredis.codec import encode_body
 from sbredis.engine import identifier
@@ -172,6 +173,15 @@ class Handlers:
         self._connection.check_open()
         path = name if subscription is None else path_of(name, subscription)
         return ServiceBusSettler(self._connection, path, sub_queue, self._telemetry)
+
+    async def peek_session_state(
+        self, entity_path: str, session_id: str, *, timeout: float | None = None
+    ) -> bytes | None:
+        """Return the state of a session, or ``None``, without a lock on it: another receiver may hold the session, and
+        change the state at any time. :meth:`ServiceBusSession.get_state` is for the holder.
+        """
+        identifier(session_id, "session_id", may_be_empty=True)
+        return await state_of_session(self._connection, entity_path, session_id, deadline_of(timeout))
 
     async def server_time(
         self, entity_path: str, *, partition_key: str | None = None, timeout: float | None = None

@@ -30,6 +30,7 @@ PARTS = {
     "receive": ("sbredis.cli._receive:receive", "Receive messages, and print their bodies."),
     "peek": ("sbredis.cli._peek:peek", "Show messages without receiving them."),
     "message": ("sbredis.cli._peek:message", "Show, delete or dead-letter single messages by their numbers."),
+    "session": ("sbredis.cli._sessions:sessions", "List sessions, and show the state of one."),
     "dlq": ("sbredis.cli._dlq:dlq", "List, report, redrive and purge dead letters."),
     "purge": ("sbredis.cli._purge:purge", "Delete the messages of a queue or a subscription."),
     "move": (

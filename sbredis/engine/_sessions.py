@@ -25,6 +25,7 @@ __all__ = [
     "list_sessions",
     "list_sessions_since",
     "look_for_session",
+    "peek_state",
     "release_session",
     "renew_session",
     "set_state",
@@ -105,12 +106,17 @@ def set_state(partition: Partition, call_id: CallId, session: SessionLock, state
 
 
 def get_state(partition: Partition, session: SessionLock, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:
-    """Read the state of a session."""
+    """Read the state of a session, which the caller has locked."""
+    return partition.request("get_state", call_id, _state, _locked(session))
 
-    def read(reply: list[Any]) -> bytes | None:
-        return reply[1] if len(reply) > 1 else None
 
-    return partition.request("get_state", call_id, read, _locked(session))
+def peek_state(partition: Partition, name: str, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:
+    """Read the state of a session, whoever has locked it."""
+    return partition.request("get_state", call_id, _state, {"session": signed(name), "token": ""})
+
+
+def _state(reply: list[Any]) -> bytes | None:
+    return reply[1] if len(reply) > 1 else None
 
 
 def list_sessions(

@@ -295,6 +295,9 @@ class ServiceBusClient(Handlers):
     def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
         return self._portal.call(self._aio.describe_entity, entity_path, timeout=timeout)
 
+    def peek_session_state(self, entity_path: str, session_id: str, *, timeout: float | None = None) -> bytes | None:
+        return self._portal.call(self._aio.peek_session_state, entity_path, session_id, timeout=timeout)
+
     def server_time(
         self, entity_path: str, *, partition_key: str | None = None, timeout: float | None = None
     ) -> datetime:

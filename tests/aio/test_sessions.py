@@ -18,6 +18,7 @@ from sbredis.exceptions import (
     MessageAlreadySettled,
     MessageNotFoundError,
     MessageSizeExceededError,
+    MessagingEntityNotFoundError,
     Outcome,
     ServiceBusError,
     SessionCannotBeLockedError,
@@ -683,6 +684,29 @@ async def test_the_state_of_a_lost_session_can_neither_be_read_nor_changed(url: 
                 await call()
             assert caught.value.outcome in {Outcome.REFUSED, Outcome.NEVER_SENT}
             assert await queue.contents() == before
+
+
+@both
+async def test_the_state_of_a_session_is_shown_whoever_holds_it(url: str, partitioned: bool) -> None:
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        client = queue.client
+        assert await client.peek_session_state("q", "a") is None
+        async with queue.session("a") as receiver:
+            await session_of(receiver).set_state(b"\x00kept")
+            before = await queue.contents()
+            assert await client.peek_session_state("q", "a") == b"\x00kept"
+            assert await client.peek_session_state("Q", "b") is None
+            assert await queue.contents() == before
+        assert await client.peek_session_state("q", "a") == b"\x00kept"
+        await client.ensure_queue("plain")
+        for path, session, error in (
+            ("plain", "a", ServiceBusError),
+            ("q/$DeadLetterQueue", "a", ValueError),
+            ("q", "x" * 129, ValueError),
+            ("missing", "a", MessagingEntityNotFoundError),
+        ):
+            with pytest.raises(error):
+                await client.peek_session_state(path, session)
 
 
 # -- finding sessions --------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from sbredis.engine import (
     look_for_session,
     new_token,
     payload_offset,
+    peek_state,
     release_session,
     renew_session,
     set_state,
@@ -39,6 +40,7 @@ __all__ = [
     "listed_since",
     "look_for",
     "of_session",
+    "peeked",
     "put",
     "traces",
 ]
@@ -82,6 +84,11 @@ async def holder(bench: Bench, name: str | None = None) -> Holder:
     accepted = await accept(bench, name, token)
     assert accepted.outcome == "taken", accepted
     return Holder(bench, SessionLock(accepted.session, token))
+
+
+async def peeked(bench: Bench, name: str) -> bytes | None:
+    """Return the state of a session, whoever has locked it."""
+    return await bench.tell(peek_state(bench.partition, name, CallId("", 0, bench.now)))
 
 
 async def listed(bench: Bench, wanted: int = 1000, after: str | None = None) -> SessionsListed:

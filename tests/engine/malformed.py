@@ -162,6 +162,8 @@ _TOKENS: dict[str, int] = (
     | {"forget_source": 0}
     | dict.fromkeys(("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1)
 )
+_WITHOUT_TOKEN = {"get_state"}
+"""The scripts whose token is optional."""
 _SESSIONS: dict[str, int] = {
     "accept_session": 0,
     "list_sessions": 1,
@@ -239,7 +241,8 @@ def malformed(script: str) -> Iterator[Malformed]:
     for place, words in _CHOICES.get(script, {}).items():
         yield from (with_(place, word) for word in words)
     if script in _TOKENS:
-        yield from (with_(_TOKENS[script], token) for token in _NOT_TOKENS)
+        optional = script in _WITHOUT_TOKEN
+        yield from (with_(_TOKENS[script], token) for token in _NOT_TOKENS if token or not optional)
     if script in _SESSIONS or good[:1] == ("=s",):
         place = _SESSIONS.get(script, 0)
         yield from (with_(place, session) for session in (*_NOT_SESSIONS, *(() if script in _SESSIONS else ("",))))

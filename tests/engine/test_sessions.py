@@ -35,6 +35,7 @@ from tests.engine.holding import (
     listed_since,
     look_for,
     of_session,
+    peeked,
     put,
     traces,
 )
@@ -514,7 +515,10 @@ async def test_a_session_state_stays_until_it_is_cleared(bench: Bench) -> None:
     for state in (b"one", b"", b"\x00\xff" * 100):
         await mine.set_state(state)
         assert await mine.get_state() == state
+    assert await peeked(bench, "s") == b"\x00\xff" * 100
     await mine.release()
+    assert await peeked(bench, "s") == b"\x00\xff" * 100
+    assert await peeked(bench, "unknown") is None
     assert (await listed(bench)).names == ("s",)
     bench.later(10 * LOCK)
     mine = await holder(bench, "s")

@@ -21,6 +21,7 @@ ACCEPTED = {
     "sbredis*ServiceBusClient.describe_entity: added": "describe-entity",
     "sbredis*.EntityInfo: added": "describe-entity",
     "sbredis*ServiceBusClient.server_time: added": "server-time",
+    "sbredis*ServiceBusClient.peek_session_state: added": "peek-session-state",
     "sbredis*ServiceBusClient.get_receiver: added": "by-path",
     "sbredis*ServiceBusClient.get_sender: added": "by-path",
     "sbredis*ServiceBusClient.from_redis: added": "from-redis",

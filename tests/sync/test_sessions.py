@@ -100,6 +100,7 @@ def test_the_session_state_outlives_the_receiver(client: ServiceBusClient, sende
             session = session_of(receiver)
             kept.append(session.get_state())
             session.set_state(given)
+            assert client.peek_session_state("q", "ann") == session.get_state()
     with client.get_queue_receiver("q", session_id="ann") as receiver:
         kept.append(session_of(receiver).get_state(timeout=SOON))
         with pytest.raises(TypeError, match="not int"):

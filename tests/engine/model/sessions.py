@@ -130,6 +130,10 @@ class SessionModel(Model):
         self._check_reading(call, early=self._none_has_sessions(), refusal=self._lost(call, name, token))
         return self.sessions[name].state
 
+    def peek_state(self, call: Call, name: str) -> bytes | None:
+        self._check_reading(call, early=self._none_has_sessions())
+        return self.sessions[name].state if name in self.sessions else None
+
     def list_sessions(self, call: Call, wanted: int, after: str | None = None) -> Listed:
         """Return the sessions that have a state, or active or held messages, ordered by name."""
         self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())

@@ -220,6 +220,7 @@ class SessionMachine(Machine):
         lock = self.holder(data)
         self.both.set_state(how, lock, state)
         self.both.get_state(PLAIN, lock)
+        self.both.peek_state(how, lock.name)
 
     @every(4, 3)
     @rule(how=hows, state=draws.states, then=some([None, b"other"]))

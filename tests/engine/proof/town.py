@@ -24,6 +24,7 @@ from sbredis.engine import (
     list_sessions_since,
     look_for_session,
     once,
+    peek_state,
     publish,
     release_session,
     renew_session,
@@ -104,6 +105,12 @@ class Town(Both):
     def get_state(self, how: How, lock: SessionLock) -> Any:
         step = Step(
             "get_state", lambda p, call_id: get_state(p, lock, call_id), lambda call: self.model.get_state(call, *lock)
+        )
+        return self.do(step, without_lane(how))
+
+    def peek_state(self, how: How, name: str) -> Any:
+        step = Step(
+            "get_state", lambda p, call_id: peek_state(p, name, call_id), lambda call: self.model.peek_state(call, name)
         )
         return self.do(step, without_lane(how))
 

@@ -1,0 +1,76 @@
+"""``sbredis session``: the sessions of an entity, and their states."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import click
+
+from sbredis.cli._call import Call
+from sbredis.cli._commands import command, group
+from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._fitting import Column
+from sbredis.cli._parameters import WholeRange, entity_argument
+
+__all__ = ["sessions"]
+
+_FEW = 100
+
+sessions = group(
+    "session",
+    "List sessions, and show the state of one.",
+    examples=["sbredis session list chats", "sbredis session show chats ann"],
+)
+
+
+@command("list", into=sessions, examples=[
+    "sbredis session list chats",
+    "sbredis session list news/subscriptions/all --count 1000 --output json",
+])  # fmt: skip
+@entity_argument()
+@click.option("--count", type=WholeRange(1), metavar="N", help=f"List N sessions at most. [{_FEW}]")
+async def list_(call: Call, *, entity: str, count: int | None) -> int:
+    """List the sessions that have messages to receive, or a state.
+
+    Nothing is locked. Sessions that a receiver has locked are listed too.
+    """
+    most = count or _FEW
+    async with call.client() as client, call.looking_for(entity):
+        info = await client.describe_entity(entity)
+        if info.topic_name is None:
+            listed = client.list_queue_sessions(info.path, top=most + 1)
+        else:
+            listed = client.list_subscription_sessions(info.topic_name, info.name, top=most + 1)
+        found = [each async for each in listed]
+    call.out.table([Column("session")], [{"session": each} for each in found[:most]], empty="no sessions")
+    if len(found) > most and count is None:
+        call.out.remark(f"There are more sessions: --count {10 * _FEW} shows more of them.")
+    return ExitCode.DONE if found else ExitCode.DIFFERENT
+
+
+@command("show", into=sessions, examples=[
+    "sbredis session show chats ann",
+    "sbredis session show chats ann --output json",
+])  # fmt: skip
+@entity_argument()
+@click.argument("session", metavar="ID")
+async def show(call: Call, *, entity: str, session: str) -> int:
+    """Show the state of a session, without a lock on it: a receiver that holds the session may change it at any time.
+
+    Exit code 3: the session has no state.
+    """
+    async with call.client() as client, call.looking_for(entity):
+        state = await client.peek_session_state(entity, session)
+    fields: dict[str, Any] = {"session": session, "bytes": None if state is None else len(state)}
+    call.out.record({**fields, **_shown(state)}, whole=True)
+    return ExitCode.DIFFERENT if state is None else ExitCode.DONE
+
+
+def _shown(state: bytes | None) -> dict[str, str | None]:
+    """Return the state as text, or in base64 if it is none."""
+    try:
+        return {"state": None if state is None else state.decode()}
+    except UnicodeDecodeError:
+        assert state is not None  # decoding has failed
+        return {"state_base64": base64.b64encode(state).decode()}

@@ -115,6 +115,22 @@ async def test_a_supervisor_that_is_gone_or_does_not_read_holds_nothing_up(monke
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
+async def test_a_signal_that_did_not_come_from_the_supervisor_is_a_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = tmp_path / "ids"
+    text = f"{says(FIRST)}open({str(ids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n{FOREVER}"
+
+    def started() -> list[int]:
+        return [int(line) for line in ids.read_text().split()] if ids.exists() else []
+
+    async with kept_running(text):
+        await eventually(lambda: len(started()) == 1)
+        os.kill(started()[0], signal.SIGTERM)
+        await eventually(lambda: len(started()) == 2)
+    assert "process 1 ended with the signal SIGTERM; it starts again in" in caplog.text
+
+
 async def test_the_counts_of_ended_processes_are_kept_and_never_fall(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -38,12 +37,6 @@ CHANGED = PartitionSettings(lock_duration=4321)
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 shapes = pytest.mark.both_shapes
-
-
-@pytest.fixture
-async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
-        yield transport
 
 
 async def nothing(_: Namespace) -> None:

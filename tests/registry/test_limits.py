@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,7 @@ from sbredis.engine import PartitionSettings, registry_keys, registry_salt
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from sbredis.registry import Namespace
 from sbredis.rules import Rule, TrueFilter
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
 from tests.registry.keys import snapshot
 
 pytestmark = pytest.mark.anyio
@@ -24,18 +23,6 @@ RULE = Rule("$Default", TrueFilter())
 
 def sized(megabytes: int) -> PartitionSettings:
     return PartitionSettings(quota=megabytes * MEGABYTE)
-
-
-@pytest.fixture
-async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
-        yield transport
-
-
-@pytest.fixture
-async def namespace(transport: Transport) -> Namespace:
-    """A namespace of four partitions."""
-    return await Namespace.open(transport, "ns", 4)
 
 
 async def refused(transport: Transport, call: object, *, match: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -46,18 +45,6 @@ NAMESPACE, ENTITIES = registry_keys("ns", registry_salt())[:2]
 
 on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
-
-
-@pytest.fixture
-async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
-        yield transport
-
-
-@pytest.fixture
-async def namespace(transport: Transport) -> Namespace:
-    """A namespace of four partitions."""
-    return await Namespace.open(transport, "ns", 4)
 
 
 async def partition_keys_in(transport: Transport) -> list[str]:

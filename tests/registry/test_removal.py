@@ -6,7 +6,7 @@ import asyncio
 import gc
 import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -49,12 +49,6 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture
-async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
-        yield transport
 
 
 def client(transport: ScriptCaller, clock: Clock, partitions: int = 3) -> Namespace:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,12 +31,6 @@ from tests.registry.turns import Cut, RecordingTransport, Turns
 pytestmark = pytest.mark.anyio
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
-
-
-@pytest.fixture
-async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
-        yield transport
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,12 +39,6 @@ EVERYTHING = Rule(
     ),
     SqlAction("SET sys.TimeToLive = @p", {"@p": timedelta(1)}),
 )
-
-
-@pytest.fixture
-async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
-        yield transport
 
 
 @pytest.fixture

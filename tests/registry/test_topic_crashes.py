@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -60,12 +60,6 @@ def ways(*names: str) -> pytest.MarkDecorator:
     cases.append(("cluster", names[0], True))
     ids = [f"{target}-{name}-{SHAPES[shape]}" for target, name, shape in cases]
     return pytest.mark.parametrize(("target", "way", "partitioned"), cases, ids=ids, indirect=["target"])
-
-
-@pytest.fixture
-async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
-        yield transport
 
 
 def with_a_topic(*, partitioned: bool, subscribed: bool = False) -> Operation:

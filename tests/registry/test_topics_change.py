@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -39,18 +39,6 @@ SUB = path_of("Topic", "Sub")
 on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 shapes = pytest.mark.both_shapes
-
-
-@pytest.fixture
-async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
-        yield transport
-
-
-@pytest.fixture
-async def namespace(transport: Transport) -> Namespace:
-    """A namespace of four partitions."""
-    return await Namespace.open(transport, "ns", 4)
 
 
 async def subscribe(namespace: Namespace, name: str = "Sub", *rules: Rule, topic: str = "Topic") -> EntityRecord:

@@ -1,0 +1,22 @@
+"""What the tests of the registry work on. A module may give these names another meaning."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sbredis.registry import Namespace
+from sbredis.transport import Transport, open_transport
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    async with await open_transport(url) as transport:
+        yield transport
+
+
+@pytest.fixture
+async def namespace(transport: Transport) -> Namespace:
+    """A namespace of four partitions."""
+    return await Namespace.open(transport, "ns", 4)

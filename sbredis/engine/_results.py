@@ -42,8 +42,9 @@ _NAMES: Final = re.compile(rb"(?:[dt]?[0-9]{1,15} )*")
 """Names of messages, each with a blank after it."""
 
 LOST_RECORD: Final = b"a0" + b"0" * 13 + b"\x01\x00"
-"""What the scripts return in place of a record that is missing or damaged: the record of an empty message that was
-enqueued at no time. No other record has this time."""
+"""The record that the scripts return in place of one that is missing or damaged: that of an empty message, enqueued at
+the beginning of 1970. No other record has this time.
+"""
 
 FACTS: Final = 3
 """The number of values about one message in the extras of a reply."""

@@ -83,9 +83,8 @@ class Scopes:
     async def close(self, error: BaseException | None = None) -> None:
         """End the innermost scope: run the code after the ``yield`` of its dependencies, the last one first."""
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
-        await self.values[self._own].stack.__aexit__(
-            kind, error, traceback
-        )  # contextlib sets the error's traceback to it
+        # contextlib gives the error this traceback.
+        await self.values[self._own].stack.__aexit__(kind, error, traceback)
 
 
 class Injector:

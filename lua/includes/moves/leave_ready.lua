@@ -13,7 +13,7 @@ local function leave_ready(p, found)
   end
   local records = p.index and #names > 0 and read_records(p.keys, numbers) or {}
   for i = 1, #records do
-    local session = records[i] and record_session(records[i])
+    local session = record_session(records[i]) -- none if the record is lost
     if session then
       index_remove(p, session, 'a', tonumber(names[i]))
       p.touched[session] = p.touched[session] or true

@@ -20,7 +20,7 @@ from sbredis.exceptions import ServiceBusError
 if TYPE_CHECKING:
     from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 
-__all__ = ["fields_of", "message_of", "read_line", "shown_body", "time_of"]
+__all__ = ["bytes_field", "fields_of", "message_of", "read_line", "shown_body", "time_of"]
 
 _TOLD = (
     "sequence_number",
@@ -70,7 +70,7 @@ def fields_of(message: ServiceBusReceivedMessage) -> dict[str, Any]:
     if content.raw_amqp is not None:
         fields["raw_amqp_base64"] = _base64(content.raw_amqp)
     if message.body_type is AmqpMessageBodyType.DATA:
-        fields |= _body_fields(bytes(content.body))
+        fields |= bytes_field("body", bytes(content.body))
     return fields
 
 
@@ -215,11 +215,12 @@ def _told(value: object) -> Any:
     return name.lower() if isinstance(name, str) else value
 
 
-def _body_fields(body: bytes) -> dict[str, str]:
+def bytes_field(name: str, value: bytes) -> dict[str, str]:
+    """Return bytes as a field of JSON: a text if they are UTF-8, and otherwise a field of base64 with its name."""
     try:
-        return {"body": body.decode()}
+        return {name: value.decode()}
     except UnicodeDecodeError:
-        return {"body_base64": _base64(body)}
+        return {f"{name}_base64": _base64(value)}
 
 
 def _base64(value: bytes) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any
-
 import click
 
 from sbredis.cli._call import Call
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._fitting import Column
+from sbredis.cli._message_lines import bytes_field
 from sbredis.cli._parameters import WholeRange, entity_argument
 
 __all__ = ["sessions"]
@@ -62,15 +60,8 @@ async def show(call: Call, *, entity: str, session: str) -> int:
     """
     async with call.client() as client, call.looking_for(entity):
         state = await client.peek_session_state(entity, session)
-    fields: dict[str, Any] = {"session": session, "bytes": None if state is None else len(state)}
-    call.out.record({**fields, **_shown(state)}, whole=True)
-    return ExitCode.DIFFERENT if state is None else ExitCode.DONE
-
-
-def _shown(state: bytes | None) -> dict[str, str | None]:
-    """Return the state as text, or in base64 if it is none."""
-    try:
-        return {"state": None if state is None else state.decode()}
-    except UnicodeDecodeError:
-        assert state is not None  # decoding has failed
-        return {"state_base64": base64.b64encode(state).decode()}
+    if state is None:
+        call.out.record({"session": session, "bytes": None, "state": None})
+        return ExitCode.DIFFERENT
+    call.out.record({"session": session, "bytes": len(state), **bytes_field("state", state)}, whole=True)
+    return ExitCode.DONE

@@ -75,19 +75,26 @@ class _Worker:
         self.task = task
         self.pipe.send(task)
 
-    def result(self, decoders: Mapping[str, Decoder]) -> tuple[str, Search]:
-        """Return the result of the task. A process that was ended by the system has found something."""
+    def result(self, decoders: Mapping[str, Decoder]) -> tuple[Search, tuple[str, int, int, int, float] | None]:
+        """Return the result of the task, and the rest of the task that is left.
+
+        If the system has ended the process, its last input is tried once more, alone: a machine that was halted for a
+        while charges the time to whoever ran. An input that ends a second process has been found.
+        """
         assert self.task is not None
         try:
-            found: tuple[str, Search] = self.pipe.recv()
+            return self.pipe.recv()[1], None
         except EOFError:
             self.process.join()
-            name, seed, begin, *_ = self.task
+            name, seed, begin, end, until = self.task
             number = int(self.current.value)
+            if number < 0:
+                number = begin
+            if end - begin > 1:
+                return Search(number - begin, 0, []), (name, seed, number, end, until)
             shown = repr(input_of(decoders[name], seed, number))[:300]
             what = f"the process ended with {self.process.exitcode}: it hangs, or has crashed"
-            return name, Search(number - begin + 1, 0, [Finding(name, number, what, shown)])
-        return found
+            return Search(1, 0, [Finding(name, number, what, shown)]), None
 
 
 def search_all(
@@ -108,10 +115,18 @@ def search_all(
     totals = {name: Search(0, 0, []) for name in names or decoders}
     begun = dict.fromkeys(totals, 0)
     order = iter([name for _ in range(0, inputs, _SHARE) for name in totals])
+    left: list[tuple[str, int, int, int, float]] = []
+    """What is left of tasks whose process was ended, the input that it read first."""
     free = [_Worker(decoders, most) for _ in range(workers)]
     busy: list[_Worker] = []
     try:
         for round_ in count():
+            while free and left:
+                task = left.pop()
+                if not totals[task[0]].findings:
+                    worker = free.pop()
+                    worker.give(task)
+                    busy.append(worker)
             while free and time.monotonic() < until and (name := next(order, None)) is not None:
                 if totals[name].findings:
                     continue
@@ -124,7 +139,13 @@ def search_all(
             ready = wait([worker.pipe for worker in busy])
             for worker in [worker for worker in busy if worker.pipe in ready]:
                 busy.remove(worker)
-                name, found = worker.result(decoders)
+                assert worker.task is not None
+                name = worker.task[0]
+                found, rest = worker.result(decoders)
+                if rest is not None:
+                    _, _, number, end, _ = rest
+                    left += [(name, seed, number + 1, end, until)] * (number + 1 < end)
+                    left.append((name, seed, number, number + 1, until))
                 before = totals[name]
                 totals[name] = Search(
                     before.trials + found.trials, before.values + found.values, before.findings + found.findings

@@ -17,7 +17,6 @@ from redis import Redis
 from benchmarks.engine_calls import LARGE, Engine, alternate, engine_round, server_time
 from benchmarks.engine_reserved import compare_audited, compare_pinned, strain_reserved
 from benchmarks.rounds import run_as_program
-from sbredis.aio.core._moving import MOST_AT_ONCE
 from sbredis.engine import (
     NO_CALL_ID,
     CallId,
@@ -42,6 +41,7 @@ from sbredis.engine import (
     transact,
     withdraw,
 )
+from sbredis.moving._moves import MOST_AT_ONCE
 from sbredis.servers import LocalServer, find_server
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.calls._partition_client import PartitionClient
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.client._partition_client import PartitionClient
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     CallId,

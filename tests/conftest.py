@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sbredis.aio.core import _watching as watching
-from sbredis.aio.receiving import _accepting as accepting
-from sbredis.aio.receiving import _inbox as inbox
-from sbredis.aio.receiving._receive_call import ReceiveCall
+from sbredis.client import _watching as watching
+from sbredis.receiving import _accepting as accepting
+from sbredis.receiving import _inbox as inbox
+from sbredis.receiving._receive_call import ReceiveCall
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import forget_memory, forget_notes
 from sbredis.transport._memory import memory_names

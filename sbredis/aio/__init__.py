@@ -11,9 +11,9 @@ from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio._stream import SendResult, SendStream
 from sbredis.aio._transaction import ServiceBusTransaction
-from sbredis.aio.entities._entity_info import EntityInfo
-from sbredis.aio.maintenance._ticks import Tick
-from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.client._ticks import Tick
+from sbredis.entities._entity_info import EntityInfo
+from sbredis.receiving._session import ServiceBusSession
 
 __all__ = [
     "AutoLockRenewer",

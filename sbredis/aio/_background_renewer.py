@@ -13,11 +13,11 @@ from sbredis._call_site import Line, calling_line, warn_of_line
 from sbredis._public import public_name
 from sbredis._threads import in_thread
 from sbredis.aio._client import ServiceBusClient
-from sbredis.aio.calls._arguments import seconds_of
-from sbredis.aio.receiving._background import LockLostCallback, RenewalThread
-from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.client._arguments import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.receiving._background import LockLostCallback, RenewalThread
+from sbredis.receiving._session import ServiceBusSession
 
 __all__ = ["BackgroundLockRenewer"]
 

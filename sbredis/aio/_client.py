@@ -30,24 +30,22 @@ from sbredis.aio._role import ServiceBusRole
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._transaction import ServiceBusTransaction
-from sbredis.aio.calls._arguments import deadline_of, seconds_of
-from sbredis.aio.calls._connection import Connection
-from sbredis.aio.entities._definitions import (
+from sbredis.client._arguments import deadline_of, seconds_of
+from sbredis.client._connection import Connection
+from sbredis.client._ticks import Tick, next_tick, period_of
+from sbredis.engine import entity_name
+from sbredis.entities._definitions import (
     QUEUES,
     queue_creation,
     subscription_creation,
     subscription_path,
     topic_creation,
 )
-from sbredis.aio.entities._entity_info import EntityInfo, describe
-from sbredis.aio.entities._paging import AsyncItemPaged
-from sbredis.aio.entities._session_lists import sessions_of
-from sbredis.aio.entities._sub_queues import split_sub_queue
-from sbredis.aio.maintenance._offer import MaintenanceOffer
-from sbredis.aio.maintenance._ticks import Tick, next_tick, period_of
-from sbredis.aio.receiving._accepting import NoSessionError
-from sbredis.aio.telemetry._telemetry import Telemetry
-from sbredis.engine import entity_name
+from sbredis.entities._entity_info import EntityInfo, describe
+from sbredis.entities._paging import AsyncItemPaged
+from sbredis.entities._session_lists import sessions_of
+from sbredis.entities._sub_queues import split_sub_queue
+from sbredis.maintenance._offer import MaintenanceOffer
 from sbredis.model import (
     AZURE_CLIENT,
     NEXT_AVAILABLE_SESSION,
@@ -59,10 +57,12 @@ from sbredis.model import (
     TopicOptions,
     names_keywords,
 )
+from sbredis.receiving._accepting import NoSessionError
+from sbredis.telemetry._telemetry import Telemetry
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._clock import Clock
+    from sbredis.client._clock import Clock
 
 __all__ = ["ServiceBusClient"]
 
@@ -151,6 +151,7 @@ class ServiceBusClient(Handlers):
         )
         self._share = self._connection.share()
         self._connection.count_dropped = self._telemetry.dropped_duplicates
+        self._connection.scheduled_on = partial(self._offer.scheduled_on, self._connection)
         self._connection.moves_from = partial(self._offer.moves_from, self._connection)
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
         self._requests = Requests(self._connection)

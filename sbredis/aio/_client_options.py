@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
     from sbredis.aio._credentials import Credential
-    from sbredis.aio.calls._clock import Clock
-    from sbredis.aio.calls._connection import Connection
-    from sbredis.aio.calls._entity_state import Creation
+    from sbredis.client._clock import Clock
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Creation
     from sbredis.model import ApiVersion
 
 __all__ = ["AdministrationClientOptions", "ClientOptions", "InternalOptions", "clock_in", "creation_of", "refuse_unfit"]

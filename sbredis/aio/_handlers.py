@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from sbredis._quoting import quoted
@@ -22,12 +21,13 @@ from sbredis.aio._requests import Requests
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
-from sbredis.aio.calls._arguments import deadline_of, identifier_of, seconds_of
-from sbredis.aio.entities._server_time import server_time
-from sbredis.aio.entities._session_states import state_of_session
-from sbredis.aio.entities._sub_queues import split_sub_queue
+from sbredis.client._arguments import deadline_of, identifier_of, seconds_of
+from sbredis.client._connection import Connected
 from sbredis.codec import encode_body
 from sbredis.engine import identifier
+from sbredis.entities._server_time import server_time
+from sbredis.entities._session_states import state_of_session
+from sbredis.entities._sub_queues import split_sub_queue
 from sbredis.model import (
     PropertyMapping,
     ServiceBusMessage,
@@ -39,19 +39,15 @@ from sbredis.model import (
 from sbredis.registry import path_of, split_path
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
-    from sbredis.aio.calls._entity_state import Creation
-    from sbredis.aio.maintenance._offer import MaintenanceOffer
-    from sbredis.aio.telemetry._telemetry import Telemetry
+    from sbredis.client._entity import Creation
+    from sbredis.telemetry._telemetry import Telemetry
 
 __all__ = ["Handlers"]
 
 
-class Handlers:
+class Handlers(Connected):
     """The part of a client that makes its senders and receivers."""
 
-    _connection: Connection
-    _offer: MaintenanceOffer
     _telemetry: Telemetry
     _handlers: set[ServiceBusSender | ServiceBusReceiver]
     _requests: Requests
@@ -84,7 +80,6 @@ class Handlers:
             create=create,
             max_in_flight=asked["max_in_flight"],
             max_in_flight_bytes=asked["max_in_flight_bytes"],
-            scheduled_on=partial(self._offer.scheduled_on, self._connection),
             on_close=self._handlers.discard,
         )
         self._handlers.add(sender)

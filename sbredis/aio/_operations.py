@@ -17,9 +17,8 @@ from sbredis.aio._transaction_parts import (
     SettlePart,
     StatePart,
 )
-from sbredis.aio.calls._lane_kinds import lock_lost
-from sbredis.aio.calls._partition_client import SETTLEMENTS, PartitionClient
-from sbredis.aio.sending._sendable import require_one_key, require_sessions, transaction_key
+from sbredis.client._lane_kinds import lock_lost
+from sbredis.client._partition_client import SETTLEMENTS, PartitionClient
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
     CallId,
@@ -47,9 +46,11 @@ from sbredis.exceptions import (
     WatermarkChangedError,
 )
 from sbredis.model import ServiceBusMessage
+from sbredis.sending._outbox import views_for_rules
+from sbredis.sending._sendable import require_one_key, require_sessions, transaction_key
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._entity import Entity
+    from sbredis.client._entity import Entity
     from sbredis.registry import EntityRecord
 
 __all__ = [
@@ -153,7 +154,7 @@ class _Renewals(Settlements):
 
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
         if self.since is None:  # a repetition of the call does not lock for longer than its first attempt
-            self.since = self.link.runtime.clock.now()
+            self.since = self.link.connection.clock.now()
         return Operation(partition, partition.renew(call_id, self._token, [part.hold.lock() for part in self.parts]))
 
     def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
@@ -236,7 +237,11 @@ class _Sends(Work):
                 raise SettingsStaleError("The entity is a topic now, and this client has not read its rules yet.")
             self._widths = [1] * len(made)
             return Operation(partition, partition.send(call_id, made))
-        views = [view for part in self._parts for view in part.outbox.views_for_rules(entity, part.messages, part.made)]
+        views = [
+            view
+            for part in self._parts
+            for view in views_for_rules(entity.connection, entity, part.messages, part.made)
+        ]
         routed = entity.routing.routed(made, views)
         self.copies = sum(len(route or ()) for route in routed.routes)
         request, self._widths = entity.routing.published(partition, self.number, call_id, made, views, routed=routed)
@@ -252,7 +257,7 @@ class _Sends(Work):
             at += len(part.made)
         _tell_test_bus(self._target, self._parts)
         if result.dropped:
-            self.entity.runtime.count_dropped(self.entity.name, len(result.dropped))
+            self.entity.connection.count_dropped(self.entity.name, len(result.dropped))
         originals = [message for part in self._parts for message in part.originals]
         return [originals[place] for place in result.dropped]
 
@@ -286,7 +291,7 @@ class _Transfers(Work):
     def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         del result
         _tell_test_bus(self._destination, self._parts)
-        self.entity.runtime.moves_from(self.entity.record, True)
+        self.entity.connection.moves_from(self.entity.record, True)
         return []
 
     def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:
@@ -302,9 +307,9 @@ def _made_for(entity: Entity, parts: Sequence[SendPart]) -> list[Outgoing]:
 
 
 def _tell_test_bus(entity: Entity, parts: Sequence[SendPart]) -> None:
-    hooks = entity.runtime.test_hooks
+    hooks = entity.connection.test_hooks
     if hooks is not None:
-        hooks.sent(entity.runtime.target.namespace, entity.name, _made_for(entity, parts))
+        hooks.sent(entity.connection.target.namespace, entity.name, _made_for(entity, parts))
 
 
 # -- from calls to operations ------------------------------------------------------------------------------------------

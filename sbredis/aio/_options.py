@@ -8,7 +8,6 @@ from typing import Any, Final, TypedDict
 
 from sbredis._public import public_name
 from sbredis.aio._renewer import AutoLockRenewer
-from sbredis.aio.receiving._receiver_options import ReceiverOptions
 from sbredis.model import (
     AZURE_HANDLER,
     ServiceBusReceiveMode,
@@ -16,6 +15,7 @@ from sbredis.model import (
     ServiceBusSubQueue,
     refuse_unknown,
 )
+from sbredis.receiving._receiver_options import ReceiverOptions
 
 __all__ = [
     "RECEIVER",

@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis._public import public
-from sbredis.aio._redriving import Redriver
-from sbredis.aio.calls._arguments import (
+from sbredis.client._arguments import (
     count_of,
     deadline_of,
     milliseconds_of,
@@ -20,33 +19,33 @@ from sbredis.aio.calls._arguments import (
     sequence_numbers_of,
     waiting_deadline,
 )
-from sbredis.aio.calls._kinds import require_messages, require_no_sessions, require_not_forwarding
-from sbredis.aio.entities._sub_queues import SIDES, SUFFIXES
-from sbredis.aio.receiving._changes import require_reason
-from sbredis.aio.receiving._deferred import Deferred
-from sbredis.aio.receiving._inbox import Inbox
-from sbredis.aio.receiving._peeking import Peekings
-from sbredis.aio.receiving._purging import purge
-from sbredis.aio.receiving._receiver_options import prefetch_count_of
-from sbredis.aio.receiving._settling import Settler
 from sbredis.engine import (
     NEVER,
     identifier,
 )
+from sbredis.entities._sub_queues import SIDES, SUFFIXES
 from sbredis.model import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
     hold_of,
 )
+from sbredis.moving._redriving import Redriver
+from sbredis.receiving._changes import require_reason
+from sbredis.receiving._deferred import Deferred
+from sbredis.receiving._inbox import Inbox
+from sbredis.receiving._kinds import require_messages, require_no_sessions, require_not_forwarding
+from sbredis.receiving._peeking import Peekings
+from sbredis.receiving._purging import purge
+from sbredis.receiving._receiver_options import prefetch_count_of
+from sbredis.receiving._settling import Settler
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
-    from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._entity_state import Creation
-    from sbredis.aio.receiving._held_session import HeldSession
-    from sbredis.aio.receiving._receiver_options import ReceiverOptions
-    from sbredis.aio.receiving._session import ServiceBusSession
-    from sbredis.aio.telemetry._telemetry import Telemetry
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Creation, Entity
+    from sbredis.receiving._held_session import HeldSession
+    from sbredis.receiving._receiver_options import ReceiverOptions
+    from sbredis.receiving._session import ServiceBusSession
+    from sbredis.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusReceiver"]
 

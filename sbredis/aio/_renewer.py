@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Self
 
 from sbredis._public import public_name
 from sbredis.aio._receiver import ServiceBusReceiver
-from sbredis.aio.calls._arguments import seconds_of
-from sbredis.aio.receiving._renewing import LockRenewFailureCallback, Renewals, hold_on
-from sbredis.aio.receiving._session import ServiceBusSession
-from sbredis.aio.receiving._settling import report_of
+from sbredis.client._arguments import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.receiving._renewing import LockRenewFailureCallback, Renewals, hold_on
+from sbredis.receiving._session import ServiceBusSession
+from sbredis.receiving._settling import report_of
 
 if TYPE_CHECKING:
     import asyncio

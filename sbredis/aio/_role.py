@@ -6,14 +6,14 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from sbredis.aio.calls._arguments import deadline_of, seconds_of
-from sbredis.aio.maintenance._keeping import RoleKeeper
-from sbredis.aio.maintenance._role import OWN
+from sbredis.client._arguments import deadline_of, seconds_of
+from sbredis.client._keeping import RoleKeeper
+from sbredis.client._role import OWN
 from sbredis.engine import role_name
 from sbredis.exceptions import OperationTimeoutError, Outcome
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
+    from sbredis.client._connection import Connection
 
 __all__ = ["ServiceBusRole"]
 

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sbredis._quoting import quoted
 from sbredis.aio._stream import SendStream
-from sbredis.aio.calls._arguments import count_of, deadline_of, progress_of, sequence_numbers_of
-from sbredis.aio.calls._cancelling import cancel_scheduled
-from sbredis.aio.calls._throttle import Throttle
-from sbredis.aio.sending._outbox import Outbox
-from sbredis.aio.sending._sendable import scheduled
+from sbredis.client._arguments import count_of, deadline_of, progress_of, sequence_numbers_of
+from sbredis.client._throttle import Throttle
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
 )
@@ -30,12 +27,14 @@ from sbredis.model import (
     outgoing,
     use_id,
 )
+from sbredis.sending._cancelling import cancel_scheduled
+from sbredis.sending._outbox import Outbox
+from sbredis.sending._sendable import scheduled
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
-    from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._entity_state import Creation
-    from sbredis.aio.telemetry._telemetry import Telemetry
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Creation
+    from sbredis.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSender", "outbox_of"]
 
@@ -58,7 +57,6 @@ class ServiceBusSender:
         create: Creation | None,
         max_in_flight: int,
         max_in_flight_bytes: int,
-        scheduled_on: Callable[[Entity], None],
         on_close: Callable[[Any], None],
     ) -> None:
         self._connection = connection
@@ -67,7 +65,7 @@ class ServiceBusSender:
         self._name = name
         self._client_identifier = client_identifier
         throttle = Throttle(max_in_flight, max_in_flight_bytes)
-        self._outbox = Outbox(connection, name, create, throttle, scheduled_on=scheduled_on)
+        self._outbox = Outbox(connection, name, create, throttle)
         self._window = max_in_flight
         self._streams: set[SendStream] = set()
         self._on_close = on_close

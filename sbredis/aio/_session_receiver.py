@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from sbredis._public import public
 from sbredis.aio._receiver import ServiceBusReceiver
-from sbredis.aio.calls._arguments import deadline_of
-from sbredis.aio.calls._kinds import require_not_forwarding, require_sessions
-from sbredis.aio.calls._leaving import is_failed_delivery
-from sbredis.aio.receiving._accepting import accept_named, accept_next
-from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.client._arguments import deadline_of
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from sbredis.receiving._accepting import accept_named, accept_next
+from sbredis.receiving._kinds import require_not_forwarding, require_sessions
+from sbredis.receiving._leaving import is_failed_delivery
+from sbredis.receiving._session import ServiceBusSession
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
-    from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._entity_state import Creation
-    from sbredis.aio.receiving._held_session import HeldSession
-    from sbredis.aio.receiving._receiver_options import ReceiverOptions
-    from sbredis.aio.telemetry._telemetry import Telemetry
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Creation, Entity
+    from sbredis.receiving._held_session import HeldSession
+    from sbredis.receiving._receiver_options import ReceiverOptions
+    from sbredis.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSessionReceiver"]
 

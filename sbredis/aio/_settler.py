@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Self
 
-from sbredis.aio.calls._arguments import deadline_of
-from sbredis.aio.calls._kinds import require_messages
-from sbredis.aio.calls._lane_kinds import RenewJob, SettleJob, lock_lost
-from sbredis.aio.core._handles import LockHandle, read_handle
-from sbredis.aio.entities._sub_queues import SUB_QUEUES, SUFFIXES
-from sbredis.aio.receiving._changes import changes_of, delay_of, require_modification, require_reason
-from sbredis.aio.receiving._held_session import HeldSession, state_bytes
+from sbredis.client._arguments import deadline_of
+from sbredis.client._lane_kinds import RenewJob, SettleJob, lock_lost
 from sbredis.engine import CallId, Lock, Partition, Peeked, Request, is_dead, number_of, side_of
+from sbredis.entities._sub_queues import SUB_QUEUES, SUFFIXES
 from sbredis.model import (
     MessageLease,
     PrimitiveTypes,
@@ -25,12 +21,16 @@ from sbredis.model import (
     delivered,
     hold_of,
 )
+from sbredis.receiving._changes import changes_of, delay_of, require_modification, require_reason
+from sbredis.receiving._handles import LockHandle, read_handle
+from sbredis.receiving._held_session import HeldSession, state_bytes
+from sbredis.receiving._kinds import require_messages
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
-    from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.calls._partition_client import PartitionClient
-    from sbredis.aio.telemetry._telemetry import Operation, Telemetry
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Entity
+    from sbredis.client._partition_client import PartitionClient
+    from sbredis.telemetry._telemetry import Operation, Telemetry
 
 __all__ = ["ServiceBusSettler"]
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis.aio.calls._arguments import deadline_of
+from sbredis.client._arguments import deadline_of
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Share
-    from sbredis.aio.sending._outbox import Outbox
-    from sbredis.aio.telemetry._telemetry import Operation, Telemetry
+    from sbredis.client._connection import Share
+    from sbredis.sending._outbox import Outbox
+    from sbredis.telemetry._telemetry import Operation, Telemetry
 
 __all__ = ["SendResult", "SendStream"]
 

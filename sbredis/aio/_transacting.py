@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 from sbredis.aio._operations import Settlements, Work, works_of
 from sbredis.aio._transaction_parts import Keys, Part, SettlePart
-from sbredis.aio.calls._lane_kinds import MOST_COPIES, TransactionJob
+from sbredis.client._lane_kinds import MOST_COPIES, TransactionJob
 from sbredis.engine import (
     CallId,
     Operation,

@@ -14,13 +14,7 @@ from sbredis._quoting import quoted
 from sbredis.aio._sender import ServiceBusSender, outbox_of
 from sbredis.aio._transacting import commit
 from sbredis.aio._transaction_parts import AdvancePart, Part, SendPart, SettleKind, SettlePart, StatePart
-from sbredis.aio.calls._arguments import deadline_of
-from sbredis.aio.receiving._changes import changes_of, delay_of
-from sbredis.aio.receiving._held_session import state_bytes
-from sbredis.aio.receiving._lost_locks import lock_ended
-from sbredis.aio.receiving._session import ServiceBusSession, held_session
-from sbredis.aio.receiving._settling import require_lock
-from sbredis.aio.sending._sendable import scheduled, sent_key
+from sbredis.client._arguments import deadline_of
 from sbredis.engine import MAXIMUM_CALL_BYTES, MessageId, Outgoing, identifier, is_dead
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (
@@ -37,13 +31,19 @@ from sbredis.model import (
     use_id,
     work_key,
 )
+from sbredis.receiving._changes import changes_of, delay_of
+from sbredis.receiving._held_session import state_bytes
+from sbredis.receiving._lost_locks import lock_ended
+from sbredis.receiving._session import ServiceBusSession, held_session
+from sbredis.receiving._settling import require_lock
+from sbredis.sending._sendable import scheduled, sent_key
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
-    from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.receiving._held_session import HeldSession
-    from sbredis.aio.sending._outbox import Outbox
-    from sbredis.aio.telemetry._telemetry import Telemetry
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Entity
+    from sbredis.receiving._held_session import HeldSession
+    from sbredis.sending._outbox import Outbox
+    from sbredis.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusTransaction"]
 
@@ -260,7 +260,7 @@ class ServiceBusTransaction:
     ) -> None:
         hold = require_lock(message, kind)
         entity: Entity = hold.source.owner  # type: ignore[assignment]
-        if entity.runtime is not self._connection:
+        if entity.connection is not self._connection:
             raise ValueError("The message was received through another client. Use a transaction of that client.")
         if kind == "renew" and hold.session is not None:
             raise TypeError("A message of a session has no lock of its own: renew the lock of the session.")
@@ -292,7 +292,7 @@ class ServiceBusTransaction:
             )
         kept = state_bytes(state)
         held = held_session(session)
-        if held.entity.runtime is not self._connection:
+        if held.entity.connection is not self._connection:
             raise ValueError("The session was accepted through another client. Use a transaction of that client.")
         held.check()
         part = StatePart(held, kept)

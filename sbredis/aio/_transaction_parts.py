@@ -10,8 +10,8 @@ from sbredis.engine import MessageId, Outgoing, decode
 from sbredis.model import Hold, ServiceBusMessage, from_content
 
 if TYPE_CHECKING:
-    from sbredis.aio.receiving._held_session import HeldSession
-    from sbredis.aio.sending._outbox import Outbox
+    from sbredis.receiving._held_session import HeldSession
+    from sbredis.sending._outbox import Outbox
 
 __all__ = ["AdvancePart", "Keys", "Part", "SendPart", "SettleKind", "SettlePart", "StatePart"]
 

@@ -46,7 +46,7 @@ _filter = click.option(
 @click.option("--count", type=WholeRange(1), metavar="N", help="Show N messages at most. [20]")
 async def list_(call: Call, *, entity: str, reason: str | None, text: str | None, count: int | None) -> int:
     """List dead letters with their reasons. Nothing is received or changed."""
-    from sbredis.aio.bulk import condition_of
+    from sbredis.moving import condition_of
 
     condition = None if text is None else condition_of(text)
     path = dead_letters_of(entity)
@@ -164,7 +164,7 @@ async def move_dead_letters(call: Call, path: str, to: str, text: str | None, *,
 
 async def _redrive(call: Call, entity: str, options: dict[str, Any]) -> RedriveResult:
     """Carry out a redrive or a dry run, which end between two steps when the command is interrupted."""
-    from sbredis.aio.bulk import watch_redrives
+    from sbredis.moving import watch_redrives
 
     path = dead_letters_of(entity)
     results: list[RedriveResult] = []

@@ -25,7 +25,7 @@ from sbredis.model import ServiceBusMessage, ServiceBusMessageState, ServiceBusR
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusReceiver
-    from sbredis.aio.bulk import BulkWriter, WriteSummary
+    from sbredis.bulk import BulkWriter, WriteSummary
 
 __all__ = ["dump_messages", "load_messages"]
 
@@ -57,7 +57,7 @@ async def dump_messages(call: Call, source: str, state: str | None, text: str | 
 
 
 def _choice(state: str | None, text: str | None) -> _Choice:
-    from sbredis.aio.bulk import condition_of
+    from sbredis.moving import condition_of
 
     matches = None if text is None else condition_of(text)
     wanted = None if state is None else ServiceBusMessageState[state.upper()]
@@ -89,7 +89,7 @@ async def load_messages(call: Call, entity: str, path: str | None, name: str | N
         if dry_run:
             call.out.done(f"{counted(total, 'message')} would be sent to {entity}", lines=total, sent=0, entity=entity)
             return
-        from sbredis.aio.bulk import BulkWriter
+        from sbredis.bulk import BulkWriter
 
         progress = stack.enter_context(Progress("stored", total=total))
         writer = await stack.enter_async_context(

@@ -32,7 +32,7 @@ async def move(
     messages, messages that receivers hold, and messages that come after the start stay. In a partitioned destination,
     messages without a key get a partition key.
     """
-    from sbredis.aio.bulk import condition_of
+    from sbredis.moving import condition_of
 
     matches = None if text is None else condition_of(text)
     if names_dead_letters(destination):

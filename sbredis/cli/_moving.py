@@ -37,7 +37,7 @@ from sbredis.model import (
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-    from sbredis.aio.bulk import Condition
+    from sbredis.moving import Condition
 
 __all__ = ["move_messages"]
 

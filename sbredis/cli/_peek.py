@@ -61,8 +61,8 @@ async def peek(
 
     Nothing is locked, and no delivery is counted. A locked or delayed message is 'active', too.
     """
-    from sbredis.aio.bulk import condition_of
     from sbredis.model import ServiceBusMessageState
+    from sbredis.moving import condition_of
 
     condition = None if text is None else condition_of(text)
     chosen = None if state is None else ServiceBusMessageState[state.upper()]

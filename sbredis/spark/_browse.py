@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from sbredis.aio.bulk import Browser
+from sbredis.bulk import Browser
 from sbredis.exceptions import MessagesLostError, SparkSetupError
 from sbredis.spark._loop import run
 from sbredis.spark._offsets import Offsets, Place

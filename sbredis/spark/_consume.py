@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sbredis.aio.bulk import SHOWING_LIFE, Awaited, Browser, Committed, Planned, Reservation, reserve
+from sbredis.bulk import SHOWING_LIFE, Awaited, Browser, Committed, Planned, Reservation, reserve
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError, ServiceBusError
 from sbredis.spark._admission import Admission, admitted
 from sbredis.spark._commands import Command, release_line

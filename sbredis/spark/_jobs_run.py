@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from sbredis._counting import counted
 from sbredis._quoting import quoted
 from sbredis._visible import without_guard
-from sbredis.aio.bulk import Browser, destination_of, stored_rows
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.bulk import Browser, destination_of, stored_rows
 from sbredis.engine import name_key
 from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SparkSetupError
 from sbredis.registry import split_path

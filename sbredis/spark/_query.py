@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.bulk import Browser, destination_of
+from sbredis.bulk import Browser, destination_of
 from sbredis.exceptions import MessagesLostError, SparkSetupError
 from sbredis.model import ServiceBusSubQueue
 from sbredis.spark._loop import client_of, run

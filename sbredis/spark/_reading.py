@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
-    from sbredis.aio.bulk import Browser
+    from sbredis.bulk import Browser
     from sbredis.engine import Rows
     from sbredis.spark._planning import Range
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from sbredis.aio.bulk import read_settled
+from sbredis.bulk import read_settled
 from sbredis.engine import SettlementColumns, SettlementEvent, SettlementsRead
 from sbredis.exceptions import SparkSetupError
 from sbredis.registry import split_path
@@ -21,7 +21,7 @@ from sbredis.spark._schema import SETTLEMENT_COLUMNS, arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sbredis.aio.bulk import Browser
+    from sbredis.bulk import Browser
 
 __all__ = ["SettlementsReader"]
 

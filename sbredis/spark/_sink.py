@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sbredis.aio.bulk import BulkWriter, WriterKey, WriterKind, note_tasks
+from sbredis.bulk import BulkWriter, WriterKey, WriterKind, note_tasks
 from sbredis.engine import entity_name
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,

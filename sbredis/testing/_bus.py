@@ -11,13 +11,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Self, Unpack, final, overload
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.calls._arguments import deadline_of
-from sbredis.aio.calls._test_hooks import dismantle, set_up
-from sbredis.aio.maintenance._duty import Shared
-from sbredis.aio.maintenance._mover import Mover
-from sbredis.aio.maintenance._publishing import TopicPublisher
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.aio.receiving._peeking import Peeking
+from sbredis.client._arguments import deadline_of
+from sbredis.client._test_hooks import dismantle, set_up
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     Awoken,
@@ -30,6 +26,9 @@ from sbredis.engine import (
     name_key,
 )
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
+from sbredis.maintenance._duty import Shared
+from sbredis.maintenance._mover import Mover
+from sbredis.maintenance._publishing import TopicPublisher
 from sbredis.model import (
     QueueOptions,
     QueueProperties,
@@ -51,13 +50,14 @@ from sbredis.model import (
     from_content,
     hold_of,
 )
+from sbredis.receiving._peeking import Peeking
 from sbredis.registry import path_of, split_path
 from sbredis.testing._clock import MovableClock, TestClock
 from sbredis.testing._worker_run import Overrides, WorkerRun, running
 from sbredis.workers import Worker
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._entity import Entity
+    from sbredis.client._entity import Entity
 
 __all__ = ["Bus", "Rules"]
 

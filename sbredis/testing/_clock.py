@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Literal, final
 
-from sbredis.aio.calls._clock import Clock
+from sbredis.client._clock import Clock
 
 __all__ = ["MovableClock", "TestClock"]
 

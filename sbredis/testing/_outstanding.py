@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sbredis._counting import counted
-from sbredis.aio.calls._arguments import deadline_of
+from sbredis.client._arguments import deadline_of
 from sbredis.engine import Awoken, CallId, Partition, Request, SidePrefix
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, hold_of
@@ -21,7 +21,7 @@ from sbredis.workers.running._runtime import Runtime
 from sbredis.workers.running._serving import Service
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._entity import Entity
+    from sbredis.client._entity import Entity
     from sbredis.testing._bus import Bus
 
 __all__ = ["Outstanding", "outstanding", "paused_by"]

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import cast
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.calls._entity import Entity
-from sbredis.aio.maintenance._census import Census
-from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
+from sbredis.client._entity import Entity
+from sbredis.maintenance._census import Census
+from sbredis.maintenance._duty import Duty, Shared, Tenure
 from sbredis.registry import EntityRecord
 
 __all__ = ["HandCensus", "doing", "shared_of"]

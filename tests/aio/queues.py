@@ -11,8 +11,8 @@ from typing import Any, Literal, Self
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
-from sbredis.aio.calls._clock import Clock
-from sbredis.aio.calls._entity import Entity
+from sbredis.client._clock import Clock
+from sbredis.client._entity import Entity
 from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionSettings, SidePrefix, new_token, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, moment, outgoing

@@ -12,8 +12,7 @@ from typing import Any, Self
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, ServiceBusSessionReceiver
-from sbredis.aio.core import _watching as watching
-from sbredis.aio.receiving import _accepting as accepting
+from sbredis.client import _watching as watching
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -25,6 +24,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.receiving import _accepting as accepting
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.access.users import nodes_of
@@ -577,7 +577,7 @@ async def test_a_session_accepted_after_cancellation_is_released(url: str, parti
 async def test_a_session_accepted_after_the_timeout_is_released(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sbredis.aio.calls._arguments.ANSWERING", 0.1)
+    monkeypatch.setattr("sbredis.client._arguments.ANSWERING", 0.1)
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
         for name in ("a", NEXT_AVAILABLE_SESSION):

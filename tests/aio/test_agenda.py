@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
-from sbredis.aio.maintenance import _census as census
-from sbredis.aio.maintenance import _keeping as keeping
-from sbredis.aio.maintenance._maintenance import DUTIES
-from sbredis.aio.maintenance._moving import PACE as MOVING
+from sbredis.client import _keeping as keeping
+from sbredis.maintenance import _census as census
+from sbredis.maintenance._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.maintenance._maintenance import DUTIES
+from sbredis.maintenance._moving import PACE as MOVING
 
 PACE = Pace(visits_at_once=2, batch=3, between_reads=0.5, round=100.0)
 A, B, C = Place(0, "a"), Place(0, "b"), Place(1, "c")

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.maintenance._duty import Duty, Shared, Tenure
-from sbredis.aio.maintenance._maintenance import DUTIES, Maintenance
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._maintenance import DUTIES, Maintenance
 from sbredis.model import ServiceBusMessage
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate

@@ -11,8 +11,6 @@ from typing import Any, cast
 import pytest
 
 from sbredis.aio import BackgroundLockRenewer, ServiceBusClient, ServiceBusSession
-from sbredis.aio.receiving import _background
-from sbredis.aio.receiving._background import RenewalThread
 from sbredis.exceptions import (
     AutoLockRenewTimeout,
     MessageLockLostError,
@@ -22,6 +20,8 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, hold_of
+from sbredis.receiving import _background
+from sbredis.receiving._background import RenewalThread
 from tests.aio.queues import HandClock, Queue, both, in_memory, queue_at
 from tests.waiting import eventually
 

@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from sbredis.aio.calls._partition_client import PartitionClient
-from sbredis.aio.calls._partition_link import PartitionLink
+from sbredis.client._partition_client import PartitionClient
 from sbredis.exceptions import ServiceBusError
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +61,7 @@ class _Behind:
         self._catching_up = False
         self._loop = asyncio.get_running_loop()
         self.started: list[Coroutine[Any, Any, None]] = []
-        self.runtime = SimpleNamespace(attempt=lambda _, work: self.started.append(work()))
+        self.connection = SimpleNamespace(attempt=lambda _, work: self.started.append(work()))
         self.calls = 0
 
     async def do_due(self, deadline: float) -> bool:
@@ -73,7 +72,7 @@ class _Behind:
         return False
 
     def _catch_up(self) -> Coroutine[Any, Any, None]:
-        return PartitionLink._catch_up(cast("PartitionLink", self))
+        return PartitionClient._catch_up(cast("PartitionClient", self))
 
 
 async def test_a_partition_catches_up_again_after_it_succeeded_or_failed() -> None:
@@ -81,7 +80,7 @@ async def test_a_partition_catches_up_again_after_it_succeeded_or_failed() -> No
     behind = _Behind()
     for nth in (1, 2, 3):
         for _ in range(2):
-            PartitionLink.catch_up(cast("PartitionLink", behind))
+            PartitionClient.catch_up(cast("PartitionClient", behind))
         assert len(behind.started) == 1
         await behind.started.pop()
         assert behind.calls == nth

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
-from sbredis.aio.calls._send_lane import SendJob, SendLane
+from sbredis.client._send_lane import SendJob, SendLane
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.aio.core._agenda import Place
-from sbredis.aio.maintenance._due_work import DueWork
-from sbredis.aio.maintenance._duty import Shared
 from sbredis.engine import SettingsStaleError, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.maintenance._agenda import Place
+from sbredis.maintenance._due_work import DueWork
+from sbredis.maintenance._duty import Shared
 from tests.aio.queues import HandClock, Queue, in_memory, queue_at
 
 pytestmark = [pytest.mark.anyio, in_memory]

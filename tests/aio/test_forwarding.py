@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.calls import _routing as routing
-from sbredis.aio.maintenance import _keeping as keeping
-from sbredis.aio.maintenance import _offer
-from sbredis.aio.maintenance._carrying import Carrier
-from sbredis.aio.maintenance._destinations import Destinations
-from sbredis.aio.maintenance._duty import Shared
-from sbredis.aio.maintenance._mover import Mover
-from sbredis.aio.maintenance._moving import MovingDuty
-from sbredis.aio.maintenance._role import MOVE
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.client import _keeping as keeping
+from sbredis.client import _routing as routing
+from sbredis.client._role import MOVE
 from sbredis.engine import outgoing, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
+from sbredis.maintenance import _offer
+from sbredis.maintenance._duty import Shared
+from sbredis.maintenance._mover import Mover
+from sbredis.maintenance._moving import MovingDuty
+from sbredis.maintenance._targets import destinations_of
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.moving._carrying import Carrier
 from sbredis.transport import Transport, open_transport
 from tests.aio.diverting import divert
 from tests.aio.queues import HandClock
@@ -670,8 +670,8 @@ async def test_a_transfer_to_a_deleted_queue_does_not_go_to_another_queue_of_its
         shared.census.by_id = {record.id: record for record in records}
         home = await shared.find("home", soon())
         (number,) = home.numbers
-        waiting = await perform(shared.runtime.transport, outgoing(home.partition(number)))
-        ((heap,), error) = await Destinations(shared, home, number).sorted(waiting.messages, waiting.now)
+        waiting = await perform(shared.connection.transport, outgoing(home.partition(number)))
+        ((heap,), error) = await destinations_of(shared, home, number).sorted(waiting.messages, waiting.now)
         assert error is None
         assert heap.entity is None
         (move,) = heap.moves
@@ -690,15 +690,15 @@ async def test_messages_stay_if_their_destination_is_made_again_during_the_move(
         shared = await shared_of(other)
         source = await shared.find("from", soon())
         (number,) = source.numbers
-        waiting = await perform(shared.runtime.transport, outgoing(source.partition(number)))
-        destinations = Destinations(shared, source, number)
+        waiting = await perform(shared.connection.transport, outgoing(source.partition(number)))
+        destinations = destinations_of(shared, source, number)
         ((heap,), _) = await destinations.sorted(waiting.messages, waiting.now)
         assert heap.entity is not None
         assert (heap.destination.number == number) == near
         await flow.admin.delete_queue("to")
         await flow.admin.create_queue("to")
         await heap.entity.refresh(soon())
-        carrier = Carrier(shared.runtime, source, number, waiting.birth, destinations)
+        carrier = Carrier(shared.connection, source, number, waiting.birth, destinations)
         await carrier.carry(heap.destination, heap.entity, heap.moves)
         counts = [await flow.admin.get_queue_runtime_properties(name) for name in ("from", "to")]
         assert [each.total_message_count for each in counts] == [1, 0]

@@ -42,7 +42,7 @@ PATH = ("source", "middle", "end")
 MOVER = """
 import asyncio, sys
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.maintenance import _keeping
+from sbredis.client import _keeping
 _keeping._CLAIM = 1.0  # so that the next mover need not wait for long
 
 async def main(url):
@@ -55,7 +55,7 @@ asyncio.run(main(sys.argv[1]))
 DYING_MOVER = """
 import asyncio, os, signal, sys
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.maintenance import _keeping
+from sbredis.client import _keeping
 _keeping._CLAIM = 0.3
 
 async def main(url, last):

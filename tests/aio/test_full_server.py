@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.bulk import read_range, reserve
-from sbredis.aio.maintenance._reserve import is_within_reserve
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.bulk import read_range, reserve
 from sbredis.engine import decode, read_record
 from sbredis.exceptions import Outcome, ServiceBusServerBusyError
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusSubQueue
+from sbredis.moving._reserve import is_within_reserve
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.workers import Context, Retries, Worker
 from tests.offenders import for_each

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from opentelemetry.trace import StatusCode
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSettler
-from sbredis.aio.core._handles import LockHandle, read_handle
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import (
     MessageAlreadySettled,
@@ -27,6 +26,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from sbredis.receiving._handles import LockHandle, read_handle
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
 from tests.aio.session_queues import session_queue_at
 from tests.aio.telemetry_listener import Listener, listener

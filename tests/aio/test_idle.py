@@ -11,8 +11,8 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.bulk import reserve
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.bulk import reserve
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.testing import Bus
 from tests.waiting import eventually
@@ -102,8 +102,8 @@ async def test_counting_listing_and_reading_do_not_keep_a_queue(
     for _ in range(4):
         bus.clock.advance(minutes=1)
         await admin.get_queue("q")
-        runtime = await admin.get_queue_runtime_properties("q")
-        assert runtime.accessed_at_utc == before
+        connection = await admin.get_queue_runtime_properties("q")
+        assert connection.accessed_at_utc == before
         assert [each.name async for each in admin.list_queues_runtime_properties()] == ["q"]
     await opened(bus)
     bus.clock.advance(minutes=3)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio.maintenance._idle import IdleDuty
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
+from sbredis.maintenance._idle import IdleDuty
 from tests.aio.diverting import divert
 from tests.aio.hand_census import HandCensus, doing, shared_of
 from tests.aio.queues import Calls, in_memory, queue_at

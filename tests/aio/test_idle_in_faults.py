@@ -45,7 +45,7 @@ class Play:
 
     async def namespace(self) -> Namespace:
         found = await self.client._connection.entity("first", asyncio.get_running_loop().time() + 60)
-        return found.runtime.namespace
+        return found.connection.namespace
 
     async def fill(self, round_: int) -> list[str]:
         """Create the queues of a round, each with one message, and let them become idle."""
@@ -127,7 +127,7 @@ async def test_removals_are_completed_or_taken_back_while_masters_and_slots_of_a
     cluster = replicated_cluster
     clock = TestClock(datetime.now(UTC))
     hooks = SimpleNamespace(clock=clock._clock, sent=lambda *_: None)
-    monkeypatch.setattr("sbredis.aio.calls._runtime.hooks_for", lambda _: hooks)
+    monkeypatch.setattr("sbredis.client._connection.hooks_for", lambda _: hooks)
     url = f"{cluster.url}?durability=replicated"
     async with (
         ServiceBusClient(url, namespace="ns", maintenance=False) as client,

@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
-from sbredis.aio.calls._lane_kinds import CallJob
-from sbredis.aio.calls._partition_client import PartitionClient
+from sbredis.client._lane_kinds import CallJob
+from sbredis.client._partition_client import PartitionClient
 from sbredis.engine import CallId, Counts, Partition, Request
 from sbredis.exceptions import (
     DataLayoutError,

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.aio.core import _watching as watching
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.client import _watching as watching
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from tests.aio.queues import Calls, Queue, bodies, both, queue_at

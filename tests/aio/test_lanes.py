@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusSender
-from sbredis.aio.calls._lane import Lane
+from sbredis.client._lane import Lane
 from sbredis.engine import PartitionSettings, SettingsStaleError, perform
 from sbredis.exceptions import (
     MessageLockLostError,
@@ -102,11 +102,11 @@ def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahea
     """Let a movable message try one partition until the test calls ``pass_stretch``."""
     ahead = Ahead()
     with monkeypatch.context() as patched:
-        patched.setattr("sbredis.aio.calls._send_lane._STRETCH", STRETCH)
+        patched.setattr("sbredis.client._send_lane._STRETCH", STRETCH)
         patched.setattr(
-            "sbredis.aio.calls._partition_link._FIRST_PAUSE", 60.0
+            "sbredis.client._partition_client._FIRST_PAUSE", 60.0
         )  # an unreachable partition stays unreachable in this test
-        patched.setattr("sbredis.aio.calls._partition_link._LONGEST_PAUSE", 60.0)
+        patched.setattr("sbredis.client._partition_client._LONGEST_PAUSE", 60.0)
         for number in queue.entity.numbers:
             for pipeline in queue.entity.partition_client(number).sending._pipelines:
                 patched.setattr(pipeline, "_loop", ahead)

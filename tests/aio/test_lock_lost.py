@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusSession
-from sbredis.aio.receiving import _renewing as renewers
 from sbredis.exceptions import SessionLockLostError
+from sbredis.receiving import _renewing as renewers
 from tests.aio.gates import Gate
 from tests.aio.queues import HandClock, both, in_memory, queue_at
 from tests.aio.session_queues import SessionQueue, session_queue_at, steps

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.maintenance._carrying import Carrier
-from sbredis.aio.maintenance._destinations import Destinations
 from sbredis.engine import outgoing, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
+from sbredis.maintenance._targets import destinations_of
 from sbredis.model import ServiceBusMessage
+from sbredis.moving._carrying import Carrier
 from tests.aio.diverting import divert
 from tests.aio.queues import HandClock
 from tests.aio.test_forwarding import bodies, flow_at, shared_of, text
@@ -128,13 +128,13 @@ async def test_a_batch_whose_record_is_lost_is_settled_by_what_its_destination_k
         shared = await shared_of(other)
         source = await shared.find("from", asyncio.get_running_loop().time() + 60)
         (number,) = source.numbers
-        waiting = await perform(shared.runtime.transport, outgoing(source.partition(number)))
-        destinations = Destinations(shared, source, number)
+        waiting = await perform(shared.connection.transport, outgoing(source.partition(number)))
+        destinations = destinations_of(shared, source, number)
         ((heap,), _) = await destinations.sorted(waiting.messages, waiting.now)
         transport: Any = other._connection.transport
         through = transport.call
         divert(transport, call)
-        carrier = Carrier(shared.runtime, source, number, waiting.birth, destinations)
+        carrier = Carrier(shared.connection, source, number, waiting.birth, destinations)
         with pytest.raises(ServiceBusConnectionError):
             await carrier.carry(heap.destination, heap.entity, heap.moves)
         divert(transport, through)

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.calls._judging import Judge
-from sbredis.aio.maintenance import _census as census
-from sbredis.aio.maintenance import _keeping as keeping
-from sbredis.aio.maintenance import _publishing as publishing
-from sbredis.aio.maintenance import _unpublishable as aside
-from sbredis.aio.maintenance._keeping import RoleKeeper
-from sbredis.aio.maintenance._maintenance import DUTIES
-from sbredis.aio.maintenance._role import ROUTE, Role, Standing
-from sbredis.aio.maintenance._routing import RoutingDuty
-from sbredis.aio.maintenance._topic_watcher import TopicWatcher
-from sbredis.aio.maintenance._unpublishable import Unpublishable
+from sbredis.client import _keeping as keeping
+from sbredis.client._judging import Judge
+from sbredis.client._keeping import RoleKeeper
+from sbredis.client._role import ROUTE, Role, Standing
 from sbredis.engine import Outgoing, perform, publish, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
+from sbredis.maintenance import _census as census
+from sbredis.maintenance import _publishing as publishing
+from sbredis.maintenance import _unpublishable as aside
+from sbredis.maintenance._maintenance import DUTIES
+from sbredis.maintenance._routing import RoutingDuty
+from sbredis.maintenance._topic_watcher import TopicWatcher
+from sbredis.maintenance._unpublishable import Unpublishable
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer

@@ -10,13 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from sbredis.aio.telemetry._log_text import named
-from sbredis.aio.telemetry._tracing import look_at
 from sbredis.amqp import AmqpAnnotatedMessage
 from sbredis.engine import partition_for_key
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.management import CorrelationRuleFilter, RuleProperties, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 from sbredis.model import ServiceBusMessage
+from sbredis.telemetry._log_text import named
+from sbredis.telemetry._tracing import look_at
 from tests.aio.gates import stored_bodies
 from tests.aio.queues import PARTITIONS, both, queue_at
 from tests.aio.topics import topic_at

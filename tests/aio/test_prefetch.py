@@ -10,9 +10,9 @@ import logging
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.aio.core._fetching import Stock
-from sbredis.aio.receiving._buffer import Buffer
 from sbredis.model import ServiceBusReceiveMode
+from sbredis.receiving._buffer import Buffer
+from sbredis.receiving._fetching import Stock
 from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 

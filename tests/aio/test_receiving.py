@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.aio.calls._clock import Clock
-from sbredis.aio.core import _watching as watching
+from sbredis.client import _watching as watching
+from sbredis.client._clock import Clock
 from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
@@ -99,7 +99,7 @@ async def test_if_the_server_does_not_answer_a_receive_raises_an_error(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "LATE", 0.01)
-    monkeypatch.setattr("sbredis.aio.receiving._inbox.ANSWERING", 0.1)
+    monkeypatch.setattr("sbredis.receiving._inbox.ANSWERING", 0.1)
     async with queue_at(url) as queue:
         receiver = queue.receiver()
         with Gate(queue.client, "receive") as gate:
@@ -124,7 +124,7 @@ async def test_a_receive_gathers_more_messages_only_if_they_arrive_soon(
         assert bodies(await receiver.receive_messages(10, 600)) == ["a"]
         assert 0.19 < loop_time() - begun < 300
         for name in ("_GATHERING", "_LONGEST_GATHERING"):
-            monkeypatch.setattr(f"sbredis.aio.receiving._inbox.{name}", 60.0)
+            monkeypatch.setattr(f"sbredis.receiving._inbox.{name}", 60.0)
         task = asyncio.create_task(receiver.receive_messages(3, 60))
         await queue.wait_for_waiters()
         for text in "bcd":
@@ -169,7 +169,7 @@ async def test_one_receive_can_return_more_messages_than_one_reply_carries(
 ) -> None:
     for name in ("_GATHERING", "_LONGEST_GATHERING"):
         monkeypatch.setattr(
-            f"sbredis.aio.receiving._inbox.{name}", 10.0
+            f"sbredis.receiving._inbox.{name}", 10.0
         )  # with this setting the speed of the machine does not matter
     async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
         for place in range(len(queue.partitions)):

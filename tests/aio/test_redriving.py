@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sbredis import RedriveBudget, ServiceBusMessage
-from sbredis.aio import ServiceBusReceiver, _redriving
-from sbredis.aio.maintenance._role import OWN
+from sbredis.aio import ServiceBusReceiver
+from sbredis.client._role import OWN
 from sbredis.engine import registry_salt, role_keys
 from sbredis.exceptions import (
     MessageNotFoundError,
@@ -21,6 +21,7 @@ from sbredis.exceptions import (
     RuleSyntaxError,
 )
 from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
+from sbredis.moving import _redriving
 from tests.aio.diverting import divert
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, handling, in_memory, queue_at
 from tests.aio.topics import topic_at
@@ -532,9 +533,9 @@ async def test_a_redrive_that_loses_its_claim_ends(url: str, monkeypatch: pytest
             return (await queue.counts()).active > 0
 
         await eventually(begun)
-        runtime = queue.entity.runtime
+        connection = queue.entity.connection
         role = f"{OWN}sbredis-redrive.{queue.entity.record.id}"
-        (key,) = role_keys(runtime.namespace.name, registry_salt())
+        (key,) = role_keys(connection.namespace.name, registry_salt())
         await queue.transport.command("HSET", key, role, f"other {round(time.time() * 1000) + 60_000} 1", key=key)
         with pytest.raises(RedriveInProgressError, match="another one has begun"):
             await first

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from sbredis import RedriveBudget, ServiceBusReceivedMessage
-from sbredis.aio import ServiceBusReceiver, _redriving
+from sbredis.aio import ServiceBusReceiver
 from sbredis.engine import read_record
 from sbredis.exceptions import RedriveInProgressError, ServiceBusError
 from sbredis.model import Purpose, hold_of, moved, read_purpose
+from sbredis.moving import _redriving
 from tests.aio.diverting import divert
 from tests.aio.queues import handling, in_memory
 from tests.aio.test_forwarding import Flow, Mortal, bodies, flow_at, text

@@ -21,7 +21,8 @@ KILLS = int(os.environ.get("SBREDIS_REDRIVE_KILLS", "3"))
 
 _CLIENT = """
 import asyncio, sys
-from sbredis.aio import ServiceBusClient, _redriving
+from sbredis.aio import ServiceBusClient
+from sbredis.moving import _redriving
 from sbredis.exceptions import RedriveInProgressError
 _redriving._CLAIM, _redriving._RENEW = 0.5, 0.1  # so that the next client need not wait for long
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sbredis.aio.calls._entity import Entity
-from sbredis.aio.maintenance._routing import RoutingDuty
+from sbredis.client._entity import Entity
 from sbredis.exceptions import ServiceBusConnectionError
+from sbredis.maintenance._routing import RoutingDuty
 from sbredis.model import ServiceBusMessage
 from sbredis.registry import EntityRecord
 from tests.aio.hand_census import HandCensus, doing, shared_of

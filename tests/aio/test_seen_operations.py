@@ -16,10 +16,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from sbredis import exceptions
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
-from sbredis.aio.receiving._accepting import NoSessionError
-from sbredis.aio.telemetry import _telemetry
-from sbredis.aio.telemetry._log_text import MOST_NAMED, named
-from sbredis.aio.telemetry._tracing import error_type
 from sbredis.exceptions import (
     MessageLockLostError,
     MessagingEntityNotFoundError,
@@ -28,6 +24,10 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.receiving._accepting import NoSessionError
+from sbredis.telemetry import _telemetry
+from sbredis.telemetry._log_text import MOST_NAMED, named
+from sbredis.telemetry._tracing import error_type
 from tests.aio.queues import HandClock, in_memory, queue_at
 from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tests.waiting import eventually

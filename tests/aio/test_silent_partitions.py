@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.aio.calls._arguments import ANSWERING
+from sbredis.client._arguments import ANSWERING
 from sbredis.exceptions import OperationTimeoutError
 from sbredis.model import ServiceBusReceivedMessage
 from tests.aio.diverting import divert

@@ -21,10 +21,10 @@ from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
-from sbredis.aio.telemetry import _metrics
-from sbredis.aio.telemetry._telemetry import OperationName, Telemetry
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.telemetry import _metrics
+from sbredis.telemetry._telemetry import OperationName, Telemetry
 from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tools.repository import ROOT
 
@@ -92,7 +92,7 @@ def python(code: str, **environment: str) -> str:
     """Run code in a fresh interpreter and return its output."""
     prelude = """
 import sys
-from sbredis.aio.telemetry._telemetry import Telemetry
+from sbredis.telemetry._telemetry import Telemetry
 class Message:
     application_properties = None
 def use(telemetry):

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.calls._routing import facts_of
+from sbredis.client._routing import facts_of
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -609,7 +609,7 @@ async def test_a_message_that_cannot_be_judged_is_refused_and_takes_no_room(
             raise broken
         return facts_of(content)
 
-    monkeypatch.setattr("sbredis.aio.sending._outbox.facts_of", facts)
+    monkeypatch.setattr("sbredis.sending._outbox.facts_of", facts)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
         sender = subject.sender(max_in_flight=1 if way == "waiting" else 100)
         odd = ServiceBusMessage("odd", session_id="s")

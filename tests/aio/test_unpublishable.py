@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sbredis.aio.maintenance import _unpublishable as aside
-from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import Delivery
+from sbredis.maintenance import _unpublishable as aside
+from sbredis.maintenance._unpublishable import Unpublishable
 
 A, B = Delivery("1", b"a"), Delivery("2", b"b")
 RULES, OTHER_RULES = object(), object()

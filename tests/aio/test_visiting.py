@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.maintenance import _census as census
-from sbredis.aio.maintenance import _due_work as due_work
-from sbredis.aio.maintenance import _keeping as keeping
-from sbredis.aio.maintenance._role import MOVE, ROUTE
+from sbredis.client import _keeping as keeping
+from sbredis.client._role import MOVE, ROUTE
 from sbredis.engine import CallId, PartitionSettings, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
+from sbredis.maintenance import _census as census
+from sbredis.maintenance import _due_work as due_work
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert

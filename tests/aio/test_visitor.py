@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from sbredis._tasks import wait_until
-from sbredis.aio.core._agenda import Pace, Place, Read
-from sbredis.aio.maintenance._destinations import NotKnownYetError
-from sbredis.aio.maintenance._duty import Shared
-from sbredis.aio.maintenance._visiting import Visitor
 from sbredis.engine import due_channel, salts
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusConnectionError
+from sbredis.maintenance._agenda import Pace, Place, Read
+from sbredis.maintenance._duty import Shared
+from sbredis.maintenance._visiting import Visitor
+from sbredis.moving._destinations import NotKnownYetError
 from sbredis.registry import EntityRecord
 from tests.aio.queues import in_memory, queue_at
 from tests.waiting import eventually

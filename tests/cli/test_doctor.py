@@ -7,9 +7,9 @@ import json
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.bulk import _listing as listing
-from sbredis.aio.bulk import reserve
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.bulk import _listing as listing
+from sbredis.bulk import reserve
 from sbredis.cli import main
 from sbredis.cli._call import Call, Settings
 from sbredis.cli._doctor import _show

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.bulk import reserve
+from sbredis.bulk import reserve
 from sbredis.registry import Namespace
 from tests.cli.conftest import Bus
 

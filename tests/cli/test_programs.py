@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete
 
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio import ServiceBusClient as AsyncClient
-from sbredis.aio.bulk import reserve
+from sbredis.bulk import reserve
 from sbredis.cli import _call as calls
 from sbredis.cli import _names as names
 from sbredis.cli._app import program

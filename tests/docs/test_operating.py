@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from sbredis import exceptions
-from sbredis.aio.telemetry import _metrics
 from sbredis.exceptions import ServiceBusError
 from sbredis.registry import EntityChangedError
 from sbredis.servers import ServerNotFoundError
+from sbredis.telemetry import _metrics
 from tests.aio.test_telemetry import operation_names
 from tests.docs.test_pages import run_typed
 from tests.offenders import for_each

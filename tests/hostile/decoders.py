@@ -16,9 +16,7 @@ import click
 from click.exceptions import Exit
 
 from sbredis._unreadable import unreadable
-from sbredis.aio.core._bulk_writing import Mark, forgettable, read_mark
-from sbredis.aio.core._handles import LockHandle, read_handle
-from sbredis.aio.maintenance._slot_channels import is_move_announcement
+from sbredis.bulk._chunks import Mark, forgettable, read_mark
 from sbredis.cli._durations import duration_of
 from sbredis.cli._message_lines import read_line
 from sbredis.codec import decode_body, encode_body
@@ -44,6 +42,7 @@ from sbredis.exceptions import (
     RuleSyntaxError,
     SparkSetupError,
 )
+from sbredis.maintenance._slot_channels import is_move_announcement
 from sbredis.model import (
     AmqpAnnotatedMessage,
     Purpose,
@@ -56,6 +55,7 @@ from sbredis.model import (
     read_purpose,
 )
 from sbredis.model._received import delivered
+from sbredis.receiving._handles import LockHandle, read_handle
 from sbredis.registry._entity import decode
 from sbredis.registry._registry import Registry, read_namespace
 from sbredis.registry._reservation import reservation_of

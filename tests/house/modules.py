@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -44,8 +44,15 @@ class Module:
 
         ``from a.b import c`` yields ``a.b.c``, because ``c`` may be a module.
         """
+        yield from self._imports_in(ast.walk(self.tree))
+
+    def loads(self) -> Iterator[str]:
+        """Yield the full name of each import that runs when the module is loaded."""
+        yield from self._imports_in(_loaded(self.tree.body))
+
+    def _imports_in(self, nodes: Iterable[ast.AST]) -> Iterator[str]:
         package = self.name if self.is_package else self.name.rpartition(".")[0]
-        for node in ast.walk(self.tree):
+        for node in nodes:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -56,6 +63,18 @@ class Module:
                 yield from (f"{base}.{alias.name}" for alias in node.names)
             elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"importlib.import_module", "__import__"}:
                 yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
+
+
+def _loaded(statements: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield the statements that run when a module is loaded, also those in branches and classes."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+            yield from _loaded(statement.orelse)
+        elif isinstance(statement, (ast.If, ast.Try, ast.With, ast.ClassDef)):
+            inner = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt)]
+            handlers = [node for each in getattr(statement, "handlers", []) for node in each.body]
+            yield from _loaded([*inner, *handlers])
 
 
 @lru_cache(maxsize=4)  # all trees together would take 25 MB in each test process

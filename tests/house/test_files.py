@@ -8,7 +8,10 @@ import pytest
 
 from tools.repository import ROOT, files
 
-LONGEST = 550
+LONGEST = 800
+"""The lines above which a file needs a reason in :data:`LONG`."""
+LONG: dict[str, str] = {}
+"""The files that are one subject of more lines than that, each with the subject that a review has found it to be."""
 WIDEST = 120
 WIDEST_LUA_CODE = 160
 
@@ -23,14 +26,14 @@ FOREIGN = re.compile(
 TEXTS = [path for path in files() if b"\0" not in path.read_bytes()]
 
 
-def test_no_source_file_exceeds_the_maximum_length() -> None:
-    """If code needs many more than 500 lines, its design needs a second look. No class is cut in half for this rule.
+def test_a_file_that_is_very_long_has_one_subject() -> None:
+    """A file is a subject, and may be long. Above this length a review asks whether it is one, and the answer is noted.
 
     Tests may be longer, because a table of cases needs many lines.
     """
     code = [path for path in files(".py", ".lua") if "tests" not in path.relative_to(ROOT).parts]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in code}
-    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+    assert {name for name, length in lengths.items() if length > LONGEST} == set(LONG)
 
 
 def test_no_line_of_lua_is_too_wide_to_read() -> None:

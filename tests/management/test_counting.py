@@ -11,8 +11,6 @@ from typing import Any
 import anyio
 import pytest
 
-from sbredis.aio.entities import _asking as asking
-from sbredis.aio.entities._counting import Counter
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import (
     CallId,
@@ -30,6 +28,8 @@ from sbredis.engine import (
 )
 from sbredis.engine._bands import band, member, score
 from sbredis.engine._lifecycle import Side, State
+from sbredis.entities import _asking as asking
+from sbredis.entities._counting import Counter
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,

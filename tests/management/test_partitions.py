@@ -9,9 +9,9 @@ import pytest
 
 from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.entities import _asking
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import registry_keys, registry_salt
+from sbredis.entities import _asking
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.management import PartitionRuntimeProperties
 from sbredis.servers import LocalCluster

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio.entities._definitions import QUEUES, queue_creation
 from sbredis.aio.management import AsyncItemPaged, ServiceBusAdministrationClient
 from sbredis.aio.management import _calls as calls
 from sbredis.engine import PartitionSettings, partition_for_name
+from sbredis.entities._definitions import QUEUES, queue_creation
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,

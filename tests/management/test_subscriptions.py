@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio.entities._definitions import SUBSCRIPTIONS, subscription_creation
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import PartitionSettings
+from sbredis.entities._definitions import SUBSCRIPTIONS, subscription_creation
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,

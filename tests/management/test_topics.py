@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio.entities._definitions import TOPICS, topic_creation
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.management import _calls as calls
 from sbredis.engine import PartitionSettings, partition_for_name
+from sbredis.entities._definitions import TOPICS, topic_creation
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusError, ServiceBusMessage, ServiceBusReceiver
-from sbredis.aio.receiving._inbox import Inbox
 from sbredis.exceptions import ServiceBusConnectionError
+from sbredis.receiving._inbox import Inbox
 from tests.waiting import wait_until
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio import ServiceBusClient as AsyncClient
-from sbredis.aio.bulk import BulkWriter, reserve
 from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
+from sbredis.bulk import BulkWriter, reserve
 from sbredis.engine import Outbound
 from sbredis.exceptions import (
     EntityReservedError,

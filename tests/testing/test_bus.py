@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
-from sbredis.aio.calls import _test_hooks
+from sbredis.client import _test_hooks
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityAlreadyExistsError,

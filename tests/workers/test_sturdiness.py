@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import pytest
 
 from sbredis import ServiceBusMessage
-from sbredis.aio.bulk import release, reserve
+from sbredis.bulk import release, reserve
 from sbredis.exceptions import WorkerSetupError
 from sbredis.management import EntityStatus
 from sbredis.model import ServiceBusReceivedMessage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbredis.aio.entities._paging import AsyncItemPaged, AsyncPages
 from sbredis.aio.management._administration import ServiceBusAdministrationClient
+from sbredis.entities._paging import AsyncItemPaged, AsyncPages
 
 __all__ = ["AsyncItemPaged", "AsyncPages", "ServiceBusAdministrationClient"]

@@ -10,8 +10,6 @@ from sbredis._public import public
 from sbredis._server_url import url_or_default
 from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._credentials import Credential, Provider, credited
-from sbredis.aio.calls._arguments import count_of, seconds_of
-from sbredis.aio.calls._connection import Connection
 from sbredis.aio.management._bulk_writers import BulkWriterAdministration
 from sbredis.aio.management._partitions import PartitionAdministration
 from sbredis.aio.management._queues import QueueAdministration
@@ -20,6 +18,8 @@ from sbredis.aio.management._rules import RuleAdministration
 from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
 from sbredis.aio.management._unreadable import UnreadableAdministration
+from sbredis.client._arguments import count_of, seconds_of
+from sbredis.client._connection import Connection
 from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties, moment
 from sbredis.registry import NamespaceFacts, UnreadableLog
 from sbredis.transport import parse_target

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sbredis.aio.bulk._marks import forget_marks
 from sbredis.aio.management._calls import Calls
+from sbredis.bulk._marks import forget_marks
 
 __all__ = ["BulkWriterAdministration"]
 

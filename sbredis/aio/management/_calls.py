@@ -7,13 +7,13 @@ from typing import TypeVar
 
 import anyio
 
-from sbredis.aio.calls._arguments import deadline_of
-from sbredis.aio.calls._connection import Connection
-from sbredis.aio.entities._counting import Counter, Tally
-from sbredis.aio.entities._definitions import Definition
-from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._parts_of_lists import ListPart
+from sbredis.client._arguments import deadline_of
+from sbredis.client._connection import Connected
 from sbredis.engine import entity_name, name_key, subscription_name
+from sbredis.entities._counting import Counter, Tally
+from sbredis.entities._definitions import Definition
+from sbredis.entities._paging import AsyncItemPaged, Page
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityNotFoundError,
@@ -40,10 +40,9 @@ Reading = Callable[[str, int, float], Awaitable[Page[EntityRecord]]]
 """A function that reads the records after a name. It gets the name, the largest number of records, and a time-out."""
 
 
-class Calls:
+class Calls(Connected):
     """The base class of the groups of calls of an administration client."""
 
-    _connection: Connection
     _timeout: float
     _counter: Counter | None = None
     _unreadable: UnreadableLog

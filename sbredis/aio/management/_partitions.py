@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sbredis.aio.entities._counting import partition_counts
-from sbredis.aio.entities._paging import AsyncItemPaged, Page
-from sbredis.aio.maintenance._role import IDLE, MOVE, ROUTE, is_held
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
+from sbredis.client._role import IDLE, MOVE, ROUTE, is_held
+from sbredis.entities._counting import partition_counts
+from sbredis.entities._paging import AsyncItemPaged, Page
 from sbredis.model import PartitionRuntimeProperties
 from sbredis.registry import EntityRecord
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sbredis.aio.bulk._listing import status_of, statuses
-from sbredis.aio.bulk._reserving import Reservations
-from sbredis.aio.calls._arguments import seconds_of
-from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
+from sbredis.bulk._listing import status_of, statuses
+from sbredis.bulk._reserving import Reservations
+from sbredis.client._arguments import seconds_of
+from sbredis.entities._paging import AsyncItemPaged, Page
 from sbredis.model import ReservationStatus
 from sbredis.registry import STALE_AFTER
 

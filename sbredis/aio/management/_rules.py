@@ -9,11 +9,11 @@ from typing import Any, Unpack
 
 import anyio
 
-from sbredis.aio.entities._definitions import given_in, subscription_path
-from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import rule_name as named
+from sbredis.entities._definitions import given_in, subscription_path
+from sbredis.entities._paging import AsyncItemPaged, Page
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import (
     RuleFilter,

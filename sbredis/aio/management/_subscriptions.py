@@ -7,12 +7,12 @@ from typing import Any, Unpack
 
 import anyio
 
-from sbredis.aio.entities._counting import subscription_counts
-from sbredis.aio.entities._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
-from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls, Reading
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
+from sbredis.entities._counting import subscription_counts
+from sbredis.entities._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
+from sbredis.entities._paging import AsyncItemPaged, Page
 from sbredis.model import (
     RuleProperties,
     SubscriptionOptions,

@@ -7,12 +7,12 @@ from typing import Any, Unpack
 
 import anyio
 
-from sbredis.aio.entities._counting import Tally, topic_counts
-from sbredis.aio.entities._definitions import TOPICS, given_in
-from sbredis.aio.entities._paging import AsyncItemPaged
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
+from sbredis.entities._counting import Tally, topic_counts
+from sbredis.entities._definitions import TOPICS, given_in
+from sbredis.entities._paging import AsyncItemPaged
 from sbredis.model import (
     TopicOptions,
     TopicProperties,

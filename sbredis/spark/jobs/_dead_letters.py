@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
-from sbredis.aio.bulk import LONGEST_LINE, NO_REASON
+from sbredis.moving import LONGEST_LINE, NO_REASON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

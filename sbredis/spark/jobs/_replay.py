@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from sbredis._quoting import quoted
-from sbredis.aio.bulk import WriterKey, known_writers
+from sbredis.bulk import WriterKey, known_writers
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._options import nearest, parse_options

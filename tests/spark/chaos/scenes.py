@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from sbredis import ServiceBusClient, ServiceBusSubQueue
 from sbredis.aio import ServiceBusClient as Client
-from sbredis.aio.bulk import stored_rows
+from sbredis.bulk import stored_rows
 from sbredis.spark._commands import INTERRUPTED
 from tests.spark.chaos.feeding import Feed, feeding
 from tests.spark.chaos.findings import captured, faults, peeked, waiting

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from sbredis import ServiceBusClient
-from sbredis.aio.bulk import Awaited
+from sbredis.bulk import Awaited
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError, SparkSetupError
 from sbredis.spark import _consume as consume
 from sbredis.spark import _loop as loop

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sbredis import ServiceBusClient
-from sbredis.aio.bulk import fingerprint
 from sbredis.exceptions import SparkSetupError
+from sbredis.moving import fingerprint
 from sbredis.spark.jobs import Reported, dead_letter_report, reported, resubmittable, with_fingerprint
 from tests.spark.live.frames import NOON, messages
 from tests.spark.live.reading import send

@@ -1,0 +1,43 @@
+"""What bulk readers and writers need of the client: they work on partitions and not on messages. Internal."""
+
+from __future__ import annotations
+
+from sbredis.bulk._browsing import LARGEST_NUMBER, Browser
+from sbredis.bulk._chunks import WriterKey, WriterKind
+from sbredis.bulk._claims import Awaited
+from sbredis.bulk._marks import forget_writer, known_writers, stored_rows
+from sbredis.bulk._noting import note_tasks
+from sbredis.bulk._ranges import read_range
+from sbredis.bulk._reservation import Reservation, list_reservations, release, reserve
+from sbredis.bulk._reserving import SHOWING_LIFE
+from sbredis.bulk._rows import Refusal
+from sbredis.bulk._settlements import read_settled
+from sbredis.bulk._writing import BulkWriter, Destination, WriteSummary, destination_of
+from sbredis.engine import Committed, Planned, Rows
+
+__all__ = [
+    "LARGEST_NUMBER",
+    "SHOWING_LIFE",
+    "Awaited",
+    "Browser",
+    "BulkWriter",
+    "Committed",
+    "Destination",
+    "Planned",
+    "Refusal",
+    "Reservation",
+    "Rows",
+    "WriteSummary",
+    "WriterKey",
+    "WriterKind",
+    "destination_of",
+    "forget_writer",
+    "known_writers",
+    "list_reservations",
+    "note_tasks",
+    "read_range",
+    "read_settled",
+    "release",
+    "reserve",
+    "stored_rows",
+]

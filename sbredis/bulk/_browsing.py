@@ -1,0 +1,225 @@
+"""Browse an entity partition by partition: pages of messages by their numbers, and searches for numbers.
+
+Nothing is changed and nothing is locked, so other receivers go on as if nobody read. For the same reason the messages
+of a range may disappear between two reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sbredis.bulk._ranges import range_pages
+from sbredis.client._connection import connection_of
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    CallId,
+    Partition,
+    Request,
+    Rows,
+    RowsRead,
+    SidePrefix,
+    number_of,
+    peek_rows,
+    read_record,
+)
+from sbredis.entities._sub_queues import SIDES
+from sbredis.exceptions import MessagesLostError
+from sbredis.model import ServiceBusSubQueue
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connected
+    from sbredis.client._entity import Entity
+
+__all__ = ["LARGEST_NUMBER", "Browser"]
+
+_log = logging.getLogger("sbredis.client")
+_PAGE_BYTES = 4 * 1024 * 1024
+LARGEST_NUMBER = (1 << 48) - 1
+"""The largest number that a message can have in its partition."""
+_ENQUEUED, _WITH_SCHEDULED = "alwf", "alwfs"
+
+
+class Browser:
+    """The messages of a queue, a subscription or one of its sub-queues, by partition and number.
+
+    Without ``scheduled``, messages that are not enqueued yet are left out. They get their final number only when they
+    are enqueued.
+    """
+
+    def __init__(
+        self, entity: Entity, sub_queue: ServiceBusSubQueue | None, timeout: float, *, scheduled: bool
+    ) -> None:
+        self._entity = entity
+        self._side: SidePrefix = SIDES[sub_queue]
+        self._timeout = timeout
+        self._states = _WITH_SCHEDULED if scheduled and sub_queue is None else _ENQUEUED
+
+    @classmethod
+    async def open(
+        cls,
+        client: Connected,
+        path: str,
+        sub_queue: ServiceBusSubQueue | None = None,
+        *,
+        scheduled: bool = False,
+        timeout: float = 60.0,
+    ) -> Browser:
+        """Return a browser of an entity. Raises :class:`MessagingEntityNotFoundError` if there is none."""
+        entity = await connection_of(client).entity(path, asyncio.get_running_loop().time() + timeout)
+        return cls(entity, sub_queue, timeout, scheduled=scheduled)
+
+    @property
+    def path(self) -> str:
+        """The path of the entity, as its creator spelled it."""
+        return self._entity.name
+
+    @property
+    def incarnation(self) -> str:
+        """A text that changes when the entity is deleted and created again."""
+        return self._entity.record.incarnation
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The numbers of the partitions that hold the entity."""
+        return tuple(self._entity.numbers)
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether the entity is a topic, which holds no messages."""
+        return self._entity.record.settings.topic
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether the entity keeps a stream of what happens to its messages."""
+        return self._entity.record.settings.audited
+
+    def base(self, partition: int) -> int:
+        """Return the number to add to a partition's own numbers to make sequence numbers."""
+        return self._entity.base(partition)
+
+    async def refresh(self) -> None:
+        """Read the registry. Otherwise the client notices only with a call that the entity was made again."""
+        await self._entity.refresh(asyncio.get_running_loop().time() + self._timeout)
+
+    async def pages(self, partition: int, after: int, upto: int) -> AsyncIterator[Rows]:
+        """Yield the messages of a partition whose numbers are greater than ``after`` and at most ``upto``."""
+        while after < upto:
+            found = await self._page(partition, after + 1, MAXIMUM_CALL_MESSAGES, _PAGE_BYTES, self._states)
+            if not found.names:
+                return
+            after = _last(found)
+            if after > upto:
+                found = _cut(found, upto)
+            if found.names:
+                yield found
+
+    def pinned_pages(self, partition: int, birth: str, after: int, upto: int) -> AsyncIterator[Rows]:
+        """Yield the messages of a range that a reservation has planned. Each reading gives the same messages.
+
+        Raises :class:`MessagesLostError` if the range is not planned any more, or if the partition was made again.
+        """
+        return range_pages(self._entity.partition_client(partition), birth, after, upto, self._timeout)
+
+    async def remaining_pages(self, partition: int, birth: str, after: int, upto: int) -> AsyncIterator[Rows]:
+        """Yield what is left of a range that was planned once. Without a loss, this is the same as ``pinned_pages``."""
+        client = self._entity.partition_client(partition)
+        try:
+            async for page in self.pinned_pages(partition, birth, after, upto):
+                yield page
+                after = _last(page)
+        except MessagesLostError as lost:
+            _log.warning("'%s', partition %d: %s", self.path, partition, lost.message)
+            with suppress(MessagesLostError):  # the partition was made again, so nothing is left
+                async for page in range_pages(client, birth, after, upto, self._timeout, pinned=False):
+                    yield page
+
+    async def do_due(self, partition: int) -> None:
+        """Do all work that is due in a partition.
+
+        A read shows the effects of due work before the work is done, with the numbers that messages would get now. A
+        message that is sent before the work is done may still take such a number. After this call, the numbers of all
+        earlier reads are final.
+        """
+        there, until = self._entity.partition_client(partition), asyncio.get_running_loop().time() + self._timeout
+        while await there.do_due(until):
+            pass
+
+    async def last_number(self, partition: int, after: int = 0) -> int:
+        """Return the highest number of a message that is greater than ``after``; ``after`` if there is none."""
+        return await self._last_number(partition, after, self._states)
+
+    async def _last_number(self, partition: int, after: int, states: str) -> int:
+        low = after
+        found = await self._first(partition, low + 1, states)
+        step = 1
+        while found is not None:
+            low, step = _last(found), step * 2
+            found = await self._first(partition, low + step, states)
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = await self._first(partition, middle, states)
+            if found is None:
+                high = middle
+            else:
+                low = _last(found)
+        return low
+
+    async def first_number(self, partition: int, after: int) -> int | None:
+        """Return the lowest number of a message that is greater than ``after``."""
+        found = await self._first(partition, after + 1, self._states)
+        return None if found is None else _last(found)
+
+    async def number_before(self, partition: int, moment: int) -> int:
+        """Return the number after which the messages begin that were enqueued at ``moment`` or later.
+
+        ``moment`` is in ms since 1970. Messages that are not enqueued yet are not looked at.
+
+        Numbers and enqueued times rise together, except in dead-letter queues.
+        """
+        low, high = 0, await self._last_number(partition, 0, _ENQUEUED) + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = await self._first(partition, middle, _ENQUEUED)
+            if found is not None and (read_record(found.records[0]).enqueued or 0) < moment:
+                low = _last(found)
+            else:
+                high = middle
+        return low
+
+    async def _first(self, partition: int, start: int, states: str) -> Rows | None:
+        found = await self._page(partition, start, 1, 1, states)
+        return found if found.names else None
+
+    async def _page(self, partition: int, start: int, wanted: int, room: int, states: str) -> Rows:
+        if start > LARGEST_NUMBER:
+            return Rows([], [])
+        side = self._side
+
+        def make(place: Partition, call_id: CallId) -> Request[RowsRead]:
+            at = CallId("", 0, call_id.now)
+            return peek_rows(place, start, wanted, side=side, room=room, states=states, call_id=at)
+
+        there = self._entity.partition_client(partition)
+        read = await there.read("p", make, asyncio.get_running_loop().time() + self._timeout)
+        there.note_use()
+        return read.rows
+
+
+def _number(name: bytes) -> int:
+    return number_of(name.decode())
+
+
+def _last(rows: Rows) -> int:
+    """Return the number of the last row."""
+    return _number(rows.names[-1])
+
+
+def _cut(rows: Rows, upto: int) -> Rows:
+    """Return the rows up to a number."""
+    count = next(place for place, name in enumerate(rows.names) if _number(name) > upto)
+    return rows.first(count)

@@ -1,0 +1,174 @@
+"""The marks of bulk writers in a partition: changing one, and forgetting those that are not needed any more."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import gather
+from typing import TYPE_CHECKING
+
+from sbredis.bulk._chunks import forgettable, prefix_of, read_mark, writer_of, writers_prefix
+from sbredis.client._arguments import deadline_of
+from sbredis.client._connection import connection_of
+from sbredis.engine import (
+    MAXIMUM_TRANSACTIONS,
+    CallId,
+    PartRefusedError,
+    Transacted,
+    advance,
+    entity_name,
+    transact,
+    transact_together,
+    watermarks,
+)
+from sbredis.exceptions import WatermarkChangedError
+from sbredis.sending._outbox import destination
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sbredis.client._connection import Connected
+    from sbredis.client._entity import Entity
+    from sbredis.client._partition_client import PartitionClient
+    from sbredis.engine import Partition, Request, TransactedTogether, Watermark, WatermarksRead
+
+__all__ = [
+    "NO_VALUE",
+    "change_mark",
+    "forget_marks",
+    "forget_old",
+    "forget_writer",
+    "known_writers",
+    "stored_rows",
+    "stored_value",
+]
+
+_log = logging.getLogger("sbredis.client")
+NO_VALUE = "?"
+"""A value that no mark has. A change that expects it is refused, and so reads the mark."""
+
+
+async def change_mark(
+    link: PartitionClient, lane: str, name: bytes, change: tuple[str | None, str | None], deadline: float
+) -> str | None:
+    """Change a mark from one value to another. If its value is not the first one, change nothing and return it.
+
+    Raises :class:`~sbredis.engine.PartRefusedError` if the partition refuses the change for another reason.
+    """
+
+    def make(partition: Partition, call_id: CallId) -> Request[Transacted]:
+        return transact(call_id, [advance(partition, name, *change)])
+
+    try:
+        await link.call(lane, make, deadline)
+    except PartRefusedError as refusal:
+        if not isinstance(refusal.reason, WatermarkChangedError):
+            raise
+        return stored_value(refusal.detail)
+    return None
+
+
+def stored_value(detail: str) -> str | None:
+    """Return the mark that a refusal tells: a number and the value, which is missing if there is no mark."""
+    return detail.partition(" ")[2] or None
+
+
+async def forget_writer(client: Connected, path: str, writer: str, *, timeout: float = 60.0) -> int:
+    """Forget what the partitions of a queue or topic remember of a bulk writer. Return the number of marks.
+
+    Do this only if the writer will not run again: otherwise it would store the rows of its last batch a second time.
+    """
+    deadline = deadline_of(timeout)
+    return await forget_marks(await destination(connection_of(client), entity_name(path), deadline), writer, deadline)
+
+
+async def stored_rows(client: Connected, path: str, writer: str, *, timeout: float = 60.0) -> int:
+    """Return how many rows a queue or topic has stored of the last batch of each task of a bulk writer.
+
+    Receivers may have taken some of the messages since.
+    """
+    marks = await _marks(client, path, prefix_of(writer), deadline_of(timeout))
+    return sum(read_mark(each.value).rows for each in marks)
+
+
+async def known_writers(client: Connected, path: str, beginning: str, *, timeout: float = 60.0) -> set[str]:
+    """Return the bulk writers that a queue or topic remembers, and whose names begin with a text."""
+    marks = await _marks(client, path, writers_prefix(beginning), deadline_of(timeout))
+    return {writer_of(each.name) for each in marks}
+
+
+async def _marks(client: Connected, path: str, prefix: bytes, deadline: float) -> list[Watermark]:
+    """Return the watermarks of all partitions of an entity whose names begin with a text."""
+    entity = await destination(connection_of(client), entity_name(path), deadline)
+
+    async def marks_in(link: PartitionClient) -> list[Watermark]:
+        lane = link.borrow_lane()
+        try:
+            return await _list(link, lane, prefix, deadline)
+        finally:
+            link.return_lane(lane)
+
+    found = await gather(*(marks_in(entity.partition_client(each)) for each in entity.numbers))
+    return [mark for marks in found for mark in marks]
+
+
+async def forget_marks(entity: Entity, writer: str, deadline: float) -> int:
+    """Forget the marks of a bulk writer in all partitions of an entity. Return their number."""
+    prefix = prefix_of(writer)
+    forgotten = 0
+    for number in entity.numbers:
+        link = entity.partition_client(number)
+        lane = link.borrow_lane()
+        try:
+            forgotten += await _forget(link, lane, prefix, lambda _: True, deadline)
+        finally:
+            link.return_lane(lane)
+    return forgotten
+
+
+async def forget_old(link: PartitionClient, lane: str, now: int, deadline: float) -> int:
+    """Forget old marks in a partition that has no room for another mark, except those of streams. Return the number."""
+    forgotten = await _forget(link, lane, prefix_of(None), lambda mark: forgettable(mark.value, now), deadline)
+    if forgotten:
+        _log.info("%s: %d old marks of writers that have ended were forgotten", link, forgotten)
+    return forgotten
+
+
+async def _forget(
+    link: PartitionClient, lane: str, prefix: bytes, chosen: Callable[[Watermark], bool], deadline: float
+) -> int:
+    listed = [(mark.name, mark.value) for mark in await _list(link, lane, prefix, deadline) if chosen(mark)]
+    forgotten = 0
+    for at in range(0, len(listed), MAXIMUM_TRANSACTIONS):
+        forgotten += await _remove(link, lane, listed[at : at + MAXIMUM_TRANSACTIONS], deadline)
+    return forgotten
+
+
+async def _list(link: PartitionClient, lane: str, prefix: bytes, deadline: float) -> list[Watermark]:
+    found: dict[bytes, Watermark] = {}
+    cursor: str | None = None
+    while True:
+        part = await _read(link, lane, prefix, cursor, deadline)
+        found |= {mark.name: mark for mark in part.watermarks}
+        cursor = part.onwards
+        if cursor is None:
+            return list(found.values())
+
+
+async def _read(link: PartitionClient, lane: str, prefix: bytes, cursor: str | None, deadline: float) -> WatermarksRead:
+    def make(partition: Partition, call_id: CallId) -> Request[WatermarksRead]:
+        return watermarks(partition, prefix, cursor, call_id=CallId("", 0, call_id.now))
+
+    return await link.call(lane, make, deadline)
+
+
+async def _remove(link: PartitionClient, lane: str, marks: Sequence[tuple[bytes, str]], deadline: float) -> int:
+    """Remove marks, unless they have changed meanwhile. Return the number of removed ones."""
+
+    def make(partition: Partition, call_id: CallId) -> Request[TransactedTogether]:
+        return transact_together(call_id, [[advance(partition, name, value, None)] for name, value in marks])
+
+    try:
+        outcomes = (await link.call(lane, make, deadline)).outcomes
+    except PartRefusedError:  # a call of a single transaction is refused as a whole
+        return 0
+    return sum(isinstance(outcome, Transacted) for outcome in outcomes)

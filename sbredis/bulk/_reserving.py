@@ -1,0 +1,250 @@
+"""Reserve an entity for a consumer, and release it again. ``bulk/_claims.py`` has the theory and the decisions.
+
+Every function may be interrupted after each of its steps. The next call of any client continues from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import anyio
+
+from sbredis.bulk import _claims as decide
+from sbredis.bulk._claims import Awaited, Change
+from sbredis.client._clock import Clock
+from sbredis.engine import CallId, Pin, Planned, ScriptCaller, Unpinned, plan, read_pin, unpin
+from sbredis.entities._asking import PATIENCE, Answers, PartitionAsker, Place
+from sbredis.entities._counting import Counter
+from sbredis.exceptions import (
+    EntityReservedError,
+    Outcome,
+    ReservationLostError,
+    ServiceBusCommunicationError,
+    ServiceBusError,
+)
+from sbredis.registry import EntityChangedError, EntityRecord, Namespace, reservation_of, split_path
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
+
+__all__ = ["SHOWING_LIFE", "Claimed", "Reservations"]
+
+SHOWING_LIFE = 60.0
+"""The seconds between two signs of life. To wait for receivers, and to work on a range, may take much longer than a
+consumer without a call counts as alive.
+"""
+_CALLING = 60.0
+"""The seconds for a step in the registry. A reservation may have less time to wait for other receivers."""
+_GIVING_UP = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+
+
+class Claimed(NamedTuple):
+    """A reservation that was made."""
+
+    record: EntityRecord
+    fence: int
+
+
+class Reservations:
+    """The reservations of a namespace."""
+
+    def __init__(self, transport: ScriptCaller, namespace: Namespace, clock: Clock) -> None:
+        self._namespace = namespace
+        self._clock = clock
+        self._asker = PartitionAsker(transport, namespace, clock)
+        self._counter = Counter(transport, namespace, clock)
+
+    @classmethod
+    async def of(cls, connection: Connection, until: float) -> Self:
+        """Return the reservations of the namespace of a connection; open the connection first."""
+        await connection.open(until)
+        return cls(connection.transport, connection.namespace, connection.clock)
+
+    # -- reserving -----------------------------------------------------------------------------------------------------
+
+    async def reserve(
+        self, path: str, consumer: str, owner: str, timeout: float, progress: Callable[[Awaited], None] | None = None
+    ) -> Claimed:
+        """Take an entity for a consumer, and wait up to ``timeout`` seconds until no receiver has a message of it."""
+        split_path(path)
+        decide.require_consumer(consumer)
+        fence: int | None = None
+        try:
+            while fence is None:
+                fence = await self._claim(path, consumer, owner)
+            record = await self._quiet(path, fence, timeout, progress)
+            return Claimed(await self._confirmed(record, fence), fence)
+        except ReservationLostError:
+            raise
+        except BaseException:
+            if fence is not None:
+                with anyio.CancelScope(shield=True), suppress(ServiceBusError):
+                    await self._give_up(path, fence)
+            raise
+
+    async def _claim(self, path: str, consumer: str, owner: str) -> int | None:
+        """Try to write a claim. Return its fence, or ``None`` if the registry must be read again."""
+        record = await self._read(path)
+        if decide.is_releasing(record):
+            await self._released(record, _until(_CALLING))
+            return None
+        now = int(self._clock.utc() * 1000)
+        try:
+            change = decide.claim(record, consumer, owner, now)
+        except EntityReservedError:
+            decide.claim(record, consumer, owner, now, await self._last_seen(record))
+            raise
+        fence = change.fence
+        try:
+            await self._replace(record, change)
+        except EntityChangedError:
+            return None
+        except BaseException:
+            with anyio.CancelScope(shield=True), suppress(ServiceBusError):
+                await self._give_up(path, fence)
+            raise
+        return fence
+
+    async def _quiet(
+        self, path: str, fence: int, timeout: float, progress: Callable[[Awaited], None] | None
+    ) -> EntityRecord:
+        """Wait until nothing is locked, delayed or frozen in the entity. Return its record."""
+        record, until, pause = await self._read(path), _until(timeout), _FIRST_PAUSE
+        silent_until = _until(SHOWING_LIFE)
+        while decide.confirm(record, fence) is not None:
+            tally = await self._counter.count(record, max(until, _until(PATIENCE)))
+            record = tally.record
+            what = decide.awaited(tally.counts, tally.unreachable, self._clock.utc())
+            if what.over:
+                break
+            if progress is not None:
+                progress(what)
+            left = until - anyio.current_time()
+            if left <= 0:
+                raise decide.timed_out(path, timeout, what)
+            if anyio.current_time() >= silent_until:
+                await self._show_life(record, fence)
+                silent_until = _until(SHOWING_LIFE)
+            await anyio.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return record
+
+    async def _show_life(self, record: EntityRecord, fence: int) -> None:
+        """Note in the partitions that the consumer lives, although it has the entity not yet. This plans nothing."""
+
+        async def one(place: Place, until: float) -> Planned:
+            request = plan(place.partition, fence, None, 0, room=1, call_id=CallId("", 0, place.told))
+            return await self._asker.perform(place, request, until)
+
+        with suppress(ServiceBusError):  # the next look at the entity tells what is wrong
+            await self._asker.ask_all(record, one, _until(PATIENCE))
+
+    async def _confirmed(self, record: EntityRecord, fence: int) -> EntityRecord:
+        """Write that nothing is in the way of the consumer any more, if the reservation is still its own."""
+        while (change := decide.confirm(record, fence)) is not None:
+            try:
+                return await self._replace(record, change)
+            except EntityChangedError:
+                record = await self._read(record.path)
+        return record
+
+    async def _give_up(self, path: str, fence: int) -> None:
+        """Open the entity again, if the claim of this fence has closed it."""
+        with anyio.move_on_after(_GIVING_UP):
+            while (change := decide.give_up(record := await self._read(path), fence)) is not None:
+                with suppress(EntityChangedError):
+                    await self._replace(record, change)
+                    return
+
+    # -- releasing -----------------------------------------------------------------------------------------------------
+
+    async def release(self, path: str, consumer: str | None, until: float) -> bool:
+        """End the reservation of an entity. Return whether there was one."""
+        split_path(path)
+        if consumer is not None:
+            decide.require_consumer(consumer)
+        while True:
+            record = await self._read(path)
+            if reservation_of(record) is None:
+                return False
+            change = decide.begin_release(record, consumer)
+            try:
+                if change is not None:
+                    record = await self._replace(record, change, until)
+            except EntityChangedError:
+                continue
+            await self._released(record, until)
+            return True
+
+    async def _released(self, record: EntityRecord, until: float) -> None:
+        """Finish a release that has begun: unpin all partitions, and then open the entity."""
+        reservation = reservation_of(record)
+        assert reservation is not None
+        fence = reservation.fence
+
+        async def one(place: Place, until: float) -> Unpinned:
+            request = unpin(place.partition, fence, call_id=CallId("", 0, place.told))
+            while (unpinned := await self._asker.perform(place, request, until)).more:
+                pass
+            return unpinned
+
+        while (change := decide.end_release(record, fence)) is not None:
+            try:
+                _require_all(await self._asker.ask_all(record, one, until))
+                await self._replace(record, change, until)
+            except (EntityChangedError, ReservationLostError):
+                seen, record = record, await self._read(record.path)
+                if record.stamp == seen.stamp:
+                    raise
+            else:
+                return
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    async def pins(self, record: EntityRecord, until: float) -> Answers[Pin]:
+        """Return how far the reservation of an entity is in each partition."""
+
+        async def one(place: Place, until: float) -> Pin:
+            return await self._asker.perform(place, read_pin(place.partition, call_id=CallId("", 0, place.told)), until)
+
+        return await self._asker.ask_all(record, one, until)
+
+    async def _last_seen(self, record: EntityRecord) -> datetime | None:
+        """Return the time of the last call of the consumer that has reserved an entity, if it is known."""
+        reservation = reservation_of(record)
+        if reservation is None:
+            return None
+        try:
+            pins = await self.pins(record, _until(PATIENCE))
+        except ServiceBusError:
+            return None
+        return decide.last_seen(reservation, pins.by_number.values())
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    async def _read(self, path: str) -> EntityRecord:
+        return await self._namespace.get_entity(path, timeout=_CALLING)
+
+    async def _replace(self, record: EntityRecord, change: Change, until: float | None = None) -> EntityRecord:
+        left = _CALLING if until is None else max(until - anyio.current_time(), 0.001)
+        return await self._namespace.update_entity(record, change.settings, properties=change.properties, timeout=left)
+
+
+def _until(seconds: float) -> float:
+    return anyio.current_time() + seconds
+
+
+def _require_all(answers: Answers[Unpinned]) -> None:
+    """Raise if a partition could not be reached, because the entity must not be opened before it is unpinned."""
+    if answers.unreachable:
+        error = ServiceBusCommunicationError(
+            f"The release of '{answers.record.path}' is not finished, because partitions of it could not be reached: "
+            f"{', '.join(map(str, answers.unreachable))}. Release it again when they can be reached.",
+            outcome=Outcome.UNKNOWN,
+        )
+        error.unreachable_partitions = answers.unreachable
+        raise error

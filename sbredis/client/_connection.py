@@ -1,0 +1,418 @@
+"""The connection that all senders and receivers of a client share: one transport, one namespace, and its entities.
+
+The connection is not opened before it is needed. The first user opens it for all. If this fails, the next user tries
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import secrets
+import weakref
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from sbredis._call_site import calling_line, warn_of_line
+from sbredis._tasks import TaskScope, to_the_end
+from sbredis._threads import in_thread
+from sbredis.client._arguments import count_of, seconds_of
+from sbredis.client._clock import Clock
+from sbredis.client._entity import Creation, Entity
+from sbredis.client._failures import Failures
+from sbredis.client._known_entities import KnownEntities
+from sbredis.client._lane import OTHER_LOOP
+from sbredis.client._sharing import MARGIN, SharedAttempt
+from sbredis.client._test_hooks import hooks_for
+from sbredis.engine import MOST_PARTITIONS, every_script, load, name_key, namespace_name
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+from sbredis.registry import EntityRecord, Namespace
+from sbredis.transport import Backoff, Script, Target, open_transport, require_asyncio
+
+if TYPE_CHECKING:
+    from sbredis.transport import Transport
+
+__all__ = ["Connected", "Connection", "Share", "connection_of"]
+
+_log = logging.getLogger("sbredis.client")
+_PARTING = 3.0
+"""The seconds that the closing of a client waits for calls for which nobody waits."""
+_LATE = "The registry did not answer in time when asked for {!r}."
+
+
+class Share:
+    """An object that every user of the connection references. When no user references it, the connection closes."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Connection:
+    """The one connection of a client: its transport, namespace, clock and entities, and its background tasks.
+
+    It belongs to the event loop in which it is first used. Opening it sets the attributes without a default.
+
+    ``namespace`` takes precedence over the namespace of the target. ``when_opened`` is called after opening.
+    """
+
+    id: str
+    """The start of the names of this client's lanes. It is chosen at random when the connection is opened."""
+    transport: Transport
+    namespace: Namespace
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        namespace: str | None = None,
+        credential_provider: Any = None,
+        connect_timeout: float = 5.0,
+        partition_count: int | None = None,
+        retry: Backoff | None = None,
+        clock: Clock | None = None,
+        when_opened: Callable[[Connection], None] | None = None,
+    ) -> None:
+        if namespace is not None:
+            target = replace(target, namespace=namespace_name(namespace))
+        if partition_count is not None:
+            count_of(partition_count, "partition_count", MOST_PARTITIONS)
+        self.target = target
+        self.test_hooks = hooks_for(target)
+        """The hooks of the test bus, if the target belongs to a test bus."""
+        self.clock = clock or (Clock() if self.test_hooks is None else self.test_hooks.clock)
+        self.retry = retry or Backoff()
+        """The waits and limits for repetitions of calls."""
+        self.count_dropped: Callable[[str, int], None] = _count_nothing
+        """A function that is called with an entity and the number of messages that it has dropped as duplicates."""
+        self.moves_from: Callable[[EntityRecord, bool], None] = _tell_nobody
+        """A function that is called with the record of an entity whose messages are moved elsewhere. The second
+        argument says whether a message certainly waits now.
+        """
+        self.lane_numbers = count(1)
+        """Numbers for the names of lanes. No two lanes of a client have the same name, not even if the client has
+        forgotten one of them: its partition would take the calls of the other one for repetitions.
+        """
+        self.closed = False
+        """Whether the client is closed or being closed."""
+        self.closing = asyncio.Event()
+        """Set when the client is closed or begins to be closed."""
+        self.failures = Failures(_log, lambda: self.closed)
+        """The failures of work for which no caller waits."""
+        self._background: TaskScope
+        self._seen_off: set[asyncio.Task[None]] = set()
+        self._credential_provider = credential_provider
+        self._connect_timeout = seconds_of(connect_timeout, "connect_timeout")
+        self._partition_count = partition_count
+        self._when_opened = when_opened
+        self._entities = KnownEntities()
+        self._look_ups: dict[tuple[str, Creation | None], SharedAttempt[EntityRecord]] = {}
+        late = f"The connection to {target} was not ready in time."
+        self._opening = SharedAttempt[None](f"sbredis opens {target}", late, Outcome.NEVER_SENT)
+        self._root: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened = False
+        self._dropped = False
+        """Whether the last user disappeared while the connection was being opened."""
+        self._made_at = calling_line()
+        self._share: Callable[[], Share | None] = lambda: None
+        self.scheduled_on: Callable[[Entity], None] = _ignore
+        """A function that is called with a topic when messages are scheduled on it."""
+
+    def another(self) -> Connection:
+        """Return a new connection to the same namespace, for the event loop in which it will be used."""
+        return Connection(
+            self.target,
+            credential_provider=self._credential_provider,
+            connect_timeout=self._connect_timeout,
+            partition_count=self._partition_count,
+            retry=self.retry,
+            clock=self.clock,
+        )
+
+    # -- opening and closing -------------------------------------------------------------------------------------------
+
+    async def open(self, until: float) -> None:
+        """Connect before the loop time ``until``, unless the connection is open already."""
+        require_asyncio()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop and self._begun:
+            raise RuntimeError(OTHER_LOOP)
+        if self._opened and not self.closed:
+            return
+        self.check_open()
+        self._loop = loop
+        last = max(until - MARGIN, loop.time() + self._connect_timeout)
+        try:
+            await self._opening.join(lambda: self._open(last), until)
+        except asyncio.CancelledError:
+            if self.closed and not self._opening.under_way:
+                self.check_open()
+            raise
+        self.check_open()
+
+    def share(self) -> Share:
+        """Return the share that keeps the connection open.
+
+        If the last user of the share disappears before the connection is closed, the connection closes with a warning.
+        """
+        share = self._share()
+        if share is None:
+            share = Share()
+            self._share = weakref.ref(share)
+            # The loop keeps an open connection alive, and the finalizer must not: a loop may end without closing it.
+            weakref.finalize(share, _forget, weakref.ref(self)).atexit = False
+        return share
+
+    def forget(self) -> None:
+        """Close the connection with a warning, because its last user has disappeared."""
+        loop = self._loop
+        if loop is None or loop.is_closed() or self.closed:
+            return
+        if not self._opened:
+            self._dropped = True
+            return
+        with suppress(RuntimeError):  # the event loop was closed at this moment
+            loop.call_soon_threadsafe(lambda: self.see_off(self.aclose()))
+        warn_of_line(f"A client was not closed: {self.target}", ResourceWarning, self._made_at)
+
+    def check_loop(self) -> None:
+        """Raise if the connection belongs to another event loop that is still open."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed() and loop is not asyncio.get_running_loop() and self._begun:
+            raise RuntimeError(OTHER_LOOP)
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the event loop of the connection was closed, so that its tasks cannot run any more."""
+        return self._loop is not None and self._loop.is_closed()
+
+    @property
+    def _begun(self) -> bool:
+        return self._opened or self._opening.under_way
+
+    async def _open(self, until: float) -> None:
+        self.check_open()  # the connection may have been closed after the start of this attempt
+        loop = asyncio.get_running_loop()
+        self.id = secrets.token_hex(6)
+        scripts = await in_thread(partial(_scripts, all_of_them=self.target.scripts == "all"))
+        transport = await open_transport(
+            self.target,
+            scripts=scripts,
+            credential_provider=self._credential_provider,
+            connect_timeout=self._connect_timeout,
+            timeout=until - loop.time(),
+            retry=self.retry,
+        )
+        try:
+            namespace = await Namespace.open(
+                transport,
+                self.target.namespace,
+                self._partition_count,
+                timeout=max(self._connect_timeout, until - loop.time()),
+                told=self.clock.told,
+            )
+            ready: asyncio.Future[None] = loop.create_future()
+            work = self._run_background(transport, ready)
+            self._root = loop.create_task(work, name=f"sbredis client {self.target}")
+            await ready
+        except BaseException:
+            await to_the_end(transport.aclose())
+            raise
+        self.transport, self.namespace, self._opened = transport, namespace, True
+        if self._when_opened is not None:
+            self._when_opened(self)
+        if self._dropped:
+            self.see_off(self.aclose())
+
+    async def _run_background(self, transport: Transport, ready: asyncio.Future[None]) -> None:
+        """Run the background tasks. When this task ends, they end too. The transport ends early only by a defect."""
+        try:
+            async with TaskScope() as self._background:
+                self._background.start(_require_open(transport))
+                if not ready.done():
+                    ready.set_result(None)
+                await asyncio.sleep(math.inf)  # the event loop references a task that sleeps, but not other tasks
+        except Exception as error:  # noqa: BLE001  # callers get an error when the calls that they wait for end
+            if self.closed:
+                _log.debug(
+                    "a task of the client of %s has ended, because the client was closed: %r", self.target, error
+                )
+            else:
+                _log.exception("the client of %s failed because of a defect and is closed", self.target)
+        finally:
+            self._note_closing()
+            for entity in self._entities:
+                entity.close()
+
+    async def aclose(self) -> None:
+        """Close the connection. Calls under way end with an error that reports their outcome, as far as it is known.
+
+        If the event loop was closed before, there is nothing to wait for.
+        """
+        self.check_loop()
+        self._note_closing()
+        if self.orphaned:
+            if self._opened:
+                self._opened = False
+                self.transport.abandon()
+            return
+        for task in (self._opening.task, self._root):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        seen_off = self._seen_off - {asyncio.current_task()}  # the current task may be in the set
+        for task in seen_off:
+            task.cancel()
+        if seen_off:
+            await asyncio.wait(seen_off)
+        if self._opened:
+            self._opened = False
+            await self.transport.aclose()
+
+    def _note_closing(self) -> None:
+        self.closed = True
+        if not self.orphaned:  # nobody waits in an event loop that was closed
+            self.closing.set()
+
+    # -- background tasks ----------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise if the client is closed."""
+        if self.closed:
+            raise ValueError("The client is closed, and so are all its senders and receivers. Make another client.")
+
+    def start(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Run a coroutine in the background, until it ends or the client is closed. Callers wait for what it does.
+
+        If it raises an error, the client is closed, so that no caller waits for ever. Return whether it was started. It
+        is not started if the client is being closed.
+        """
+        return self._background.start(work)
+
+    def attempt(self, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Do some work in the background for which no caller waits. If it fails, only log that ``what`` has failed.
+
+        Return whether it was started. It is not started if the client is being closed.
+        """
+        return self._background.start(self.failures.attempt(what, work))
+
+    def see_off(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that no caller waits for. Closing the client waits for it, but only for a short time."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._seen_off.add(task)
+        task.add_done_callback(self._seen_off.discard)
+
+    async def all_seen_off(self) -> None:
+        """Wait a short time until all coroutines of :meth:`see_off` have ended."""
+        if self._seen_off:
+            await asyncio.wait(self._seen_off, timeout=_PARTING)
+
+    # -- entities ------------------------------------------------------------------------------------------------------
+
+    async def entity(self, name: str, until: float, create: Creation | None = None) -> Entity:
+        """Return the entity of this name. Read it from the registry the first time. If it is missing, ``create`` it."""
+        await self.open(until)
+        key = name_key(name)
+        known = self._entities.get(key)
+        if known is not None and not known.gone:
+            known.create = create or known.create
+            return known
+        look_up = self._look_ups.get((key, create))
+        if look_up is None:
+            look_up = self._look_ups[key, create] = SharedAttempt(
+                f"sbredis looks for {name}",
+                _LATE.format(name),
+                Outcome.UNKNOWN,
+                when_over=lambda: self._look_ups.pop((key, create), None),
+            )
+        try:
+            record = await look_up.join(partial(self.record, name, until, create), until)
+        except ServiceBusError as error:
+            error.entity = error.entity or name
+            if error.outcome is Outcome.UNKNOWN:  # the look-up may have changed the entity, but the call comes after it
+                error.outcome = Outcome.NEVER_SENT
+            raise
+        known = self._entities.get(key)
+        if known is None:
+            known = Entity(self, record)
+            self._entities.add(key, known)
+        elif known.gone:
+            known.adopt(record)
+        known.create = create or known.create
+        return known
+
+    def forget_entities(self) -> None:
+        """Let the next call of each entity look the entity up, because the servers have lost the registry."""
+        for entity in self._entities:
+            entity.gone = True
+
+    def keep(self, entity: Entity) -> None:
+        """Do not forget an entity for now, because it is in use."""
+        self._entities.keep(entity)
+
+    async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
+        """Return the registry's record of an entity. If it is missing, ``create`` it."""
+        await self.open(until)
+        loop = asyncio.get_running_loop()
+        try:
+            return await self.namespace.get_entity(name, timeout=until - loop.time())
+        except ServiceBusError as error:
+            error.entity = name
+            if create is None or not isinstance(error, MessagingEntityNotFoundError):
+                raise
+        return await create(self.namespace, name, until - loop.time())
+
+
+class Connected:
+    """An object that works over a connection of its own, such as a client."""
+
+    _connection: Connection
+
+
+def connection_of(owner: Connected) -> Connection:
+    """Return the connection of a client, for parts of the library that work on partitions and not on messages."""
+    return owner._connection
+
+
+def _ignore(topic: Entity) -> None:
+    del topic
+
+
+async def _require_open(transport: Transport) -> None:
+    """Wait until the transport has ended, and raise then."""
+    await transport.wait_closed()
+    raise ServiceBusConnectionError(f"The transport to {transport.target} has ended.", is_transient=False)
+
+
+def _forget(forgotten: weakref.ref[Connection]) -> None:
+    connection = forgotten()
+    if connection is not None:
+        connection.forget()
+
+
+def _scripts(*, all_of_them: bool) -> list[Script]:
+    """Read and assemble the scripts that every connection loads when it opens.
+
+    A server holds a script until it ends, and the garbage collector of its Lua looks at all of them again and again: a
+    call takes a quarter longer if the server holds all scripts. So a connection loads only those that every client
+    calls at once. The other ones are loaded when a call needs them and the server lacks them.
+    """
+    return list(every_script()) if all_of_them else [load("read_namespace"), load("read_entity")]
+
+
+def _count_nothing(entity: str, count: int) -> None:
+    """Count nothing."""
+    del entity, count
+
+
+def _tell_nobody(record: EntityRecord, waits: bool) -> None:
+    """Ignore that messages may wait."""

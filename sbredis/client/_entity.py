@@ -1,0 +1,329 @@
+"""An entity, which all senders and receivers of a client share: its record, its partitions, and the routing of a topic.
+
+The client's knowledge may be out of date. In that case a partition refuses the call, and the client reads the registry
+again. It continues with the new settings, or with the entity that has replaced the old one, or it finds that the entity
+is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sbredis.client._partition_client import PartitionClient
+from sbredis.client._routing import Routing, routing_for
+from sbredis.engine import CallId, Partition, SettingsBehindError, SettingsStaleError, partition_for_key, perform
+from sbredis.exceptions import (
+    EntityReservedError,
+    MessagingEntityNotFoundError,
+    NamespaceMissingError,
+    Outcome,
+    ServiceBusError,
+)
+from sbredis.registry import EntityRecord, Namespace, reservation_of, say_reserved
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
+    from sbredis.model import Hold
+
+__all__ = ["Creation", "Entity"]
+
+_log = logging.getLogger("sbredis.client")
+_LARGE = 500
+"""The number of messages that gather for one call of a partition before another one gets the next messages."""
+_READ_AGAIN, _READING = 5.0, 30.0
+"""The seconds between two readings of rules that cannot be read, and the time for a reading."""
+Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
+"""Creates a missing entity with this name within this number of seconds. It is used only with ``create_if_missing``."""
+
+
+class Entity:
+    """A queue, topic or subscription, shared by all its users in this client."""
+
+    def __init__(self, connection: Connection, record: EntityRecord) -> None:
+        self.connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._lock = asyncio.Lock()
+        self._confirming = asyncio.Lock()
+        self._begun = self._confirmed = 0
+        """The numbers of the last reading of :meth:`confirm` that began, and of the last one that succeeded."""
+        self.routing: Routing | None = None
+        """The routing of messages, if this is a topic to which the client sends."""
+        self._routed = False
+        self._rereading = False
+        """Whether a task reads the rules again and again, because some of them cannot be read."""
+        self.create: Creation | None = None
+        """Creates the entity again if the namespace has vanished. ``None`` without ``create_if_missing``."""
+        self.watchers: set[Callable[[], None]] = set()
+        """Functions that are called when the registry's record has changed."""
+        self._partition_clients: dict[int, PartitionClient] = {}
+        self._at = 0
+        self.adopt(record)
+
+    def adopt(self, record: EntityRecord, routing: Routing | None = None) -> None:
+        """Use this record from now on, and for a topic also the ``routing`` that belongs to the record."""
+        self.record = record
+        self.routing = routing
+        self.gone = False
+        """Whether the registry does not know the entity any more."""
+        self.name = record.path
+        self.partitioned = record.partitioned
+        self.numbers = record.partitions
+        self.detects_duplicates = record.settings.duplicate_window is not None
+        self.largest_message = record.settings.largest_message
+        self._partitions: dict[int, Partition] = {}
+        if routing is not None and routing.judge.routes.has_unreadable_rules and not self._rereading:
+            self._rereading = self.connection.attempt(f"{self.name}: the reading of rules", self._read_rules_again)
+        for watcher in list(self.watchers):
+            watcher()
+
+    def partition(self, number: int) -> Partition:
+        """Return a partition, as the current record describes it."""
+        found = self._partitions.get(number)
+        if found is None:
+            if number not in self.numbers:
+                raise ServiceBusError(
+                    f"'{self.name}' was deleted and created again, and is in other partitions now. Create a new "
+                    "client, and get a new sender or receiver from it.",
+                    outcome=Outcome.NEVER_SENT,
+                )
+            found = self._partitions[number] = self.connection.namespace.partition(self.record, number)
+        return found
+
+    def base(self, number: int) -> int:
+        """Return the number to add to a partition's own numbers to make sequence numbers."""
+        return number << 48 if self.partitioned else 0
+
+    def number_of(self, hold: Hold) -> int:
+        """Return the number of the partition of a received message."""
+        return hold.source.base >> 48 if self.partitioned else self.numbers[0]
+
+    def place(self, sequence_number: int) -> tuple[int, int]:
+        """Split a sequence number into the partition, which may not exist, and the number inside the partition."""
+        if not self.partitioned:
+            return self.numbers[0], sequence_number
+        return sequence_number >> 48, sequence_number & ((1 << 48) - 1)
+
+    def partition_client(self, number: int) -> PartitionClient:
+        """Return the client for a partition."""
+        found = self._partition_clients.get(number)
+        if found is None:
+            found = self._partition_clients[number] = PartitionClient(self, number, self.next_partition_client)
+        return found
+
+    def partition_client_of(self, hold: Hold) -> PartitionClient:
+        """Return the client for the partition of a received message."""
+        return self.partition_client(self.number_of(hold))
+
+    def of_session(self, name: str) -> PartitionClient:
+        """Return the client for the partition of a session."""
+        return self.pinned(name) if self.partitioned else self.partition_client(self.numbers[0])
+
+    def pinned(self, key: str | bytes) -> PartitionClient:
+        """Return the client for the partition of a session id, a partition key or a message id."""
+        return self.partition_client(self.numbers[partition_for_key(key, len(self.numbers))])
+
+    def next_partition_client(self) -> PartitionClient:
+        """Return the partition for messages that may go to any partition.
+
+        Partitions take turns. But as long as messages gather for the next call of a partition, the method returns the
+        same partition again, so that calls stay large. It skips partitions that cannot be reached, and probes them in
+        the background.
+        """
+        numbers = self.numbers
+        self._at %= len(numbers)
+        found = self.partition_client(numbers[self._at])
+        if 0 < found.sending.gathering < _LARGE and not found.down_until:
+            return found
+        for _ in numbers:
+            self._at = (self._at + 1) % len(numbers)
+            found = self.partition_client(numbers[self._at])
+            if not found.down_until:
+                return found
+            found.probe_if_due()
+        return found
+
+    def rest(self) -> None:
+        """End the idle tasks of the entity. The next call starts those again that it needs."""
+        for partition_client in self._partition_clients.values():
+            partition_client.rest()
+
+    def close(self) -> None:
+        """Fail the jobs that wait at the partitions of the entity."""
+        for partition_client in self._partition_clients.values():
+            partition_client.close()
+
+    def explain(self, error: ServiceBusError) -> None:
+        """Let an error say more, if the record of the entity knows more than the partition that has refused a call."""
+        if isinstance(error, EntityReservedError) and error.consumer is None:
+            reservation = reservation_of(self.record)
+            if reservation is not None:
+                say_reserved(error, self.name, reservation, "no other receiver gets its messages")
+
+    async def reload(self, seen: EntityRecord, until: float) -> None:
+        """Read the registry again, unless another caller has already replaced the record ``seen``."""
+        async with self._lock:
+            if self.record is not seen:
+                return
+            found, routing = await self._read_or_create(until)
+            learnt = self.routing is None and routing is not None  # a topic has replaced a queue
+            if found.incarnation == seen.incarnation and found.version <= seen.version and not learnt:
+                if routing is not None and await self._recreate_lost(routing, until):
+                    self.adopt(found, routing)
+                    return
+                raise SettingsStaleError(
+                    f"A partition of '{self.name}' has newer settings than the registry, which has version "
+                    f"{found.version}. A failover has lost a change in the registry: make the change again."
+                )
+            self.adopt(found, routing)
+            _log.debug("%s: the client now uses version %d of the settings", self.name, self.record.version)
+
+    async def recover(self, seen: EntityRecord, until: float) -> None:
+        """Look the entity up in the registry, after a partition did not know it. If it exists, create what was lost.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not know it either.
+        """
+        async with self._lock:
+            if self.record is not seen:
+                return
+            found, routing = await self._read_or_create(until)
+            if found.incarnation == seen.incarnation:
+                _log.warning("%s: a failover has lost a partition; the partition is created again, empty", self.name)
+                found = await self.connection.namespace.restore_entity(found, timeout=until - self._loop.time())
+                if routing is not None:
+                    found, routing = await self._read_or_create(until)
+            self.adopt(found, routing)
+
+    async def refresh(self, until: float) -> bool:
+        """Read the registry once. Return whether the record has changed.
+
+        A client does this before it decides against a message by its record, which no partition has confirmed.
+        """
+        seen = self.record
+        async with self._lock:
+            if self.record is seen:
+                found, routing = await self._read_or_create(until)
+                if (found.incarnation, found.version) != (seen.incarnation, seen.version):
+                    self.adopt(found, routing)
+        return self.record is not seen
+
+    async def confirm(self, until: float) -> None:
+        """Read the record of the entity, and adopt it if it has changed.
+
+        A client does this before it relies on an entity in a call that the entity's partitions do not see. Callers that
+        come during a reading share the next one, which begins after they came. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the entity does not exist any more.
+        """
+        begun = self._begun
+        async with self._confirming:
+            if self._confirmed <= begun:
+                self._begun += 1
+                number = self._begun
+                try:
+                    found = await self._read_record(until)
+                except NamespaceMissingError:
+                    await self.refresh(until)
+                    return
+                except MessagingEntityNotFoundError:
+                    self.gone = True
+                    raise
+                if (found.incarnation, found.version) != (self.record.incarnation, self.record.version):
+                    await self.refresh(until)
+                self._confirmed = number
+
+    async def require(self, check: Callable[[EntityRecord], None], until: float) -> None:
+        """Check the record. If it fails the check, the entity may have changed: read the registry, and check it again.
+
+        ``check`` raises a :class:`~sbredis.exceptions.ServiceBusError` if the record fails.
+        """
+        try:
+            check(self.record)
+        except ServiceBusError:
+            if not await self.refresh(until):
+                raise
+            check(self.record)
+
+    async def load_routing(self, until: float) -> None:
+        """Read the rules of this topic now. Each later reload reads them too."""
+        async with self._lock:
+            if self.routing is None:
+                self._routed = True
+                self.adopt(*await self._read_or_create(until))
+
+    async def _read_rules_again(self) -> None:
+        """Read the rules of this topic until all of them can be read. Their repair by hand raises no version."""
+        try:
+            while self.routing is not None and self.routing.judge.routes.has_unreadable_rules and not self.gone:
+                await asyncio.sleep(_READ_AGAIN)
+                with suppress(ServiceBusError):
+                    async with self._lock:
+                        self.adopt(*await self._read(self._loop.time() + _READING))
+        finally:
+            self._rereading = False
+
+    async def _read_or_create(self, until: float) -> tuple[EntityRecord, Routing | None]:
+        try:
+            return await self._read(until)
+        except NamespaceMissingError:
+            if self.create is None:
+                raise
+            _log.warning(
+                "%s: the namespace is gone, because its servers have lost their data; the namespace is created again",
+                self.name,
+            )
+            await self.create(self.connection.namespace, self.name, until - self._loop.time())
+            self.connection.forget_entities()  # the other entities were lost too
+            self.gone = False
+            return await self._read(until)
+
+    async def _read(self, until: float) -> tuple[EntityRecord, Routing | None]:
+        try:
+            if not self._routed:
+                record = await self._read_record(until)
+                if record.kind != "topic":
+                    return record, None
+            namespace, known = self.connection.namespace, self.routing
+            try:
+                routes = await namespace.routes(
+                    self.name, None if known is None else known.judge.routes, timeout=until - self._loop.time()
+                )
+            except MessagingEntityNotFoundError:
+                record = await self._read_record(until)
+                if record.kind == "topic":
+                    raise
+                self._routed = False  # a queue has replaced the topic
+                return record, None
+            self._routed = True
+            return routes.topic, await routing_for(namespace, routes, known)
+        except MessagingEntityNotFoundError:
+            self.gone = True
+            raise
+
+    async def _read_record(self, until: float) -> EntityRecord:
+        self.connection.check_open()
+        try:
+            return await self.connection.namespace.get_entity(self.name, timeout=until - self._loop.time())
+        except ServiceBusError as error:
+            error.entity = self.name
+            raise
+
+    async def _recreate_lost(self, routing: Routing, until: float) -> bool:
+        """Create lost partitions of subscriptions again, empty, after a failover. Return whether any were lost."""
+        namespace, transport = self.connection.namespace, self.connection.transport
+        call_id, recreated = CallId("", 0, self.connection.clock.told()), False
+        for number in self.numbers:
+            for record, partition in routing.partitions(number):
+                try:
+                    await perform(transport, partition.count(call_id), timeout=until - self._loop.time())
+                except MessagingEntityNotFoundError:
+                    _log.warning(
+                        "%s: a failover has lost a partition; the partition is created again, empty", record.path
+                    )
+                    await namespace.restore_entity(record, timeout=until - self._loop.time())
+                    recreated = True
+                except (SettingsBehindError, SettingsStaleError):
+                    continue  # the partition exists
+        return recreated

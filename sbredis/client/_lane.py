@@ -1,0 +1,280 @@
+"""Lanes: join jobs that wait for the same partition at the same time in one script call.
+
+A lane carries one kind of operation to one partition. It makes one call after the other. Each call has a number, by
+which the partition recognises a repetition. The first job is not delayed: its call is made at once if the connection is
+idle, and otherwise in the next turn of the event loop. Jobs that come while a call is under way gather for the next
+call. So calls grow with the load, and no job waits for later jobs.
+
+Each caller has its own outcome and its own deadline. If a caller stops waiting before its call is made, its job is
+dropped. If it stops waiting later, the call continues without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from sbredis.client._delivering import DisplacedError
+from sbredis.client._job import Job
+from sbredis.client._pipeline import Pipeline
+from sbredis.engine import CallId, Partition, Request
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+if TYPE_CHECKING:
+    from sbredis.client._partition_client import PartitionClient
+
+__all__ = ["OTHER_LOOP", "Lane"]
+
+_log = logging.getLogger("sbredis.client")
+_TICK = 0.25
+_GRACE = 0.05
+_MANY_JOBS = 16
+"""From this number of waiting jobs on, two calls at the same time are faster than one."""
+_FEW = 3
+"""The jobs under way are few if more than this number of times as many wait."""
+
+OTHER_LOOP = (
+    "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
+    "and close it in that loop."
+)
+
+
+J = TypeVar("J", bound=Job)
+R = TypeVar("R")
+
+
+class Lane(ABC, Generic[J, R]):
+    """One kind of operation at one partition."""
+
+    letter: ClassVar[str]
+    """The letter of this lane, which distinguishes the lanes of a client."""
+    depth: ClassVar[int] = 1
+    """The largest number of calls under way. With two, one call is prepared while the other is being answered."""
+    notes_time: ClassVar[bool] = False
+    """Whether to write the time of its call into each job, because a lock may begin with the call."""
+
+    many: ClassVar[int] = _MANY_JOBS
+    """The number of waiting jobs from which on two calls share them."""
+    spans: ClassVar[bool] = False
+    """Whether a call also changes partitions other than the one of the lane."""
+
+    def __init__(self, link: PartitionClient) -> None:
+        self.link = link
+        self.entity = link.entity
+        self.connection = link.connection
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[J] = deque()
+        self._pipelines = [Pipeline(self, number) for number in range(self.depth)]
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._woken = False
+        self._closed = False
+        self.retired = False
+        """Whether no caller will use the lane again."""
+
+    # -- the operation of this kind of lane ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def gather(self, queue: deque[J], most: int, *, ordered: bool) -> list[J]:
+        """Take the jobs for one call out of the queue, at most ``most``. End and skip jobs whose future is done.
+
+        Without ``ordered``, a job that must not overtake earlier jobs stays in the queue.
+        """
+
+    @abstractmethod
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[J]) -> Request[R]:
+        """Return the call for these jobs."""
+
+    @abstractmethod
+    def answer(self, jobs: Sequence[J], result: R) -> None:
+        """Give each job its outcome. The lane ends the jobs afterwards."""
+
+    def own_error(self, partition: Partition, job: J) -> Exception | None:
+        """Return the error if the arguments of the job make its call impossible, and ``None`` otherwise."""
+        del partition, job
+        return None
+
+    def patience(self, jobs: Sequence[J], seconds: float) -> float:
+        """Return for how many seconds to try to reach the partition before the next step.
+
+        ``seconds`` is the time that is left.
+        """
+        del jobs
+        return seconds
+
+    def unreachable(self) -> None:
+        """Called when the partition could not be reached, or did not answer."""
+
+    def move(self, jobs: list[J]) -> list[J]:
+        """Move jobs from a partition that cannot be reached to other partitions. Return the jobs that must stay.
+
+        The jobs have not run. Jobs that wait for the next call are moved too.
+        """
+        return jobs
+
+    def at_limit(self, jobs: list[J]) -> list[J]:  # noqa: ARG002 -- most calls take in data, or none of their jobs does
+        """Return the jobs that a server at its memory limit takes, although it has refused a call of all these jobs."""
+        return []
+
+    # -- for callers ---------------------------------------------------------------------------------------------------
+
+    def submit(self, job: J) -> asyncio.Future[Any]:
+        """Queue a job, and return ``job.future``, which will have the result."""
+        future = job.future
+        if future.get_loop() is not self._loop:
+            job.end()
+            raise RuntimeError(OTHER_LOOP)
+        if self._closed or self.connection.closed:
+            if not future.done():
+                future.set_exception(self._closed_error(sent=False))
+            job.end()
+            return future
+        self._queue.append(job)
+        if not self._woken:
+            for pipeline in self._pipelines:
+                if not pipeline.busy:
+                    self._woken = True  # the woken pipeline also takes jobs that are submitted before it runs
+                    pipeline.wake()
+                    break
+        if self._timer is None or job.deadline < self._timer_at:
+            self._watch(min(job.deadline, self._loop.time() + _TICK))
+        return future
+
+    @property
+    def busy(self) -> bool:
+        """Whether jobs wait or a call is under way."""
+        return bool(self._queue) or any(pipeline.busy for pipeline in self._pipelines)
+
+    @property
+    def gathering(self) -> int:
+        """The number of jobs that wait for the next call."""
+        return len(self._queue)
+
+    def close(self) -> None:
+        """Fail all jobs, because the client is closed."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for jobs, sent in self._all():
+            for job in jobs:
+                if not job.future.done():
+                    job.future.set_exception(self._closed_error(sent=sent))
+                    job.future.exception()  # asyncio would report an error that is never read
+                job.end()
+            jobs.clear()
+
+    def retire(self) -> None:
+        """Record that no caller will use the lane again. The lane ends after the calls under way."""
+        self.retired = True
+        for pipeline in self._pipelines:
+            pipeline.end()
+
+    def rest(self) -> None:
+        """End the tasks of the lane when no jobs are left. The next job starts them again."""
+        for pipeline in self._pipelines:
+            pipeline.rest()
+
+    def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
+        """Return the jobs for a pipeline's next call.
+
+        If there are many, and few are under way, half of them are left to the other pipeline. It may be busy now, with
+        a single job that came first. It would leave all others to this pipeline, and then the client and the server
+        would take turns instead of working at the same time.
+        """
+        self._woken = False
+        most = waiting = len(self._queue)
+        if waiting >= self.many and self.depth > 1:
+            others = [other for other in self._pipelines if other is not pipeline]
+            if sum(len(other.in_flight) for other in others) * _FEW < waiting:
+                most = (waiting + 1) // 2
+                free = next((other for other in others if not other.busy), None)
+                if free is not None:
+                    self._woken = True
+                    free.wake()
+        return self.gather(self._queue, most, ordered=pipeline is self._pipelines[0])
+
+    def _all(self) -> list[tuple[list[J] | deque[J], bool]]:
+        """Return all jobs, and whether they were sent."""
+        return [*((pipeline.in_flight, True) for pipeline in self._pipelines), (self._queue, False)]
+
+    def fail(self, jobs: list[J] | deque[J], error: ServiceBusError) -> None:
+        """End jobs with an error. Each caller gets an error object of its own."""
+        error.entity = self.entity.name
+        self.entity.explain(error)
+        for job in jobs:
+            if not job.future.done():
+                job.future.set_exception(error.twin())
+            elif job.future.cancelled():
+                # When an entity is deleted, its users stop, and nothing was changed.
+                level = logging.INFO if isinstance(error, MessagingEntityNotFoundError) else logging.WARNING
+                _log.log(level, "a call failed, and no caller waits for its result any more: %s", error)
+            job.end()
+        jobs.clear()
+
+    def fail_displaced(self) -> ServiceBusError:
+        """Fail the waiting jobs, because a new entity of this name is in other partitions.
+
+        Return the error for the jobs of a call under way.
+        """
+        entity = self.entity
+        error = DisplacedError(
+            f"The {entity.record.kind} '{entity.name}' was deleted, and another entity of this name was created in "
+            "other partitions. Send the messages for the new entity again. Messages that were received from the old "
+            "entity are gone.",
+            outcome=Outcome.REFUSED,
+        )
+        self.fail(self._queue, error)
+        return error
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def _watch(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        """Fail the jobs whose deadline has passed. The timer runs only while jobs wait."""
+        self._timer = None
+        now = self._loop.time()
+        earliest = now + _TICK
+        some = False
+        for jobs, sent in self._all():
+            some = some or bool(jobs)
+            for job in jobs:
+                if job.future.done():
+                    continue
+                # A call that was already sent gets a moment longer. If it fails at the deadline, its own error is more
+                # precise than the error from here.
+                end = job.deadline + _GRACE if sent else job.deadline
+                if end <= now:
+                    job.future.set_exception(self._late_error(sent=sent))
+                elif end < earliest:
+                    earliest = end
+        if some:
+            self._watch(earliest)
+
+    def _closed_error(self, *, sent: bool) -> ServiceBusError:
+        outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+        error = ServiceBusConnectionError("The client was closed meanwhile.", outcome=outcome, is_transient=False)
+        error.entity = self.entity.name
+        return error
+
+    def _late_error(self, *, sent: bool) -> ServiceBusError:
+        what = "no answer came" if sent else "the calls before it took all the time"
+        outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+        error = OperationTimeoutError(f"The operation did not end in time: {what}.", outcome=outcome)
+        error.entity = self.entity.name
+        _log.info("%s", error)
+        return error

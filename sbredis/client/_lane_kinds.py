@@ -1,0 +1,458 @@
+"""The kinds of lanes other than the send lane: settlements, renewals, and calls that are not shared."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from sbredis.client._job import Job
+from sbredis.client._lane import Lane
+from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_PARTICIPANTS,
+    MAXIMUM_TRANSACTIONS,
+    CallId,
+    Lock,
+    Operation,
+    Partition,
+    Renewed,
+    Request,
+    Settled,
+    Transacted,
+    TransactedTogether,
+    frees,
+    is_dead,
+    new_token,
+    number_of,
+    transact_together,
+)
+from sbredis.exceptions import (
+    MessageLockLostError,
+    MessageNotFoundError,
+    Outcome,
+    ServiceBusError,
+    SessionLockLostError,
+)
+
+if TYPE_CHECKING:
+    from sbredis.client._partition_client import PartitionClient
+    from sbredis.model import Hold, MessageLease
+
+__all__ = [
+    "MOST_COPIES",
+    "CallJob",
+    "CallLane",
+    "Held",
+    "RenewJob",
+    "RenewLane",
+    "SettleJob",
+    "SettleLane",
+    "SettleMethod",
+    "TransactionJob",
+    "TransactionLane",
+    "lock_lost",
+]
+
+T = TypeVar("T")
+MOST_COPIES = 1000
+"""The largest number of copies that a transaction, or all transactions of a call, may make in subscriptions."""
+MOST_MESSAGES_TOGETHER = 200
+"""The largest number of messages, session states, keys and watermarks of several transactions that share a call."""
+
+
+class SettleJob(Job):
+    """A message to settle."""
+
+    __slots__ = ("hold", "lock", "session")
+
+    def __init__(self, lock: Lock, deadline: float, hold: Hold | None, session: str | None = None) -> None:
+        super().__init__(deadline, len(lock.changes))
+        self.lock = lock
+        self.hold = hold
+        self.session = hold.lease.session if hold is not None and hold.lease is not None else session
+        """The session, if the lock is the lock of a session."""
+
+    def ended(self) -> None:
+        """Mark the message as not settled if the call did not settle it. So it can be settled later."""
+        hold = self.hold
+        if hold is None:
+            return
+        if not self.done:
+            hold.settled = False
+        elif hold.watchers:
+            hold.let_go()
+
+
+SettleMethod = Callable[[Partition, CallId, Sequence[Lock]], Request[Settled]]
+
+
+class SettleLane(Lane[SettleJob, Settled]):
+    """Settlements of one kind."""
+
+    depth: ClassVar[int] = 2
+
+    def __init__(self, link: PartitionClient, letter: str, method: SettleMethod) -> None:
+        self.letter = letter  # type: ignore[misc]  # one class for all kinds
+        self._method = method
+        super().__init__(link)
+
+    def gather(self, queue: deque[SettleJob], most: int, *, ordered: bool) -> list[SettleJob]:
+        """Take the jobs for one call. A call contains each message only once, because the answer names messages."""
+        del ordered
+        jobs: list[SettleJob] = []
+        names: set[str] = set()
+        size, most = 0, min(most, MAXIMUM_CALL_MESSAGES)
+        while queue and len(jobs) < most:
+            job = queue[0]
+            if job.future.done():
+                queue.popleft().end()
+                continue
+            size += job.size
+            if job.lock.name in names or (jobs and size > MAXIMUM_CALL_BYTES):
+                break
+            names.add(job.lock.name)
+            jobs.append(queue.popleft())
+        return jobs
+
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SettleJob]) -> Request[Settled]:
+        """Return one call for all jobs."""
+        return self._method(partition, call_id, [job.lock for job in jobs])
+
+    def answer(self, jobs: Sequence[SettleJob], result: Settled) -> None:
+        """Set the outcome of each job: whether its message was settled."""
+        failed: dict[str, ServiceBusError] = {}
+        if result.lost or result.unfit:
+            lost = set(result.lost)
+            failed = {
+                job.lock.name: lock_lost(self.link, job.lock.name, job.session) for job in jobs if job.lock.name in lost
+            }
+            failed |= {name: _dead_already(self.link, name) for name in result.unfit}
+        for job in jobs:
+            error = failed.get(job.lock.name) if failed else None
+            if error is None:
+                job.done = True  # the job is done even if no caller waits for it any more
+                if not job.future.done():
+                    job.future.set_result(None)
+            elif not job.future.done():
+                job.future.set_exception(error)
+        if result.more:
+            self.link.catch_up()
+
+
+class Held(Protocol):
+    """The part of a message that the lock renewal uses."""
+
+    name: str
+    lease: MessageLease | None
+
+
+class RenewJob(Job):
+    """A message whose lock to renew."""
+
+    __slots__ = ("alone", "gone", "hold", "lock")
+
+    def __init__(self, lock: Lock, deadline: float, hold: Held, *, alone: bool = False) -> None:
+        super().__init__(deadline)
+        self.alone = alone
+        """Whether to make a call for this message only. The message then has a lease that no other message shares."""
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """A future that is done when the job is over, even if no caller waits for the job any more."""
+        self.lock = lock
+        self.hold = hold
+
+    def ended(self) -> None:
+        """Report the end of the renewal. A settlement that waits can now use the token of the message's lock."""
+        self.gone.set_result(None)
+
+
+class RenewLane(Lane[RenewJob, Renewed]):
+    """Renewals of locks."""
+
+    letter: ClassVar[str] = "r"
+    notes_time: ClassVar[bool] = True
+
+    def __init__(self, link: PartitionClient) -> None:
+        super().__init__(link)
+        self._token = ""
+        self._last: dict[str, RenewJob] = {}
+
+    def submit(self, job: RenewJob) -> asyncio.Future[Any]:
+        """Queue a job, and remember it as the last renewal of its message."""
+        name = job.lock.name
+        self._last[name] = job
+        job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
+        return super().submit(job)
+
+    @property
+    def renews(self) -> bool:
+        """Whether a renewal is waiting or under way."""
+        return bool(self._last)
+
+    def last_renewal(self, hold: Held) -> asyncio.Future[None] | None:
+        """Return a future for the end of the message's last renewal, if one is waiting or under way."""
+        if not self._last:
+            return None
+        job = self._last.get(hold.name)
+        return None if job is None else job.gone
+
+    def gather(self, queue: deque[RenewJob], most: int, *, ordered: bool) -> list[RenewJob]:
+        """Take the jobs for one call. A call contains each message only once."""
+        del most, ordered
+        jobs: list[RenewJob] = []
+        names: set[str] = set()
+        while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
+            job = queue[0]
+            if job.future.done():
+                queue.popleft().end()
+                continue
+            if job.lock.name in names or (job.alone and jobs):
+                break
+            names.add(job.lock.name)
+            jobs.append(queue.popleft())
+            if job.alone:
+                break
+        return jobs
+
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[RenewJob]) -> Request[Renewed]:
+        """Return one call for all jobs."""
+        self._token = new_token()
+        for job in jobs:
+            if job.hold.lease is not None:
+                # The previous renewal may have moved the message to another lease.
+                job.lock = job.lock._replace(token=job.hold.lease.token)
+        return partition.renew(call_id, self._token, [job.lock for job in jobs])
+
+    def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
+        """Update the end of each lock. Messages that the partition moved share a new lease from now on."""
+        lost, moved = set(result.lost), set(result.moved)
+        fresh: MessageLease | None = None
+        for job in jobs:
+            if job.lock.name not in lost:
+                fresh = self._renewed(job, result.lock, fresh, moves=job.lock.name in moved)
+        for job in jobs:
+            if job.future.done():
+                continue
+            if job.lock.name in lost:
+                job.future.set_exception(lock_lost(self.link, job.lock.name))
+            else:
+                job.future.set_result(None)
+        if result.more:
+            self.link.catch_up()
+
+    def _renewed(
+        self, job: RenewJob, milliseconds: int, fresh: MessageLease | None, *, moves: bool
+    ) -> MessageLease | None:
+        """Extend the lease of a message, or move the message to the lease that all moved messages share.
+
+        Return the shared lease, if there is one.
+        """
+        token = self._token if moves else job.lock.token
+        lease = self.link.lease(token, milliseconds, job.since)
+        before = job.hold.lease
+        if moves:
+            fresh = fresh or lease
+            job.hold.lease = fresh
+        elif before is not None:
+            before.until, before.until_utc = lease.until, lease.until_utc
+        return fresh
+
+
+class CallJob(Job, Generic[T]):
+    """A call that one caller makes and that no other caller shares. Its future has the result."""
+
+    __slots__ = ("catches_up", "make", "orphaned", "told")
+
+    def __init__(
+        self,
+        make: Callable[[Partition, CallId], Request[T]],
+        deadline: float,
+        orphaned: Callable[[T], None] | None = None,
+        *,
+        catches_up: bool = True,
+    ) -> None:
+        super().__init__(deadline)
+        self.make = make
+        self.orphaned = orphaned
+        """A function that is called with the result if no caller waits for the result any more."""
+        self.catches_up = catches_up
+        """Whether ``more`` in the result says that due work is left, which the client then does in the background."""
+        self.told: Callable[[], None] | None = None
+        """A function that is called when the result arrives, one turn of the loop before a callback of the future."""
+
+
+class CallLane(Lane[CallJob[Any], Any]):
+    """Calls that are not shared, one after the other."""
+
+    notes_time: ClassVar[bool] = True
+
+    def __init__(self, link: PartitionClient, letter: str) -> None:
+        self.letter = letter  # type: ignore[misc]  # one class for all kinds
+        super().__init__(link)
+
+    def gather(self, queue: deque[CallJob[Any]], most: int, *, ordered: bool) -> list[CallJob[Any]]:
+        """Take one job."""
+        del most, ordered
+        while queue:
+            job = queue.popleft()
+            if not job.future.done():
+                return [job]
+            job.end()
+        return []
+
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[CallJob[Any]]) -> Request[Any]:
+        """Return the call that the job makes."""
+        return jobs[0].make(partition, call_id)
+
+    def answer(self, jobs: Sequence[CallJob[Any]], result: Any) -> None:
+        """Pass the result to the caller, or to ``orphaned``."""
+        job = jobs[0]
+        if not job.future.done():
+            job.future.set_result(result)
+            if job.told is not None:
+                job.told()
+        elif job.orphaned is not None:
+            job.orphaned(result)
+        if job.catches_up and getattr(result, "more", False):
+            self.link.catch_up()
+
+
+class TransactionJob(Job, ABC):
+    """A transaction to commit. Its future has the result."""
+
+    __slots__ = ("links", "messages")
+
+    def __init__(self, deadline: float, messages: int, size: int, links: frozenset[PartitionClient]) -> None:
+        super().__init__(deadline, size)
+        self.messages = messages
+        """The number of messages, session states, keys and watermarks."""
+        self.links = links
+        """The partitions that take part."""
+
+    @abstractmethod
+    def operations(self, now: int | None) -> tuple[list[Operation], int]:
+        """Return the operations, and how many copies they make in subscriptions. ``now`` is the time of a test clock.
+
+        Raises an error if the transaction cannot be carried out.
+        """
+
+    def frees(self, now: int | None) -> bool:
+        """Return whether the transaction takes in no data."""
+        try:
+            return frees(self.operations(now)[0])
+        except ServiceBusError:
+            return False
+
+    @abstractmethod
+    def happened(self, result: Transacted) -> None:
+        """Note that the transaction has happened, even if no caller waits for it any more."""
+
+
+class TransactionLane(Lane[TransactionJob, TransactedTogether]):
+    """Transactions that this partition takes part in, and of which it recognises the repetitions.
+
+    Transactions that wait at the same time share a call. Each of them happens or is refused on its own.
+    """
+
+    letter: ClassVar[str] = "z"
+    depth: ClassVar[int] = 2
+    spans: ClassVar[bool] = True
+
+    def gather(self, queue: deque[TransactionJob], most: int, *, ordered: bool) -> list[TransactionJob]:
+        """Take the jobs for one call. The limits of a call keep it from holding the server for long."""
+        del ordered
+        jobs: list[TransactionJob] = []
+        links: set[PartitionClient] = set()
+        messages = size = 0
+        most = min(most, MAXIMUM_TRANSACTIONS)
+        while queue and len(jobs) < most:
+            job = queue[0]
+            if job.future.done():
+                queue.popleft().end()
+                continue
+            messages, size = messages + job.messages, size + job.size
+            links |= job.links
+            if jobs and (
+                messages > MOST_MESSAGES_TOGETHER or size > MAXIMUM_CALL_BYTES or len(links) > MAXIMUM_PARTICIPANTS
+            ):
+                break
+            jobs.append(queue.popleft())
+        return jobs
+
+    def request(
+        self, partition: Partition, call_id: CallId, jobs: Sequence[TransactionJob]
+    ) -> Request[TransactedTogether]:
+        """Return one call for all jobs. If one of several jobs cannot be carried out, the lane splits the call."""
+        del partition
+        transactions: list[list[Operation]] = []
+        copies = 0
+        for job in jobs:
+            try:
+                operations, more = job.operations(call_id.now)
+            except ServiceBusError as error:
+                if len(jobs) > 1:
+                    raise _NotTogetherError from error
+                raise
+            transactions.append(operations)
+            copies += more
+        if copies > MOST_COPIES and len(jobs) > 1:
+            raise _NotTogetherError
+        return transact_together(call_id, transactions)
+
+    def at_limit(self, jobs: list[TransactionJob]) -> list[TransactionJob]:
+        """Return the jobs that take in no data."""
+        return [job for job in jobs if job.frees(self.connection.clock.told())]
+
+    def answer(self, jobs: Sequence[TransactionJob], result: TransactedTogether) -> None:
+        """Give each job the result or the refusal of its transaction."""
+        for job, outcome in zip(jobs, result.outcomes, strict=True):
+            if isinstance(outcome, Transacted):
+                job.happened(outcome)
+                if not job.future.done():
+                    job.future.set_result(outcome)
+            elif not job.future.done():
+                job.future.set_exception(outcome)
+        if result.more:
+            self.link.catch_up()
+
+
+class _NotTogetherError(Exception):
+    """Several transactions cannot share a call, but each of them can have a call of its own."""
+
+
+def _sequence_number(link: PartitionClient, name: str) -> str:
+    number = link.base + number_of(name)
+    return f"dead letter {number}" if is_dead(name) else f"message {number}"
+
+
+def lock_lost(link: PartitionClient, name: str, session: str | None = None) -> ServiceBusError:
+    """Return the error for a lock that has ended: the lock on a message or on its ``session``."""
+    error: ServiceBusError
+    if session is None:
+        error = MessageLockLostError(
+            f"The lock on {_sequence_number(link, name)} has ended, or the message is gone. "
+            "This call did not settle it. Receive it again, and renew its lock if handling takes longer than the lock.",
+            outcome=Outcome.REFUSED,
+        )
+    else:
+        number = _sequence_number(link, name)
+        error = SessionLockLostError(
+            f"The lock on the session {session!r} has ended, or its {number} is gone. This call did not settle it. "
+            "Accept the session again, and renew its lock if handling takes longer than the lock.",
+            outcome=Outcome.REFUSED,
+        )
+    error.entity = link.entity.name
+    return error
+
+
+def _dead_already(link: PartitionClient, name: str) -> ServiceBusError:
+    error = MessageNotFoundError(
+        f"The {_sequence_number(link, name)} is on the dead-letter queue already, and stays locked. "
+        "Complete it, abandon it or defer it.",
+        outcome=Outcome.REFUSED,
+    )
+    error.entity = link.entity.name
+    return error

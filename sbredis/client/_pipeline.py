@@ -1,0 +1,446 @@
+"""A pipeline makes the calls of a lane, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from sbredis.client._delivering import DefectError, Delivery, Halving, NextStep, UnmadeError
+from sbredis.client._job import Job
+from sbredis.engine import CallId, Partition, Request, is_full, perform
+from sbredis.exceptions import DataLayoutError, Outcome, ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Entity
+    from sbredis.client._partition_client import PartitionClient
+    from sbredis.registry import EntityRecord
+
+__all__ = ["Pipeline"]
+
+J = TypeVar("J", bound=Job)
+R = TypeVar("R")
+_log = logging.getLogger("sbredis.client")
+_deadline = attrgetter("deadline")
+_OBSTACLE_STEPS = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
+
+
+class LaneOfPipeline(Protocol[J, R]):
+    """The part of a lane that its pipelines use."""
+
+    letter: ClassVar[str]
+    notes_time: ClassVar[bool]
+    spans: ClassVar[bool]
+    link: PartitionClient
+    entity: Entity
+    connection: Connection
+    retired: bool
+
+    @property
+    def gathering(self) -> int:
+        """The number of jobs that wait for the next call."""
+        ...
+
+    def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
+        """Return the jobs for a pipeline's next call."""
+        ...
+
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[J]) -> Request[R]:
+        """Return the call for these jobs."""
+        ...
+
+    def answer(self, jobs: Sequence[J], result: R) -> None:
+        """Give each job its outcome."""
+        ...
+
+    def at_limit(self, jobs: list[J]) -> list[J]:
+        """Return the jobs that a server at its memory limit takes, although it has refused a call of all these jobs."""
+        ...
+
+    def own_error(self, partition: Partition, job: J) -> Exception | None:
+        """Return the error if the arguments of the job make its call impossible, and ``None`` otherwise."""
+        ...
+
+    def patience(self, jobs: Sequence[J], seconds: float) -> float:
+        """Return for how many seconds to try to reach the partition before the next step."""
+        ...
+
+    def unreachable(self) -> None:
+        """Called when the partition could not be reached, or did not answer."""
+
+    def move(self, jobs: list[J]) -> list[J]:
+        """Move jobs to other partitions. Return the jobs that must stay."""
+        ...
+
+    def fail(self, jobs: list[J], error: ServiceBusError) -> None:
+        """End jobs with an error."""
+
+    def fail_displaced(self) -> ServiceBusError:
+        """Fail the waiting jobs, because the entity is in other partitions. Return the error for the other jobs."""
+        ...
+
+    def close(self) -> None:
+        """Fail all jobs, because the client is closed."""
+
+
+class _Attempt(Generic[J, R]):
+    """An attempt to deliver a call for some jobs."""
+
+    __slots__ = ("at", "jobs", "record", "request", "rest")
+
+    def __init__(self, jobs: list[J], request: Request[R] | None, record: EntityRecord, at: float) -> None:
+        self.jobs = jobs
+        self.request = request
+        """The call; ``None`` until it is made."""
+        self.record = record
+        """The entity for which the call is made."""
+        self.at = at
+        """The time at which the attempt began."""
+        self.rest: Callable[[], Coroutine[Any, Any, Any]] | None = None
+        """Makes the further attempts of the transport, if the call was sent at once and the first one failed."""
+
+
+class Pipeline(Generic[J, R]):
+    """Makes the calls of a lane, one after the other."""
+
+    def __init__(self, lane: LaneOfPipeline[J, R], number: int) -> None:
+        self.busy = False
+        self.in_flight: list[J] = []
+        self._lane = lane
+        self._loop = asyncio.get_running_loop()
+        self._letter = f"{lane.letter}{number or ''}"
+        self._wanted: asyncio.Future[_Attempt[J, R] | None] | None = None
+        """Wakes the task of the pipeline. The task waits while there are no jobs, and during a call sent at once."""
+        self._begun: _Attempt[J, R] | None = None
+        """The call under way, if it was sent at once."""
+        self._started = False
+        self._rests = False
+        """Whether the task ends when no jobs are left."""
+        self._number = 0
+        self._known = False
+        """Whether the partition has answered a call of this lane, so that it has recorded the lane."""
+        self._name = ""
+        self._defect_logged = False
+        """Whether a defect in the jobs under way was already logged."""
+        self._start_lane()
+
+    def wake(self) -> None:
+        """Start to work, because there are jobs."""
+        self.busy = True
+        if self._wanted is not None:
+            if not self._begin():
+                self._resume()
+        elif not self._started:
+            self._started = True
+            self._lane.connection.keep(self._lane.entity)
+            self._lane.connection.start(self._work())
+
+    def rest(self) -> None:
+        """End the task when no jobs are left, because it would keep the entity. The next job starts it again."""
+        if self._started:
+            self._rests = True
+            self.end()
+
+    def end(self) -> None:
+        """Stop when no jobs are left."""
+        if self._begun is None:
+            self._resume()
+
+    def _resume(self, begun: _Attempt[J, R] | None = None) -> None:
+        """Wake the task. If a call has begun that it must finish, hand the call over."""
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(begun)
+
+    # -- calls that are sent at once -----------------------------------------------------------------------------------
+
+    def _begin(self) -> bool:
+        """Send the next call at once if the connection is idle. Return whether the next jobs were taken.
+
+        If all goes well, the task of the pipeline takes no part in this call.
+        """
+        lane, entity = self._lane, self._lane.entity
+        if self._wanted is None or self._wanted.done() or lane.link.number not in entity.numbers:
+            return False
+        way = lane.connection.transport.at_once(lane.link.partition.keys)
+        if way is None:
+            return False
+        jobs = self.in_flight = lane.next_jobs(self)
+        if not jobs:
+            self.busy = False
+            return True
+        begun: _Attempt[J, R] = _Attempt(jobs, None, entity.record, self._loop.time())
+        self._begun = begun
+        try:
+            request = begun.request = self._make_request(jobs)
+            way.begin(
+                request.script,
+                request.keys,
+                request.arguments,
+                timeout=lane.patience(jobs, max(map(_deadline, jobs)) - begun.at),
+                repeatable=request.repeatable,
+                written=self._noting(jobs),
+                answered=self._answered,
+                failed=self._failed,
+            )
+        except Exception:  # noqa: BLE001  # the task meets the same error, and handles it
+            self._begun = None
+            self._resume(begun)
+        return True
+
+    def _answered(self, reply: Any) -> None:
+        """End the call that was sent at once with its reply."""
+        lane, begun, self._begun = self._lane, self._begun, None
+        assert begun is not None
+        assert begun.request is not None
+        jobs = begun.jobs
+        if jobs:  # the client is open
+            try:
+                self._end_call(jobs, begun.request.result(reply))
+            except DataLayoutError as error:
+                self._known = True
+                lane.fail(jobs, error)
+            except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
+                self._fail_by_defect(jobs, defect)
+        self.in_flight = []
+        if lane.gathering or lane.retired or self._rests:
+            self._resume()
+        else:
+            self.busy = False
+
+    def _failed(self, rest: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Let the task finish the call that was sent at once, because its first attempt has failed."""
+        begun, self._begun = self._begun, None
+        assert begun is not None
+        begun.rest = rest
+        self._resume(begun)
+
+    # -- the task ------------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        lane = self._lane
+        while True:
+            jobs, begun = lane.next_jobs(self), None
+            self.in_flight = jobs
+            if not jobs:
+                self.busy = False
+                if lane.retired:
+                    return
+                if self._rests:
+                    self._started = self._rests = False
+                    return
+                self._wanted = self._loop.create_future()
+                begun = await self._wanted
+                self._wanted = None
+                if begun is None:
+                    continue
+                jobs = self.in_flight = begun.jobs
+            self._defect_logged = False
+            try:
+                error = await self._call(jobs, begun)
+                if error is not None:
+                    await self._in_parts(jobs, error)
+            except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
+                if lane.connection.closed:
+                    lane.close()
+                    return
+                self._fail_by_defect(jobs, defect)
+            self.in_flight = []
+
+    def _fail_by_defect(self, jobs: list[J], defect: Exception) -> None:
+        lane = self._lane
+        _log.error("%s: a call failed because of a defect", lane.link, exc_info=defect)
+        lane.fail(jobs, DefectError(defect, Outcome.UNKNOWN))
+
+    async def _in_parts(self, part: list[J], error: ServiceBusError | None) -> None:
+        """Deliver jobs in parts, after a call of all of them failed with an error that one job may have caused."""
+        lane, search = self._lane, Halving[J]()
+        while True:
+            if error is not None and not search.split(part, error):
+                if isinstance(error, UnmadeError):
+                    self._fail_unmade(part[0], error)
+                lane.fail(part, error)
+            part, refused, full = search.next_part()
+            if full is not None:
+                lane.fail(refused, full)
+            if not part:
+                return
+            error = await self._call(part)
+
+    async def _call(self, jobs: list[J], attempt: _Attempt[J, R] | None = None) -> ServiceBusError | None:
+        """Deliver one call for these jobs and end them, or return an error that one of the jobs may have caused."""
+        lane, entity, until = self._lane, self._lane.entity, max(map(_deadline, jobs))
+        delivery: Delivery | None = None  # ``None`` until the first attempt has failed
+        attempt = attempt or _Attempt(jobs, None, entity.record, self._loop.time())
+        request = attempt.request
+        while jobs:
+            seconds = until - attempt.at
+            try:
+                if request is None:
+                    if lane.link.number not in entity.numbers:
+                        raise lane.fail_displaced()
+                    request = self._make_request(jobs)
+                if delivery is None or not delivery.maybe_ran:
+                    seconds = lane.patience(jobs, seconds)
+                first = attempt.rest() if attempt.rest is not None else None
+                written = self._noting(jobs)
+                result = await perform(
+                    lane.connection.transport, request, timeout=seconds, first=first, written=written
+                )
+            except ServiceBusError as error:
+                # Did the attempt end only because its part of the time was over?
+                ran_out = self._loop.time() + lane.connection.retry.first >= attempt.at + seconds
+                time_is_left = ran_out and attempt.at + seconds < until
+                delivery = delivery or Delivery(lane_is_known=self._known, spans=lane.spans)
+                step = delivery.failed(error, time_is_left=time_is_left)
+                step = await self._carry_out(step, delivery, jobs, attempt.record, until, time_is_left=time_is_left)
+                if step is NextStep.ANEW:
+                    delivery = request = None
+                elif step is not NextStep.AGAIN:
+                    assert delivery.error is not None
+                    if step is NextStep.SPLIT:
+                        return delivery.error
+                    self._fail(jobs, delivery.error)
+                    delivery = request = None
+                attempt = _Attempt(jobs, request, entity.record, self._loop.time())
+            else:
+                self._end_call(jobs, result)
+                return None
+        return None
+
+    def _fail(self, jobs: list[J], error: ServiceBusError) -> None:
+        """Fail jobs with an error, except those that a server at its memory limit takes in a call of their own."""
+        rest = self._lane.at_limit(jobs) if is_full(error) and len(jobs) > 1 else []
+        if len(rest) == len(jobs):
+            rest = []
+        kept = set(map(id, rest))
+        self._lane.fail([job for job in jobs if id(job) not in kept], error)
+        jobs[:] = rest
+
+    def _end_call(self, jobs: list[J], result: R) -> None:
+        self._known = True
+        self._lane.answer(jobs, result)
+        for job in jobs:
+            job.end()
+
+    async def _carry_out(
+        self,
+        step: NextStep,
+        delivery: Delivery,
+        jobs: list[J],
+        record: EntityRecord,
+        until: float,
+        *,
+        time_is_left: bool,
+    ) -> NextStep:
+        """Carry out a step, and the steps that follow from it. Return the last step: AGAIN, ANEW, SPLIT or END."""
+        if delivery.unreachable:
+            self._lane.unreachable()
+        if step is NextStep.MOVE:
+            step = delivery.moved(some=self._move(jobs), time_is_left=time_is_left)
+        elif step in _OBSTACLE_STEPS:
+            assert delivery.error is not None
+            step = delivery.obstacle_removed(await self._remove_obstacle(step, delivery.error, record, until))
+        self._known = delivery.lane_is_known
+        if delivery.leaves_lane:
+            self._start_lane()
+        return step
+
+    def _move(self, jobs: list[J]) -> bool:
+        """Move all movable jobs to other partitions. Return whether any job was moved."""
+        stay = self._lane.move(jobs)
+        if len(stay) == len(jobs):
+            return False
+        moved = {id(job) for job in jobs}.difference(map(id, stay))
+        self.in_flight = [job for job in self.in_flight if id(job) not in moved]
+        jobs[:] = stay
+        return True
+
+    async def _remove_obstacle(
+        self, step: NextStep, error: ServiceBusError, record: EntityRecord, until: float
+    ) -> ServiceBusError | None:
+        """Remove the obstacle to a call that was built from ``record``. Return the error if the removal fails."""
+        lane, entity = self._lane, self._lane.entity
+        try:
+            if step is NextStep.TELL:
+                await lane.link.tell(until)
+            elif step is NextStep.RELOAD:
+                await entity.reload(record, until)
+            else:
+                await entity.recover(record, until)
+        except ServiceBusError as worse:
+            return worse
+        except Exception as broken:
+            if lane.connection.closed:
+                raise
+            self._log_defect(broken)
+            return DefectError(broken, error.outcome)
+        now = entity.record
+        elsewhere = (now.partitioned, now.partitions) != (record.partitioned, record.partitions)
+        return lane.fail_displaced() if elsewhere else None
+
+    def _make_request(self, jobs: Sequence[J]) -> Request[R]:
+        """Return the call for these jobs, with the lane's next number. A call that cannot be built uses no number."""
+        lane = self._lane
+        try:
+            since = lane.connection.clock.now()
+            call_id = CallId(self._name, self._number + 1, lane.connection.clock.told())
+            request = lane.request(lane.link.partition, call_id, jobs)
+        except ServiceBusError as error:
+            error.outcome = error.outcome or Outcome.NEVER_SENT
+            raise
+        except Exception as error:
+            raise UnmadeError(error) from error
+        self._number += 1
+        if lane.notes_time:
+            for job in jobs:
+                job.since = since
+        return request
+
+    def _noting(self, jobs: Sequence[J]) -> Callable[[], None] | None:
+        """Return a function that notes the time in the jobs each time before their call is written to a connection.
+
+        The answer belongs to the last writing: the connection before it is lost, and a repetition is answered with the
+        time that is left of a lock. A partition with a test clock counts from the time in the call, which stays.
+        """
+        clock = self._lane.connection.clock
+        if not self._lane.notes_time or clock.told() is not None:
+            return None
+
+        def note() -> None:
+            now = clock.now()
+            for job in jobs:
+                job.since = now
+
+        return note
+
+    def _fail_unmade(self, job: J, error: UnmadeError) -> None:
+        """Fail a single job for which no call can be built."""
+        lane, own = self._lane, None
+        with suppress(ServiceBusError):
+            own = lane.own_error(lane.link.partition, job)
+        if own is None:
+            self._log_defect(error.__cause__)
+        elif not job.future.done():
+            job.future.set_exception(own)
+
+    def _log_defect(self, defect: BaseException | None) -> None:
+        """Log a defect, once for all jobs that are delivered together."""
+        if not self._defect_logged:
+            self._defect_logged = True
+            _log.error("%s: a call failed because of a defect", self._lane.link, exc_info=defect)
+
+    def _start_lane(self) -> None:
+        """Start a new lane at this partition.
+
+        A partition records a lane when it first answers a call of that lane with a result. It runs calls with later
+        numbers only in recorded lanes. So the client leaves a lane whose first call brought no result: a second call in
+        that lane could never run. And if the answer to the second call were lost, the lane would look like a lane that
+        the partition has forgotten.
+        """
+        self._number = 0
+        self._known = False
+        self._name = f"{self._lane.connection.id}{self._letter}.{next(self._lane.connection.lane_numbers)}"

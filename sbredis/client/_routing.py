@@ -1,0 +1,287 @@
+"""Route the messages of a topic: find the subscriptions for each message, and make the copies that their rules demand.
+
+A sender judges its messages by the rules of one version of the topic, and names that version in its call. A partition
+that knows a newer version refuses the messages, and the sender judges them again. So a message is never judged by a
+part of a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from uuid import UUID
+
+import anyio.to_thread
+
+from sbredis.client._judging import Judge
+from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_COPIES,
+    MAXIMUM_CHANGES_BYTES,
+    NEVER,
+    CallId,
+    Changes,
+    Content,
+    Copy,
+    Outgoing,
+    Partition,
+    Request,
+    Sent,
+    Value,
+    encode_changes,
+    publish,
+)
+from sbredis.exceptions import MessageSizeExceededError, Outcome
+from sbredis.model import MAXIMUM_PROPERTY_BYTES, comparable_id, moment
+from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, Routes
+from sbredis.rules import JudgedCopy, MessageView
+
+if TYPE_CHECKING:
+    from sbredis.rules import Constant
+
+__all__ = ["Routing", "facts_of", "routing_for"]
+
+_MOST_COPIES = 4000
+"""The largest number of copies that one call should make. The client estimates the number before the call."""
+_MANY_RULES = 200
+_LONG_JUDGING = 4 * 1024 * 1024
+"""If the product of message bytes and subscriptions reaches this limit, judging may take 10 ms or more."""
+_MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
+"""The bytes that actions may add to all copies of a message that is sent by itself.
+
+For several messages, the limit is ``MAXIMUM_CALL_BYTES``.
+"""
+_FAILED = "Filter evaluation failed."
+_FEWER = "Send fewer messages at once, or each message by itself, for instance with send_stream()."
+_UNCHANGING = frozenset({str, int, float, bool, bytes, Decimal, UUID, type(None)})
+_FIELDS = {
+    "contenttype": "content_type",
+    "correlationid": "correlation_id",
+    "label": "subject",
+    "messageid": "message_id",
+    "partitionkey": "partition_key",
+    "replyto": "reply_to",
+    "replytosessionid": "reply_to_session_id",
+    "scheduledenqueuetimeutc": "scheduled",
+    "sessionid": "session_id",
+    "timetolive": "time_to_live",
+    "to": "to",
+}
+"""The system properties that rules can use, each with the name of its field in a message."""
+_IDS = {"correlation_id", "message_id"}
+_TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in {"scheduled", "time_to_live", *_IDS})
+
+
+def facts_of(content: Content) -> MessageView:
+    """Return the view of a message that the rules judge."""
+    system: dict[str, Constant] = {}
+    for name, field in _TEXTS:
+        value = getattr(content, field)
+        if value is not None:
+            system[name] = value
+    if content.message_id is not None:
+        system["messageid"] = comparable_id(content.message_id)
+    if content.correlation_id is not None:
+        system["correlationid"] = comparable_id(content.correlation_id)
+    if content.time_to_live is not None:
+        system["timetolive"] = timedelta(milliseconds=content.time_to_live)
+    if content.scheduled is not None:
+        system["scheduledenqueuetimeutc"] = moment(content.scheduled)
+    return MessageView(system, _as_sent(content.properties) if content.properties else {})
+
+
+def _as_sent(properties: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a copy of the application properties. The sender may change its own dictionary later.
+
+    Each value has the form in which a receiver gets it. For example, a time is in UTC, which has no daylight saving
+    time.
+    """
+    values = dict(properties)
+    for name, value in properties.items():
+        if type(value) not in _UNCHANGING:
+            values[name] = _value_as_sent(value)
+    return values
+
+
+def _value_as_sent(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None or value.tzinfo is UTC else value.astimezone(UTC)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return deepcopy(cast("Any", value)) if isinstance(value, (list, tuple, dict)) else value
+
+
+class Routed(NamedTuple):
+    """The copies of some messages in the subscriptions of a topic."""
+
+    places: Sequence[int]
+    """The index of each subscription in the judge's records."""
+    routes: Sequence[Sequence[Copy] | None]
+    """The copies of each message; ``None`` for a message that is scheduled and judged later."""
+
+
+class Routing:
+    """The subscriptions of a topic and their rules, at one version of the topic."""
+
+    def __init__(self, namespace: Namespace, judge: Judge) -> None:
+        self.judge = judge
+        self.forwards = any(routed.record.settings.forwards for routed in judge.routes.subscriptions)
+        """Whether a subscription forwards its messages."""
+        self._namespace = namespace
+        self._partitions: dict[tuple[int, int], Partition] = {}
+        self._copies = 1.0
+
+    @property
+    def most(self) -> int:
+        """The number of messages that one call should contain, estimated from the copies of the last messages."""
+        return max(1, int(_MOST_COPIES / max(1.0, self._copies)))
+
+    def published(  # noqa: PLR0917 -- the messages, their partition, and the parts of the call
+        self,
+        topic: Partition,
+        number: int,
+        call_id: CallId,
+        messages: Sequence[Outgoing],
+        facts: Sequence[MessageView | None],
+        fence: int | None = None,
+        routed: Routed | None = None,
+    ) -> tuple[Request[Sent], list[int]]:
+        """Return the call that publishes these messages, and the count of sequence numbers that each message takes.
+
+        ``routed`` is the result of :meth:`routed` for these messages, if they were judged already.
+        """
+        places, routes = self.routed(messages, facts) if routed is None else routed
+        targets = [self._partition(place, number) for place in places]
+        request = publish(topic, call_id, messages, routes, targets, fence=fence)
+        return request, [_width(route or ()) for route in routes]
+
+    def takes_long(self, size: int) -> bool:
+        """Return whether judging messages of ``size`` bytes may hold up the event loop for too long."""
+        return size * len(self.judge.routes.subscriptions) > _LONG_JUDGING
+
+    def routed(self, messages: Sequence[Outgoing], facts: Sequence[MessageView | None]) -> Routed:
+        """Judge messages. A thread may call this."""
+        judged: list[Sequence[JudgedCopy]] = []
+        total = 0
+        for each in facts:
+            copies: Sequence[JudgedCopy] = () if each is None else self.judge.judge(each)
+            judged.append(copies)
+            total += len(copies)
+            if total > MAXIMUM_CALL_COPIES and len(facts) > 1:
+                self._copies = max(self._copies, total / len(judged))
+                raise self._too_large(
+                    f"The {len(facts)} messages would have more than {MAXIMUM_CALL_COPIES} copies in the "
+                    f"subscriptions of the topic, and one call makes at most that number of copies. {_FEWER}"
+                )
+        places = sorted({copy.subscription for copies in judged for copy in copies})
+        of = {place: at for at, place in enumerate(places)}
+        routes: list[list[Copy] | None] = []
+        size = 0
+        for each, copies, message in zip(facts, judged, messages, strict=True):
+            made = [one for copy in copies if (one := self._copy(of[copy.subscription], copy)) is not None]
+            routes.append(None if each is None and message.due is not None else made)
+            size += sum([len(copy.changes) for copy in made])
+            if size > (_MOST_BYTES if len(facts) == 1 else MAXIMUM_CALL_BYTES):
+                raise self._too_large(
+                    "The actions of the topic's rules would add too much to the message, in all its copies: at most "
+                    f"{_MOST_BYTES >> 20} MB are allowed."
+                    if len(facts) == 1
+                    else f"The actions of the topic's rules would add more to the {len(facts)} messages than the "
+                    f"{MAXIMUM_CALL_BYTES >> 20} MB that one call takes. {_FEWER}"
+                )
+        self._copies += (total / len(messages) - self._copies) * 0.3
+        return Routed(places, routes)
+
+    def _copy(self, place: int, judged: JudgedCopy) -> Copy | None:
+        """Return a copy to store, or ``None`` if its rule failed and the subscription does not keep such failures."""
+        _, rule, system, user, error = judged
+        encoded = b""
+        if error is None:
+            if rule is None:
+                return Copy(place)
+            properties = None if user is None else dict(user)
+            encoded = encode_changes(Changes(properties=properties, system=_stored_system(system) if system else None))
+            error = _size_problem(rule, encoded, user)
+            if error is not None and not self._keeps_failures(judged.subscription):
+                return None
+        if error is not None:
+            return Copy(place, encode_changes(Changes(reason=_FAILED, description=error)), dead=True)
+        if "timetolive" not in system:
+            return Copy(place, encoded)
+        lives = system["timetolive"]
+        return Copy(place, encoded, time_to_live=_milliseconds(lives) if isinstance(lives, timedelta) else NEVER)
+
+    def _keeps_failures(self, place: int) -> bool:
+        return self.judge.records[place].properties.get(JUDGING_PROPERTY, True) is not False
+
+    def _too_large(self, text: str) -> MessageSizeExceededError:
+        error = MessageSizeExceededError(text, outcome=Outcome.NEVER_SENT)
+        error.entity = self.judge.routes.topic.path
+        return error
+
+    def _partition(self, place: int, number: int) -> Partition:
+        found = self._partitions.get((place, number))
+        if found is None:
+            found = self._partitions[place, number] = self._namespace.partition(self.judge.records[place], number)
+        return found
+
+    def partitions(self, number: int) -> list[tuple[EntityRecord, Partition]]:
+        """Return the record of each subscription, and the subscription's partition with this number."""
+        return [
+            (routed.record, self._namespace.partition(routed.record, number))
+            for routed in self.judge.routes.subscriptions
+        ]
+
+
+async def routing_for(namespace: Namespace, routes: Routes, known: Routing | None) -> Routing:
+    """Return the routing for these routes. ``known`` is the routing of an older version of the same topic, if any.
+
+    A thread compiles the rules, because this takes some time if there are many.
+    """
+    if known is not None and known.judge.routes.topic.incarnation == routes.topic.incarnation:
+        make: Callable[[Routes], Judge] = known.judge.after
+    else:
+        make = Judge
+    if sum(len(routed.rules) for routed in routes.subscriptions) > _MANY_RULES:
+        return Routing(namespace, await anyio.to_thread.run_sync(make, routes))
+    return Routing(namespace, make(routes))
+
+
+def _size_problem(rule: str, encoded: bytes, user: Mapping[str, Any] | None) -> str | None:
+    """Return an error text if an action has made properties that are too large."""
+    if len(encoded) > MAXIMUM_CHANGES_BYTES:
+        return f"The action of rule {rule!r} failed: the properties would have {len(encoded)} bytes."
+    if len(encoded) > MAXIMUM_PROPERTY_BYTES:
+        for name, value in (user or {}).items():
+            size = len(encode_changes(Changes(properties={name: value})))
+            if size > MAXIMUM_PROPERTY_BYTES:
+                return f"The action of rule {rule!r} failed: the property {name[:50]!r} would have {size} bytes."
+    return None
+
+
+def _stored_system(system: Mapping[str, Constant]) -> dict[str, Value]:
+    kept: dict[str, Value] = {}
+    for name, value in system.items():
+        if isinstance(value, timedelta):
+            value = _milliseconds(value)
+        elif isinstance(value, datetime):
+            value = round(value.timestamp() * 1000)
+        kept[_FIELDS[name]] = cast("Value", value)
+    return kept
+
+
+def _milliseconds(span: timedelta) -> int:
+    return min(max(0, round(span / timedelta(milliseconds=1))), NEVER)
+
+
+def _width(route: Sequence[Copy]) -> int:
+    """Return how many sequence numbers a message takes: the most copies for one subscription, but at least one."""
+    most = same = 1
+    for before, copy in pairwise(route):
+        same = same + 1 if copy.place == before.place else 1
+        most = max(most, same)
+    return most

@@ -1,0 +1,105 @@
+"""List the sessions of an entity page by page, one partition after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from sbredis.client._arguments import count_of, deadline_of, milliseconds_of, seconds_of
+from sbredis.engine import NEVER, CallId, Partition, Request, SessionsListed, list_sessions, list_sessions_since
+from sbredis.entities._paging import AsyncItemPaged, Page
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
+
+__all__ = ["sessions_of"]
+
+_PAGE = 1000
+
+
+class _Place(NamedTuple):
+    """The place where a page begins, and the numbers of sessions to skip and to list."""
+
+    at: int
+    """The index of the partition in the list of the entity's partitions."""
+    skip: int
+    """The number of sessions that must still be skipped."""
+    left: int | None
+    """The largest number of sessions to list; ``None`` for all."""
+    onwards: str
+    """The place in the partition; empty for its beginning."""
+
+
+def _place_of(token: str, skip: int, top: int | None) -> _Place:
+    if not token:
+        return _Place(0, skip, top, "")
+    at, skipping, left, onwards = token.split(" ", 3)
+    return _Place(int(at), int(skipping), None if left == "-" else int(left), onwards)
+
+
+def _token(place: _Place) -> str:
+    return f"{place.at} {place.skip} {'-' if place.left is None else place.left} {place.onwards}"
+
+
+def sessions_of(
+    connection: Connection,
+    path: str,
+    state_updated_after: datetime | None,
+    timeout: float | None,
+    *,
+    skip: int = 0,
+    top: int | None = None,
+) -> AsyncItemPaged[str]:
+    """List the sessions that have active messages or a state.
+
+    With ``state_updated_after``, list the sessions whose state was set after this time, in the order of these times.
+    The first ``skip`` sessions are left out, and at most ``top`` are listed. No call returns more sessions than a page
+    holds, so skipped sessions are read page by page too.
+    """
+    connection.check_open()
+    count_of(skip, "skip", least=0)
+    if top is not None:
+        count_of(top, "top")
+    since = None if state_updated_after is None else milliseconds_of(state_updated_after, "state_updated_after")
+    since = None if since is None else min(since + 1, NEVER)
+    if timeout is not None:
+        seconds_of(timeout, "timeout")
+
+    async def read(token: str) -> Page[str]:
+        deadline = deadline_of(timeout)
+        place: _Place | None = _place_of(token, skip, top)
+        names: Sequence[str] = ()
+        while place is not None and not names:
+            names, place = await read_on(place, deadline)
+        return Page(names, None if place is None else _token(place))
+
+    async def read_on(place: _Place, deadline: float) -> tuple[Sequence[str], _Place | None]:
+        """Return the next sessions after the skipped ones, and the next place. At the end the place is ``None``."""
+        entity = await connection.entity(path, deadline)
+        partition_client = entity.partition_client(entity.numbers[place.at])
+        wanted = min(_PAGE, place.skip or _PAGE if place.left is None else place.skip + place.left)
+        told, _, skipped = place.onwards.partition(" ")
+
+        def make(partition: Partition, call_id: CallId) -> Request[SessionsListed]:
+            reading = CallId("", 0, call_id.now)
+            if since is None:
+                return list_sessions(partition, wanted, place.onwards[1:] if place.onwards else None, reading)
+            return list_sessions_since(partition, wanted, int(told or since), int(skipped or 0), reading)
+
+        found = await partition_client.read("w", make, deadline)
+        onwards = ""
+        if since is None:
+            onwards = "" if found.onwards is None else f"={found.onwards}"
+        elif len(found.names) == wanted:
+            last = found.times[-1]
+            before = int(skipped or 0) if told and int(told) == last else 0
+            onwards = f"{last} {before + sum(time == last for time in found.times)}"
+        names = found.names[place.skip :]
+        skipping = max(place.skip - len(found.names), 0)
+        left = None if place.left is None else place.left - len(names)
+        at = place.at if onwards else place.at + 1
+        ends = left == 0 or at == len(entity.numbers)
+        return names, None if ends else _Place(at, skipping, left, onwards)
+
+    return AsyncItemPaged(read)

@@ -1,0 +1,287 @@
+"""Decide which partitions to visit and which due times to read. Pure: nothing here waits or reads a clock.
+
+A *place* is a partition of an entity. A *visit* does the work that is due in a place. The agenda learns the next due
+time of a place in three ways. The place announces the time. A visit returns the time. And a *read* of a slot returns
+the due times of many places at the same time.
+
+An announcement may be lost. So if the client did not listen to a slot for a while, it reads that slot. It also reads
+all slots once in a long *round*.
+
+The caller reports events by calling methods. ``next`` returns the next action: read, visit, or sleep. The caller passes
+all times to the agenda, in seconds. There are two clocks, because tests move one of them by hand: ``now`` measures the
+duration of visits and reads, and due times are compared with ``clock``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sbredis.client._pauses import Pauses
+from sbredis.maintenance._by_slot import BySlot
+from sbredis.maintenance._due_times import DueTimes
+
+__all__ = ["Agenda", "Pace", "Place", "Read", "Sleep", "Visit"]
+
+
+class Place(NamedTuple):
+    """A partition of an entity."""
+
+    number: int
+    """The number of the partition. It also decides the slot."""
+    entity: str
+    """The id of the entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the next due times of these entities' partitions with this number."""
+
+    number: int
+    entities: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Do the work that is due at a place."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Do nothing for this number of seconds, unless an event comes before that."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Limits and pauses for visits and reads."""
+
+    visits_at_once: int = 4
+    """The number of visits that may run at the same time."""
+    patience: float = 1.0
+    """A visit or read that takes longer than this number of seconds is *late*.
+
+    It then no longer delays other visits and reads.
+    """
+    batch: int = 500
+    """The largest number of places in one read."""
+    between_reads: float = 0.05
+    """The seconds between the start of one read and the start of the next."""
+    round: float = 600.0
+    """The seconds in which every place is read once, even if no announcement was lost."""
+    first_pause: float = 1.0
+    """The longest first pause after a failure at a place or slot. The limit doubles with each further failure."""
+    longest_pause: float = 30.0
+
+
+class Agenda:
+    """The places that the client maintains, the known due time of each, and the places that it must still read."""
+
+    def __init__(self, pace: Pace | None = None) -> None:
+        self._pace = pace or Pace()
+        self._entities: dict[str, tuple[int, ...]] = {}
+        self._slots = BySlot()
+        """All places."""
+        self._unread = BySlot()
+        """The places that must be read soon."""
+        self._due = DueTimes[Place]()
+        self._visits: dict[Place, float] = {}
+        """A mapping from the place of each visit under way to the time when the visit began."""
+        self._due_after_visit: dict[Place, float] = {}
+        """A mapping from a place to the due time that it announced during its visit."""
+        self._reads: dict[int, float] = {}
+        """A mapping from each slot that is being read to the time when the read began."""
+        self._read_at = -math.inf
+        """The earliest time of the next read."""
+        self._closed_until: dict[int, float] = {}
+        """A mapping from a slot whose read failed to the time until which the slot is not read."""
+        self._pauses: dict[Place | int, Pauses] = {}
+        """The pauses of the places and slots whose last visit or read failed."""
+        self._round: Iterator[Read] = iter(())
+        self._round_at = math.inf
+        """The time to read the next part of the round."""
+
+    # -- entities ------------------------------------------------------------------------------------------------------
+
+    def knows(self, entity: str) -> bool:
+        """Return whether this entity is in the list of entities."""
+        return entity in self._entities
+
+    def set_entities(self, entities: Mapping[str, Sequence[int]], now: float) -> None:
+        """Replace the list of entities, each with its partition numbers. The places of new entities will be read."""
+        for gone in [entity for entity in self._entities if entity not in entities]:
+            self.remove_entity(gone)
+        for entity, numbers in entities.items():
+            if entity not in self._entities:
+                self._entities[entity] = tuple(numbers)
+                for number in numbers:
+                    self._slots.add(number, entity)
+                    self._unread.add(number, entity)
+        if self._round_at == math.inf and self._slots:
+            self._round_at = now + self._between_parts()
+
+    def remove_entity(self, entity: str) -> None:
+        """Forget an entity that does not exist any more."""
+        for number in self._entities.pop(entity, ()):
+            place = Place(number, entity)
+            self._slots.discard(number, entity)
+            self._unread.discard(number, entity)
+            self._due.discard(place)
+            self._visits.pop(place, None)
+            self._due_after_visit.pop(place, None)
+            self._pauses.pop(place, None)
+
+    # -- due times -----------------------------------------------------------------------------------------------------
+
+    def announced(self, place: Place, at: float) -> bool:
+        """Record a due time that a place announced. Return whether the place is known."""
+        if place.number not in self._entities.get(place.entity, ()):
+            return False
+        self._expect(place, at)
+        return True
+
+    def missed(self, number: int) -> None:
+        """Read the whole slot soon, because the client did not listen to it for a while."""
+        for entity in self._slots.of(number):
+            self._unread.add(number, entity)
+
+    def missed_everywhere(self) -> None:
+        """Read all slots soon. A client that starts to maintain a namespace does this."""
+        for number in self._slots:
+            self.missed(number)
+
+    def read_done(self, read: Read, times: Iterable[float | None]) -> None:
+        """End a read. ``times`` are the next due times of its places."""
+        self._reads.pop(read.number, None)
+        self._pauses.pop(read.number, None)
+        self._closed_until.pop(read.number, None)
+        for entity, at in zip(read.entities, times, strict=True):
+            if at is not None:
+                self.announced(Place(read.number, entity), at)
+
+    def visit_done(self, place: Place, at: float | None) -> None:
+        """End a visit. ``at`` is the next due time of the place. It is not in the future if some due work is left."""
+        if self._visits.pop(place, None) is None:
+            return
+        self._pauses.pop(place, None)
+        times = [time for time in (at, self._due_after_visit.pop(place, None)) if time is not None]
+        if times:
+            self._expect(place, min(times))
+
+    # -- failures ------------------------------------------------------------------------------------------------------
+
+    def read_failed(self, read: Read, now: float) -> None:
+        """End a failed read. Its places are read again, after a pause for the slot."""
+        self._reads.pop(read.number, None)
+        self._closed_until[read.number] = now + self._pause_for(read.number)
+        for entity in read.entities:
+            if self._slots.has(read.number, entity):
+                self._unread.add(read.number, entity)
+
+    def visit_failed(self, place: Place, clock: float) -> None:
+        """End a failed visit. The place is visited again after a pause."""
+        if self._visits.pop(place, None) is not None:
+            self._due_after_visit.pop(place, None)
+            self._expect(place, clock + self._pause_for(place))
+
+    def _pause_for(self, what: Place | int) -> float:
+        pauses = self._pauses.get(what)
+        if pauses is None:
+            pauses = self._pauses[what] = Pauses(self._pace.first_pause, self._pace.longest_pause)
+        return pauses.next()
+
+    # -- what to do ----------------------------------------------------------------------------------------------------
+
+    def next(self, now: float, clock: float) -> Read | Visit | Sleep:
+        """Return what to do now. Among the places with due work, the one with the oldest due time comes first."""
+        return self._next_visit(now, clock) or self._next_read(now) or Sleep(self._idle_seconds(now, clock))
+
+    @property
+    def all_read(self) -> bool:
+        """Whether no place must be read soon, and no read is under way."""
+        return not self._unread and not self._reads
+
+    def due_at(self, place: Place) -> float | None:
+        """Return the known due time of a place, if there is one."""
+        return self._due.get(place)
+
+    def _expect(self, place: Place, at: float) -> None:
+        times = self._due_after_visit if place in self._visits else self._due
+        known = times.get(place)
+        if known is not None and known <= at:
+            return
+        times[place] = at
+
+    def _next_visit(self, now: float, clock: float) -> Visit | None:
+        first = self._due.earliest()
+        if first is None or first[0] > clock or self._punctual_count(self._visits, now) >= self._pace.visits_at_once:
+            return None
+        place = first[1]
+        self._due.discard(place)
+        self._visits[place] = now
+        return Visit(place)
+
+    def _next_read(self, now: float) -> Read | None:
+        if now < self._read_at or self._punctual_count(self._reads, now):
+            return None
+        for number in self._unread:
+            if self._open_at(number) <= now:
+                return self._begin_read(Read(number, self._unread.take(number, self._pace.batch)), now)
+        if now >= self._round_at:
+            self._round_at = now + self._between_parts()
+            part = next(self._round, None)
+            if part is None:
+                self._round = self._parts()
+                part = next(self._round, None)
+            if part is not None and self._open_at(part.number) <= now:
+                return self._begin_read(part, now)
+        return None
+
+    def _begin_read(self, read: Read, now: float) -> Read:
+        self._reads[read.number] = now
+        self._read_at = now + self._pace.between_reads
+        return read
+
+    def _parts(self) -> Iterator[Read]:
+        """Yield reads of all places, a part at a time. Leave out entities that were removed after the start."""
+        for number in list(self._slots):
+            entities = self._slots.of(number)
+            for start in range(0, len(entities), self._pace.batch):
+                stretch = entities[start : start + self._pace.batch]
+                part = tuple(each for each in stretch if self._slots.has(number, each))
+                if part:
+                    yield Read(number, part)
+
+    def _between_parts(self) -> float:
+        parts = sum(math.ceil(len(self._slots.of(number)) / self._pace.batch) for number in self._slots)
+        return self._pace.round / max(1, parts)
+
+    def _open_at(self, number: int) -> float:
+        """Return the time from which a slot may be read."""
+        return math.inf if number in self._reads else self._closed_until.get(number, -math.inf)
+
+    def _punctual_count(self, begun: Mapping[Any, float], now: float) -> int:
+        """Count the visits or reads under way that are not late yet."""
+        return sum(now - since < self._pace.patience for since in begun.values())
+
+    def _idle_seconds(self, now: float, clock: float) -> float:
+        """Return the seconds until ``next`` would return another action, if no event comes before that."""
+        times = [math.inf]
+        if self._punctual_count(self._visits, now) >= self._pace.visits_at_once:
+            times += self._seconds_until_late(self._visits, now)
+        elif (first := self._due.earliest()) is not None:
+            times.append(first[0] - clock)
+        earliest = max([self._read_at - now, *self._seconds_until_late(self._reads, now)])
+        times += [max(earliest, self._open_at(number) - now) for number in self._unread]
+        times.append(max(earliest, self._round_at - now))
+        return max(0.0, min(times))
+
+    def _seconds_until_late(self, begun: Mapping[Any, float], now: float) -> list[float]:
+        """Return the seconds until each visit or read under way will be late. Leave out those that are late already."""
+        patience = self._pace.patience
+        return [since + patience - now for since in begun.values() if now - since < patience]

@@ -1,0 +1,156 @@
+"""The duty of the role ``idle``: remove entities that nobody has used for the time of ``auto_delete_on_idle``.
+
+This module does what :mod:`sbredis.maintenance._idling` decides: which partitions to ask, and which entities to remove.
+The removal itself is safe whatever the agenda believes (:mod:`sbredis.registry._removal`), so two clients that both
+believed that they had the role would do no harm.
+
+The duty also finishes removals and deletions that another client has begun and not finished, and creations of entities
+that are removed when they are idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from sbredis._tasks import wait_until
+from sbredis.client._jobs import Jobs
+from sbredis.client._role import IDLE
+from sbredis.engine import perform, quiet, salts
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._idling import IdleAgenda, IdlePace, ReadQuiet, RemoveIdle, Temporary, Wait
+from sbredis.registry import IDLE_PROPERTY
+
+if TYPE_CHECKING:
+    from sbredis.registry import EntityRecord
+
+__all__ = ["IdleDuty"]
+
+_log = logging.getLogger("sbredis.maintenance")
+_READING = 5.0
+_REMOVING = 30.0
+
+
+class IdleDuty(Duty):
+    """Removes the entities that nobody uses."""
+
+    role = IDLE
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._pace = IdlePace() if self.connection.test_hooks is None else IdlePace(between_reads=0.0, first_pause=0.5)
+        self.agenda = IdleAgenda(self._pace)
+        self._news = asyncio.Event()
+        self._listed = False
+        self._records: dict[str, EntityRecord] = {}
+        self._unfinished: set[str] = set()
+        """The ids of entities that were being deleted when the census was read last."""
+        self._jobs = Jobs("removing unused entities", shared.failures, self._news.set)
+        self._salts = salts(self.connection.namespace.partitions)
+
+    def called(self) -> None:
+        """Do nothing: the census shows new entities soon enough."""
+
+    async def run(self, tenure: Tenure) -> None:
+        """Ask and remove when it is time, until the task is cancelled."""
+        del tenure
+        loop, clock = asyncio.get_running_loop(), self.connection.clock
+        self.agenda = IdleAgenda(self._pace)
+        ended_moving = clock.when_moved(self._news.set)
+        ended_reading = self.shared.census.use(self._census_read)
+        try:
+            while True:
+                self._news.clear()
+                if self._listed:
+                    self._listed = False
+                    self._set_entities(clock.now())
+                while not isinstance(todo := self.agenda.next(loop.time(), clock.now()), Wait):
+                    self._jobs.start(self._read(todo) if isinstance(todo, ReadQuiet) else self._remove(todo))
+                await wait_until(self._news, loop.time() + todo.seconds)
+        finally:
+            ended_moving()
+            ended_reading()
+            self._records.clear()
+            self._unfinished.clear()
+            await self._jobs.cancel()
+
+    def _census_read(self) -> None:
+        self._listed = True
+        self._news.set()
+
+    def _set_entities(self, clock: float) -> None:
+        records = self.shared.census.by_id
+        self._records = {id_: each for id_, each in records.items() if each.state != "deleting"}
+        self.agenda.set_entities(
+            {
+                id_: Temporary(each.partitions, idle / 1000)
+                for id_, each in self._records.items()
+                if (idle := _idle(each))
+            },
+            clock,
+        )
+        deleting = {id_ for id_, each in records.items() if each.state == "deleting"}
+        for id_ in deleting & self._unfinished:  # the client that deletes it has probably stopped
+            self._jobs.start(self._finish(records[id_]))
+        self._unfinished = deleting
+
+    # -- asking and removing -------------------------------------------------------------------------------------------
+
+    async def _read(self, read: ReadQuiet) -> None:
+        connection, agenda = self.connection, self.agenda
+        since = connection.clock.now()
+        asked = [(id_, self._records[id_].store if id_ in self._records else None) for id_ in read.entities]
+        request = quiet(connection.namespace.name, self._salts[read.number], asked, connection.clock.told())
+        try:
+            times = await perform(connection.transport, request, timeout=_READING)
+        except ServiceBusError as error:
+            self.shared.failures.report(
+                f"the reading of the last uses in partition {read.number} of each entity", error
+            )
+            agenda.read_failed(read, connection.clock.now())
+        except BaseException:
+            agenda.read_failed(read, connection.clock.now())
+            raise
+        else:
+            used = [None if each is None else since - each / 1000 for each in times]
+            agenda.read_done(read, used, connection.clock.now())
+
+    async def _remove(self, removal: RemoveIdle) -> None:
+        agenda, clock = self.agenda, self.connection.clock
+        record = self._records.get(removal.entity)
+        idle = 0 if record is None else _idle(record)
+        if record is None or not idle or record.settings.forwards:
+            agenda.kept(removal.entity, 0.0, clock.now())
+            return
+        try:
+            done = await self.connection.namespace.remove_if_idle(record, idle, timeout=_REMOVING)
+        except MessagingEntityNotFoundError:
+            agenda.removed(removal.entity)
+        except ServiceBusError as error:
+            self.shared.failures.report(f"{record.path}: the removal of the unused entity", error)
+            agenda.removal_failed(removal.entity, clock.now())
+            self.shared.census.read_soon()
+        except BaseException:
+            agenda.removal_failed(removal.entity, clock.now())
+            raise
+        else:
+            if done.removed:
+                _log.info("%s: the %s was deleted, because nobody had used it", record.path, record.kind)
+                agenda.removed(removal.entity)
+            else:
+                agenda.kept(removal.entity, done.quiet / 1000, clock.now())
+                self.shared.census.read_soon()  # the record may have changed
+
+    async def _finish(self, record: EntityRecord) -> None:
+        try:
+            await self.connection.namespace.finish_deletion(record, timeout=_REMOVING)
+        except ServiceBusError as error:
+            self.shared.failures.report(f"{record.path}: the end of the deletion", error)
+
+
+def _idle(record: EntityRecord) -> int:
+    """Return the ms without use after which the entity is removed; 0 if it is never removed for that reason."""
+    idle = record.properties.get(IDLE_PROPERTY)
+    return idle if type(idle) is int and idle > 0 else 0

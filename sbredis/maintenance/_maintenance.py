@@ -1,0 +1,119 @@
+"""Maintain a namespace for all its clients.
+
+There are three roles, and each has a duty: publish on topics and visit partitions
+(:mod:`sbredis.maintenance._routing`), move messages from one entity to another, and remove entities that nobody
+uses. A client that offers maintenance wants all three. Each role is claimed separately, so several clients may share
+the roles, and every other client that offers maintenance waits until a role is free.
+
+Clients of a test bus do all duties without claiming a role, so that no test waits for a role.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sbredis._tasks import TaskScope
+from sbredis.client._keeping import RoleKeeper
+from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._idle import IdleDuty
+from sbredis.maintenance._moving import MovingDuty
+from sbredis.maintenance._routing import RoutingDuty
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Entity
+
+__all__ = ["Maintenance"]
+
+_log = logging.getLogger("sbredis.maintenance")
+DUTIES: Sequence[type[Duty]] = (RoutingDuty, MovingDuty, IdleDuty)
+"""The duties of a client that maintains its namespace, one for each role."""
+
+
+class _Part:
+    """One client's part in one role: it does the duty of the role while it has the role."""
+
+    def __init__(self, duty: Duty) -> None:
+        self.duty = duty
+        self._connection = duty.connection
+        self._failures = duty.shared.failures
+        self.keeper = RoleKeeper(duty.connection, duty.role, called=duty.called)
+
+    async def run(self) -> None:
+        """Do the duty whenever no other client does, until the task is cancelled."""
+        if self._connection.test_hooks is not None:
+            await self._work(Tenure(lambda: None, lambda: None))
+        try:
+            while True:
+                await self.keeper.take()
+                _log.debug("%s: this client has the role %r", self._connection.target, self.duty.role)
+                async with TaskScope() as tasks:
+                    tasks.start(self._work(Tenure(lambda: self.keeper.standing.fence, self.keeper.doubt)))
+                    await self.keeper.keep()
+                    tasks.cancel()
+        finally:
+            await self.keeper.leave()
+
+    async def _work(self, tenure: Tenure) -> None:
+        await self._failures.tend(
+            f"{self._connection.target}: the duty {self.duty.role!r}", partial(self.duty.run, tenure)
+        )
+
+
+class Maintenance:
+    """One client's offer to maintain the namespace."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        find: Callable[[str, float], Awaitable[Entity]],
+        duties: Sequence[type[Duty]] = DUTIES,
+    ) -> None:
+        """``find`` returns the entity with a name. Its second argument is a deadline, as a time of the event loop."""
+        shared = Shared.of(connection, find)
+        self.census, self._failures = shared.census, shared.failures
+        self.duties: dict[str, Duty] = {duty.role: duty(shared) for duty in duties}
+        """The duties by their roles."""
+        self._parts = {role: _Part(duty) for role, duty in self.duties.items()}
+        self._ending = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def keeper(self, role: str) -> RoleKeeper:
+        """Return this client's part in a role."""
+        return self._parts[role].keeper
+
+    async def run(self) -> None:
+        """Maintain the namespace whenever no other client does, until this client is closed or :meth:`end` is called.
+
+        At the end, the client gives up its roles. No error in a part of maintenance ends another part, or the client.
+        """
+        try:
+            async with TaskScope() as tasks:
+                tasks.start(self._failures.tend("the list of entities", self.census.run))
+                tasks.start(self._take_part(tasks))
+                await self._ending.wait()
+                tasks.cancel()
+        finally:
+            self._ended.set()
+
+    async def _take_part(self, tasks: TaskScope) -> None:
+        """Start the parts. The first one asks alone, so that a user without the rights is refused only once."""
+        first, *others = self._parts.values()
+        tasks.start(self._tended(first))
+        if first.duty.connection.test_hooks is None:
+            await first.keeper.answered.wait()
+        for part in others:
+            tasks.start(self._tended(part))
+
+    def _tended(self, part: _Part) -> Coroutine[Any, Any, None]:
+        return self._failures.tend(f"the role {part.duty.role!r}", part.run)
+
+    async def end(self) -> None:
+        """Stop maintaining the namespace, and give up the roles."""
+        self._ending.set()
+        await self._ended.wait()

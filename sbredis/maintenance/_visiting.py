@@ -1,0 +1,171 @@
+"""Visit partitions of all entities: listen to the slots, read many partitions at once, and visit them one by one.
+
+:mod:`sbredis.maintenance._agenda` decides which partition to read or visit at which time. Two duties visit partitions.
+Each has its own *errand* there: the work that is due (:mod:`sbredis.maintenance._due_work`), and messages that wait
+to be moved (:mod:`sbredis.maintenance._moving`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sbredis.client._jobs import Jobs
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
+from sbredis.maintenance._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.maintenance._slot_channels import SlotChannels
+from sbredis.moving._destinations import NotKnownYetError
+
+if TYPE_CHECKING:
+    from sbredis.maintenance._duty import Shared
+    from sbredis.registry import EntityRecord
+
+__all__ = ["Errand", "Visitor"]
+
+_log = logging.getLogger("sbredis.maintenance")
+
+
+class Errand(Protocol):
+    """The reason for visits to partitions. All times are times of :meth:`clock`, in seconds."""
+
+    def clock(self) -> float:
+        """Return the time with which due times are compared."""
+        ...
+
+    def announced(self, payload: bytes) -> tuple[str, float] | None:
+        """Return the entity id and the due time in an announcement; ``None`` if it concerns another errand.
+
+        Raises :class:`~sbredis.exceptions.DataLayoutError` if the announcement cannot be read.
+        """
+        ...
+
+    async def read(self, read: Read) -> Sequence[float | None]:
+        """Read the due times of places; ``None`` means that nothing is to be done there."""
+        ...
+
+    async def visit(self, place: Place, record: EntityRecord) -> float | None:
+        """Do the work at a place. Return the time of the next visit, if one is needed.
+
+        Raises :class:`MessagingEntityNotFoundError` if the entity does not exist any more.
+        """
+        ...
+
+
+class Visitor:
+    """The visits of one client, on one errand, to the partitions of all entities that it is given."""
+
+    def __init__(self, shared: Shared, errand: Errand, pace: Pace, changed: Callable[[], None]) -> None:
+        """``changed`` is called when there may be something to do."""
+        self._pace = pace
+        self.agenda = Agenda(pace)
+        self._census = shared.census
+        self._errand = errand
+        self._changed = changed
+        self._failures = shared.failures
+        self._slots = SlotChannels(shared, self._heard, self._missed)
+        self._jobs = Jobs("visiting partitions", shared.failures, changed)
+        self._listed = False
+        """Whether the entities are known."""
+
+    async def begin(self) -> None:
+        """Listen to all slots. If a slot does not answer soon, do not wait for it."""
+        await self._slots.open()
+
+    async def close(self) -> None:
+        """Stop visiting, and forget all due times."""
+        self._slots.close()
+        self.agenda = Agenda(self._pace)
+        self._listed = False
+        await self._jobs.cancel()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the due times of all entities are known, and no visit is under way."""
+        return self._slots.all_open and self._listed and self.agenda.all_read and not self._jobs
+
+    def set_entities(self, records: Iterable[EntityRecord]) -> None:
+        """Replace the list of entities to visit."""
+        self._listed = True
+        entities = {record.id: record.partitions for record in records}
+        self.agenda.set_entities(entities, asyncio.get_running_loop().time())
+        self._changed()
+
+    def act(self) -> float:
+        """Start all visits and reads that are due now. Return the seconds to wait for an event before the next call."""
+        loop = asyncio.get_running_loop()
+        while True:
+            match todo := self.agenda.next(loop.time(), self._errand.clock()):
+                case Sleep():
+                    return todo.seconds
+                case Visit():
+                    self.start(self._visit(todo.place))
+                case Read():
+                    self.start(self._read(todo))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task that ends when the visits end."""
+        self._jobs.start(work)
+
+    # -- announcements -------------------------------------------------------------------------------------------------
+
+    def _heard(self, number: int, payload: bytes) -> None:
+        try:
+            announced = self._errand.announced(payload)
+        except DataLayoutError as error:
+            _log.warning("partition %d of each entity: %s", number, error)
+            return
+        if announced is None:
+            return
+        entity, at = announced
+        if self.agenda.announced(Place(number, entity), at):
+            self._changed()
+        else:
+            self._census.read_soon()  # the entity is new; its partitions are read after the census
+
+    def _missed(self, number: int) -> None:
+        self.agenda.missed(number)
+        self._census.read_soon()  # a new entity may have made an announcement
+        self._changed()
+
+    # -- reading and visiting ------------------------------------------------------------------------------------------
+
+    async def _read(self, read: Read) -> None:
+        """Read the due times of places. If this fails, the agenda plans another read."""
+        loop, agenda = asyncio.get_running_loop(), self.agenda
+        try:
+            times = await self._errand.read(read)
+        except ServiceBusError as error:
+            self._failures.report(f"the reading of partition {read.number} of each entity", error)
+            agenda.read_failed(read, loop.time())
+        except BaseException:
+            agenda.read_failed(read, loop.time())
+            raise
+        else:
+            agenda.read_done(read, times)
+
+    async def _visit(self, place: Place) -> None:
+        """Visit a place. If this fails, the agenda plans another visit."""
+        errand, agenda = self._errand, self.agenda
+        record = self._census.by_id.get(place.entity)
+        if record is None:
+            agenda.remove_entity(place.entity)
+            return
+        try:
+            at = await errand.visit(place, record)
+        except MessagingEntityNotFoundError:
+            agenda.remove_entity(place.entity)
+            self._census.read_soon()
+        except ServiceBusError as error:
+            if isinstance(error, NotKnownYetError):
+                # The first messages for a new entity often come before its census: that is no news for an operator.
+                _log.debug("%s, partition %d: the work there waits: %s", record.path, place.number, error)
+            else:
+                self._failures.report(f"{record.path}, partition {place.number}: the work there", error)
+            agenda.visit_failed(place, errand.clock())
+        except BaseException:
+            agenda.visit_failed(place, errand.clock())
+            raise
+        else:
+            agenda.visit_done(place, at)

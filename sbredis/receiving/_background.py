@@ -1,0 +1,288 @@
+"""The thread that renews locks for an event loop, also while code blocks that loop.
+
+The thread has an event loop and a connection of its own. It extends whole leases by their tokens, and never changes a
+token. So the event loop of the application can settle messages, or renew their locks, at the same time. Of the objects
+of that loop, the thread writes only the times when leases end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from sbredis._tasks import wait_until
+from sbredis.client._lane_kinds import CallJob
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Renewed, Request, new_token
+from sbredis.exceptions import AutoLockRenewTimeout, MessagingEntityNotFoundError, ServiceBusError
+from sbredis.model import Hold, MessageLease
+from sbredis.receiving._held_session import HeldSession
+from sbredis.receiving._lost_locks import lock_ended
+from sbredis.receiving._renewing import Renewable, hold_on
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Entity
+
+__all__ = ["LockLostCallback", "RenewalThread"]
+
+_log = logging.getLogger("sbredis.client")
+LockLostCallback = Callable[[Renewable, Exception], object]
+"""A function of the application. It gets the message or session whose lock is lost, and the error."""
+_LOOKING = 1.0
+"""The longest time in seconds between two looks at the locks that are held. The shortest lock lasts 5 seconds."""
+_TOGETHER = 0.5
+"""The renewals of a partition that are due within this number of seconds share a call."""
+_AGAIN = 0.5
+"""The seconds to wait after a failed call, before the next call to the partition."""
+_CALLING = 10.0
+"""The most seconds that one call may take."""
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """The thread's knowledge of a message or session that the application holds."""
+
+    hold: Hold | HeldSession
+    since: float
+    """The time of the thread's first look at it."""
+    lost: bool = False
+    """Whether the loss of the lock was reported."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lock:
+    """A lock, and the messages or the session that it covers."""
+
+    lease: MessageLease
+    entity: Entity
+    number: int
+    """The number of the partition."""
+    covered: list[Renewable] = field(default_factory=list[Renewable])
+    since: float = 0.0
+    """The time of the first look at the message that was seen last."""
+
+
+class RenewalThread(threading.Thread):
+    """Renews the locks that ``held`` names. It is a daemon, so it does not keep the interpreter alive.
+
+    The thread ends when it is stopped, when the client of the application is closed, or after the application's event
+    loop was closed.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        held: Callable[[], Iterable[Renewable]],
+        on_lost: LockLostCallback | None,
+        while_alive: Callable[[], bool] | None,
+        longest: float | None,
+    ) -> None:
+        super().__init__(name=f"sbredis lock renewal {connection.target}", daemon=True)
+        self._connection = connection
+        self._own = connection.another()
+        self._home = asyncio.get_running_loop()
+        self._loop = asyncio.new_event_loop()
+        self._held = held
+        self._on_lost = on_lost
+        self._while_alive = while_alive
+        self._longest = longest
+        self._stopping = False
+        self._changed = asyncio.Event()
+        """An event that is set when the thread must look at the locks again."""
+        self._seen: dict[int, _Seen] = {}
+        self._calling: dict[tuple[str, int], asyncio.Task[None]] = {}
+        """The calls under way, by entity and partition."""
+        self._failures: dict[tuple[str, int], Exception] = {}
+        """The error of the last call to each partition, if it failed."""
+        self._broken = False
+        """Whether a function of the application failed at the last look, and that was logged."""
+
+    def stop(self) -> None:
+        """Let the thread end soon. May be called in any thread."""
+        self._stopping = True
+        self._look_again()
+
+    def run(self) -> None:
+        """Run the event loop of the thread until the renewals end."""
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._renew())
+
+    def _look_again(self) -> None:
+        with suppress(RuntimeError):  # the thread has ended
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    @property
+    def _over(self) -> bool:
+        return self._stopping or self._connection.closed or self._home.is_closed()
+
+    async def _renew(self) -> None:
+        unwatch = self._own.clock.when_moved(self._look_again)
+        self._start(("", 0), self._open())
+        try:
+            while not self._over:
+                self._changed.clear()
+                wait = self._look()
+                await wait_until(self._changed, self._loop.time() + wait)
+        except Exception:  # noqa: BLE001  # a defect: without the thread, all locks would end without a word
+            _log.exception("the renewal of locks for %s has ended because of a defect", self._own.target)
+        finally:
+            unwatch()
+            calling = list(self._calling.values())
+            for task in calling:
+                task.cancel()
+            await asyncio.gather(*calling, return_exceptions=True)
+            await self._own.aclose()
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> float:
+        """Start the renewals that are due now. Return the time in seconds until the next look."""
+        locks = self._locks()
+        now, wait = self._own.clock.now(), _LOOKING
+        due: dict[tuple[str, int], list[_Lock]] = {}
+        for lock in locks:
+            key = lock.entity.name, lock.number
+            left = lock.lease.until - now
+            if left <= 0:
+                self._lose(lock, self._failures.get(key))
+                continue
+            wait = min(wait, left)
+            if self._longest is not None and now - lock.since >= self._longest:
+                continue
+            early = left - lock.entity.record.settings.lock_duration / 1000 * 2 / 3
+            if early <= _TOGETHER and key not in self._calling:
+                due.setdefault(key, []).append(lock)
+                wait = min(wait, max(early, 0.0))
+            elif key not in self._calling:
+                wait = min(wait, early)
+        for key, together in due.items():
+            if any(self._is_due(lock, now) for lock in together):
+                together.sort(key=lambda lock: lock.lease.until)
+                self._start(key, self._extend(key, together[:MAXIMUM_CALL_MESSAGES]))
+        return max(wait, 0.0)
+
+    def _is_due(self, lock: _Lock, now: float) -> bool:
+        """Return whether a third of a lock's duration has passed."""
+        return lock.lease.until - now <= lock.entity.record.settings.lock_duration / 1000 * 2 / 3
+
+    def _start(self, key: tuple[str, int], work: Coroutine[Any, Any, None]) -> None:
+        """Start a call, and look again when it has ended."""
+
+        def ended(_: asyncio.Task[None]) -> None:
+            del self._calling[key]
+            self._changed.set()
+
+        self._calling[key] = self._loop.create_task(work)
+        self._calling[key].add_done_callback(ended)
+
+    async def _open(self) -> None:
+        """Connect before the first renewal, because this can take longer than a short lock."""
+        with suppress(ServiceBusError):  # the first renewal connects again
+            await self._own.open(self._loop.time() + _CALLING)
+
+    def _locks(self) -> Sequence[_Lock]:
+        """Return the locks of all messages and sessions that the application holds and has not settled."""
+        try:
+            if self._while_alive is not None and not self._while_alive():
+                return ()
+            held = list(self._held())
+        except Exception:  # noqa: BLE001  # the functions belong to the application and may raise anything
+            if not self._broken:
+                _log.exception("locks are not renewed: a function of the BackgroundLockRenewer failed")
+            self._broken = True
+            return ()
+        self._broken = False
+        now, known, self._seen = self._own.clock.now(), self._seen, {}
+        locks: dict[int, _Lock] = {}
+        for renewable in held:
+            hold = hold_on(renewable)
+            seen = self._seen[id(hold)] = known.get(id(hold)) or _Seen(hold, now)
+            lease = hold.lease
+            if seen.lost or hold.settled or lease is None:
+                continue
+            if isinstance(hold, HeldSession):
+                entity, number = hold.entity, hold.partition_client.number
+            elif hold.locked:
+                entity = cast("Entity", hold.source.owner)
+                number = entity.number_of(hold)
+            else:
+                continue
+            lock = locks.setdefault(id(lease), _Lock(lease, entity, number))
+            lock.covered.append(renewable)
+            lock.since = max(lock.since, seen.since)
+        return list(locks.values())
+
+    # -- renewing ------------------------------------------------------------------------------------------------------
+
+    async def _extend(self, key: tuple[str, int], locks: Sequence[_Lock]) -> None:
+        """Extend the leases of one partition by one call."""
+        name, number = key
+        left = locks[0].lease.until - self._own.clock.now()
+        deadline = self._loop.time() + min(max(left, _AGAIN), _CALLING)
+        tokens = [lock.lease.token for lock in locks]
+
+        def make(partition: Partition, call_id: CallId) -> Request[Renewed]:
+            return partition.renew(call_id, new_token(), (), tokens)
+
+        job = CallJob(make, deadline)
+        try:
+            client = (await self._own.entity(name, deadline)).partition_client(number)
+            renewed = await client.carry_out("k", job)
+        except MessagingEntityNotFoundError as error:
+            for lock in locks:
+                self._lose(lock, error)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the call is made again until the locks end
+            self._failures[key] = error
+            _log.debug("%s, partition %d: locks could not be renewed; tried again: %s", name, number, error)
+            await asyncio.sleep(_AGAIN)
+        else:
+            self._failures.pop(key, None)
+            fresh, ended = client.lease("", renewed.lock, job.since), set(renewed.ended)
+            for lock in locks:
+                if lock.lease.token in ended:
+                    self._lose(lock, None)
+                else:
+                    lock.lease.until, lock.lease.until_utc = fresh.until, fresh.until_utc
+
+    # -- lost locks ----------------------------------------------------------------------------------------------------
+
+    def _lose(self, lock: _Lock, cause: Exception | None) -> None:
+        """Report a lock that was lost to the application, in its event loop."""
+        for renewable in lock.covered:
+            hold = hold_on(renewable)
+            if hold.settled or hold.lease is not lock.lease:
+                continue  # it was settled meanwhile, or its lock was renewed under another token
+            seen = self._seen.get(id(hold))
+            if seen is not None:
+                seen.lost = True
+            with suppress(RuntimeError):  # the event loop of the application was closed
+                self._home.call_soon_threadsafe(self._report, renewable, lock, cause)
+
+    def _report(self, renewable: Renewable, lock: _Lock, cause: Exception | None) -> None:
+        """Report a lost lock. This runs in the event loop of the application."""
+        hold = hold_on(renewable)
+        if self._over or hold.settled or hold.lease is not lock.lease:
+            return
+        now, longest = self._connection.clock.now(), self._longest
+        error: ServiceBusError
+        if longest is not None and now - lock.since >= longest and cause is None:
+            error = AutoLockRenewTimeout(f"The lock was renewed for {longest:g} s, and has ended.")
+        else:
+            error = hold.lock_lost() if isinstance(hold, HeldSession) else lock_ended(hold, lock.entity.name)
+            error.__cause__ = cause
+        if isinstance(hold, HeldSession):
+            hold.lose()
+        else:
+            lock.lease.until = min(lock.lease.until, now)
+        renewable.auto_renew_error = error
+        _log.warning("%s: a lock is lost, and is not renewed any longer: %s", lock.entity.name, cause or error)
+        if self._on_lost is not None:
+            try:
+                self._on_lost(renewable, error)
+            except Exception:  # noqa: BLE001  # the function belongs to the application and may raise anything
+                _log.exception("on_lost failed")

@@ -1,0 +1,102 @@
+"""The buffer of messages that were fetched ahead, ordered by the end of their locks.
+
+The buffer never returns a message whose lock has ended. :mod:`sbredis.receiving._fetching` decides how many messages it
+keeps, and for how long.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice, pairwise
+
+from sbredis.model import ServiceBusReceivedMessage, hold_of
+
+__all__ = ["Buffer"]
+
+
+class Buffer:
+    """Messages that no caller has asked for yet."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self) -> None:
+        self._messages: deque[ServiceBusReceivedMessage] = deque()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def first_end(self) -> float:
+        """The time when the first lock on a message ends. The buffer must not be empty."""
+        return _end(self._messages[0])
+
+    def put(self, messages: Sequence[ServiceBusReceivedMessage], *, first: bool = False) -> None:
+        """Add messages behind the others or, with ``first``, in front of them.
+
+        Keep the order by the end of the locks.
+        """
+        kept = self._messages
+        if first:
+            in_order = _in_order([*messages, *islice(kept, 1)])
+            kept.extendleft(reversed(messages))
+        else:
+            in_order = not kept or not messages or _end(kept[-1]) <= _end(messages[0])
+            in_order = in_order and (_under_one_lock(messages) or _in_order(messages))
+            kept.extend(messages)
+        if not in_order:
+            self._messages = deque(sorted(kept, key=_end))
+
+    def pop(self, now: float) -> ServiceBusReceivedMessage | None:
+        """Take the first message whose lock has not ended."""
+        messages = self._messages
+        while messages:
+            message = messages.popleft()
+            lease = hold_of(message).lease
+            if lease is None or lease.until > now:
+                return message
+        return None
+
+    def take(self, wanted: int, now: float) -> list[ServiceBusReceivedMessage]:
+        """Take up to ``wanted`` messages whose locks have not ended."""
+        messages = self._messages
+        taken: list[ServiceBusReceivedMessage] = []
+        while messages and len(taken) < wanted:
+            message = messages.popleft()
+            if not hold_of(message).lock_expired(now):
+                taken.append(message)
+        return taken
+
+    def take_until(self, end: float) -> list[ServiceBusReceivedMessage]:
+        """Take the messages whose locks end at the time ``end`` or earlier."""
+        messages, taken = self._messages, list[ServiceBusReceivedMessage]()
+        while messages and _end(messages[0]) <= end:
+            taken.append(messages.popleft())
+        return taken
+
+    def cut(self, most: int) -> list[ServiceBusReceivedMessage]:
+        """Take the last messages, so that at most ``most`` are left."""
+        cut = [self._messages.pop() for _ in range(len(self._messages) - most)]
+        return cut[::-1]
+
+    def empty(self) -> list[ServiceBusReceivedMessage]:
+        """Take all messages."""
+        left = list(self._messages)
+        self._messages.clear()
+        return left
+
+
+def _end(message: ServiceBusReceivedMessage) -> float:
+    """Return the time when the lock of a message ends. All messages without a lock have the same value."""
+    lease = hold_of(message).lease
+    return 0.0 if lease is None else lease.until
+
+
+def _under_one_lock(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
+    """Return whether messages share one lock, as the messages of one call do."""
+    return len({id(hold_of(message).lease) for message in messages}) <= 1
+
+
+def _in_order(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
+    """Return whether the lock of each message ends no later than the lock of the next message."""
+    return all(_end(one) <= _end(other) for one, other in pairwise(messages))

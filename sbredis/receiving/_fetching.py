@@ -1,0 +1,189 @@
+"""Decide how many messages to fetch from which partition, and how many to keep in stock. Pure.
+
+Theory
+------
+
+A receiver fetches messages for two reasons: callers wait for them, and it *stocks* messages for later callers
+(prefetching). It locks every message that it fetches, and locks end. So three rules limit the number of messages:
+
+- *Without a stock, it locks only messages that a caller waits for.* It asks one partition at a time, for no more
+  messages than callers wait for.
+- *It refills a stock when half of the stock is used up*, or with a call that it makes anyway. Messages that calls under
+  way have requested count as if they were in stock. So calls are large. Taking a message from the stock mostly needs no
+  decision: :attr:`Stock.refill_at` is the number of messages at which the next decision is needed.
+- *It releases stocked messages in time if no caller asks for them.* This does not increase their delivery counts. Then
+  the stock *rests*: the receiver fetches nothing ahead until a caller asks again.
+
+An *adaptive* stock holds as many messages as callers take in two seconds, or in a quarter of the lock duration if that
+is shorter. The receiver measures their speed whenever it fills the stock.
+
+If several partitions are known to have messages, the receiver asks them in turn. It looks at all other partitions at
+the same time; a look locks nothing. If there is only one other partition, the receiver asks it without a look. A
+partition may wake the receiver when the receiver needs no messages. Then the receiver makes one look without waiting,
+so that the partition wakes another receiver (see :mod:`sbredis.client._watching`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from sbredis.client._watching import Watch
+
+__all__ = ["MOST_AT_ONCE", "Fetch", "Stock", "fetches", "keep_for", "passing_looks"]
+
+MOST_AT_ONCE: Final = 1000
+"""The largest number of messages that one call brings."""
+_HORIZON: Final = 2.0
+_WEIGHT: Final = 0.3
+"""The weight of a new measurement of the speed. The earlier measurements have the rest of the weight."""
+_SHORTEST_MEASUREMENT: Final = 0.1
+_FIRST_TARGET: Final = 10
+_SHARE: Final = 0.5
+_LAST, _LAST_SHARE = 3.0, 0.2
+
+
+class Fetch(NamedTuple):
+    """A call to make."""
+
+    place: int
+    """The index of the partition to ask."""
+    wanted: int
+    """The number of messages to ask for; 0 for a look."""
+    waiting_for: int
+    """The number of messages to wait for, including the ``wanted`` ones. 0 ends an earlier registration as a waiter."""
+
+
+def fetches(
+    watches: Sequence[Watch],
+    start: int,
+    missing: int,
+    only: Collection[int] | None = None,
+    *,
+    any_will_do: bool = False,
+) -> tuple[list[Fetch], int]:
+    """Return the calls that fetch the ``missing`` messages, and the partition to start with next time.
+
+    ``start`` is the partition to start with now. With ``only``, no other partitions are asked. With ``any_will_do``,
+    the calls wait for one message only, because callers do not wait for further messages.
+    """
+    made: list[Fetch] = []
+    unknown: list[int] = []
+    left, count = missing, len(watches)
+    for offset in range(count):
+        place = (start + offset) % count
+        watch = watches[place]
+        if not watch.may_ask or (only is not None and place not in only):
+            continue
+        if not watch.known:
+            unknown.append(place)
+        elif left > 0:
+            wanted = min(left, MOST_AT_ONCE)
+            made.append(Fetch(place, wanted, 1 if any_will_do else wanted))
+            left -= wanted
+    if len(unknown) == 1 and left > 0:
+        wanted = min(left, MOST_AT_ONCE)
+        made.append(Fetch(unknown[0], wanted, 1 if any_will_do else wanted))
+    else:
+        made += [Fetch(place, 0, 1 if any_will_do else missing) for place in unknown]
+    last = next((fetch.place for fetch in reversed(made) if fetch.wanted), None)
+    return made, start if last is None else (last + 1) % count
+
+
+def passing_looks(watches: Sequence[Watch]) -> list[Fetch]:
+    """Return the looks to make when no messages are needed: one at each partition that waits for a look."""
+    return [Fetch(place, 0, 0) for place, watch in enumerate(watches) if watch.owes_a_look]
+
+
+class Stock:
+    """The number of messages to keep for later callers."""
+
+    __slots__ = ("_adaptive", "_measured_at", "_most", "_speed", "_taken", "lock", "resting", "target")
+
+    def __init__(self, most: int, *, adaptive: bool, lock: float, now: float) -> None:
+        self._most = most
+        self._adaptive = adaptive
+        self.lock = lock
+        """The seconds that a lock lasts."""
+        self._speed: float | None = None
+        self._measured_at = now
+        self._taken = 0
+        self.resting = False
+        """Whether the stock rests.
+
+        No caller asked for messages, so it was released. It stays empty until a caller asks.
+        """
+        self.target = self._aim()
+        """The number of messages to keep now."""
+
+    @property
+    def most(self) -> int:
+        """The largest possible stock; 0 for none."""
+        return self._most
+
+    def resize(self, most: int) -> None:
+        """Change the largest possible stock."""
+        self._most = most
+        self.target = self._aim()
+        self.resting = False
+
+    @property
+    def refill_at(self) -> int:
+        """The number of kept and requested messages at which :meth:`missing` refills the stock; -1 for never."""
+        return -1 if self.resting or not self._most else self.target // 2
+
+    def wants_more(self, kept: int) -> bool:
+        """Return whether the stock has room for more messages and does not rest."""
+        return self._most > 0 and not self.resting and kept < self.target
+
+    def missing(self, kept: int, coming: int, demand: int, now: float, *, stocks: bool = True) -> int:
+        """Return the number of further messages to ask for now.
+
+        ``kept`` messages are in stock, calls under way ask for ``coming``, and callers wait for ``demand``. Without
+        ``stocks`` nothing is fetched ahead.
+        """
+        left = kept + coming - demand
+        if demand:
+            self.resting = False
+        if not self._most or self.resting or not stocks:
+            return max(0, -left)
+        self._measure(now)
+        return max(0, self.target - left) if left < 0 or left <= self.refill_at else 0
+
+    def took(self, count: int) -> None:
+        """Count messages that callers have received."""
+        self._taken += count
+        self.resting = False
+
+    def gave_back(self) -> None:
+        """Let the stock rest, because messages were in stock for too long."""
+        self.resting = True
+
+    def _measure(self, now: float) -> None:
+        if not self._adaptive or not self._taken:
+            return
+        passed = now - self._measured_at
+        if passed < _SHORTEST_MEASUREMENT:
+            return
+        speed = self._taken / passed
+        self._speed = speed if self._speed is None else self._speed + _WEIGHT * (speed - self._speed)
+        self._taken, self._measured_at = 0, now
+        self.target = self._aim()
+
+    def _aim(self) -> int:
+        """Return the number of messages to keep, according to the last measurement."""
+        if not self._adaptive:
+            return self._most
+        if self._speed is None:
+            return min(self._most, _FIRST_TARGET)
+        return min(self._most, max(1, round(self._speed * min(_HORIZON, self.lock / 4))))
+
+
+def keep_for(left: float, lock: float, *, in_session: bool) -> float:
+    """Return the seconds to keep a message whose lock ends in ``left`` seconds.
+
+    The second half of a lock is reserved for the handling of the message. In a session, no other receiver could get the
+    message in this time. So it is kept longer, until just before the lock ends. It can then still be released without
+    an increase of its delivery count.
+    """
+    return left - (min(_LAST, lock * _LAST_SHARE) if in_session else lock * _SHARE)

@@ -1,0 +1,243 @@
+"""A session that this client has locked: receive from it, renew its lock, and end it.
+
+Applications use it as a :class:`~sbredis.aio.ServiceBusSession`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
+
+from sbredis._tasks import wait_until
+from sbredis.client._lane_kinds import CallJob, SettleJob
+from sbredis.engine import (
+    CallId,
+    Partition,
+    Purged,
+    Request,
+    SessionLock,
+    bury_session,
+    get_state,
+    release_session,
+    renew_session,
+    set_state,
+)
+from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
+from sbredis.model import Hold, MessageLease
+
+if TYPE_CHECKING:
+    from sbredis.client._partition_client import PartitionClient
+
+__all__ = ["HeldSession", "lane_for", "state_bytes"]
+
+T = TypeVar("T")
+_log = logging.getLogger("sbredis.client")
+_LANES = 8
+_RELEASING = 5.0
+
+
+def lane_for(letter: str, session: str) -> str:
+    """Return a lane for calls about a session. All sessions share a few lanes, because a partition remembers lanes."""
+    return f"{letter}{crc32(session.encode()) % _LANES}"
+
+
+def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
+    """Return the stored form of a session's state."""
+    if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+        raise TypeError(f"the state of a session must be str, bytes or None, not {type(state).__name__}")
+    return state.encode() if isinstance(state, str) else None if state is None else bytes(state)
+
+
+class HeldSession:
+    """A session that this client has locked."""
+
+    def __init__(self, partition_client: PartitionClient, name: str, lease: MessageLease) -> None:
+        self.partition_client = partition_client
+        self.entity = partition_client.entity
+        self.name = name
+        self.lease = lease
+        """The lock of the session, which all of its messages share."""
+        self.settled = False
+        """Whether the session was released."""
+        self.watchers: tuple[Callable[[Any], None], ...] = ()
+        """Functions that are called once, with this object, when the session is released."""
+        self.recalled: Callable[[float], AbstractAsyncContextManager[Any]] = nullcontext
+        """Takes a deadline. Returns a context in which the receiver neither fetches nor keeps messages."""
+        self._connection = partition_client.connection
+        self._given_back = False
+        """Whether the session was released while its lock held."""
+        self._waiting: set[asyncio.Event] = set()
+        """One event for each caller that waits for the end of the lock. It is set when the lock has changed."""
+
+    @property
+    def lock(self) -> SessionLock:
+        """The name and the token that a call under the lock needs."""
+        return SessionLock(self.name, self.lease.token)
+
+    @property
+    def locked(self) -> bool:
+        """Whether its lock holds, as far as this client knows."""
+        return not self.settled and not self.lock_expired(self._connection.clock.now())
+
+    def lock_expired(self, now: float) -> bool:
+        """Return whether its lock has ended according to the clock of this process."""
+        return self.lease.until <= now
+
+    def check(self) -> None:
+        """Raise if the session was released, the client is closed, or the lock has ended."""
+        if self.settled:
+            raise ValueError("The session was given back. Accept it again.")
+        self._connection.check_open()
+        if self.lock_expired(self._connection.clock.now()):
+            raise self.lock_lost()
+
+    def lock_lost(self) -> SessionLockLostError:
+        """Return the error for a call that was not made because the lock has ended."""
+        error = SessionLockLostError(
+            f"The lock on the session {self.name!r} has ended. Accept the session again, and renew its lock if "
+            "handling takes longer than the lock.",
+            outcome=Outcome.NEVER_SENT,
+        )
+        error.entity = self.entity.name
+        return error
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    async def read_state(self, deadline: float) -> bytes | None:
+        """Return the state of the session."""
+
+        def make(partition: Partition, call_id: CallId) -> Request[bytes | None]:
+            return get_state(partition, self.lock, CallId("", 0, call_id.now))
+
+        return await self._call("q", make, deadline)
+
+    async def write_state(self, kept: bytes | None, deadline: float) -> None:
+        """Set the state of the session."""
+
+        def make(partition: Partition, call_id: CallId) -> Request[bool]:
+            return set_state(partition, call_id, self.lock, kept)
+
+        await self._call("t", make, deadline)
+
+    async def bury(self, changes: bytes, deadline: float) -> int:
+        """Move all messages of the session to the dead-letter queue with these changes. Return their number."""
+
+        def make(partition: Partition, call_id: CallId) -> Request[Purged]:
+            return bury_session(partition, call_id, self.lock, changes)
+
+        count = 0
+        while True:
+            step = await self._call("u", make, deadline)
+            count += step.count
+            if step.onwards is None:
+                return count
+
+    async def renew(self, deadline: float) -> None:
+        """Lock the session for the full duration from now on."""
+
+        def make(partition: Partition, call_id: CallId) -> Request[int]:
+            return renew_session(partition, call_id, self.lock)
+
+        job, lease = CallJob(make, deadline), self.lease
+        renewed = self.partition_client.lease(lease.token, await self._carry_out("n", job), job.since)
+        lease.until, lease.until_utc = renewed.until, renewed.until_utc
+
+    async def unlock(self, deadline: float) -> None:
+        """Release the lock at the partition."""
+
+        def make(partition: Partition, call_id: CallId) -> Request[int]:
+            return release_session(partition, call_id, self.lock)
+
+        await self._call("v", make, deadline)
+
+    async def _call(self, letter: str, make: Callable[[Partition, CallId], Request[T]], deadline: float) -> T:
+        return await self._carry_out(letter, CallJob(make, deadline))
+
+    async def _carry_out(self, letter: str, job: CallJob[T]) -> T:
+        try:
+            return await self.partition_client.carry_out(lane_for(letter, self.name), job)
+        except ServiceBusError as error:
+            error.entity = error.entity or self.entity.name
+            if isinstance(error, SessionLockLostError):
+                self.lose()
+            raise
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def abandon(self, holds: Sequence[Hold]) -> None:
+        """Count a failed delivery of each message. If a call fails, the partition counts it when the lock ends."""
+        if not self.locked:
+            return
+        deadline = asyncio.get_running_loop().time() + _RELEASING
+        jobs: list[SettleJob] = []
+        for hold in holds:
+            if hold.lease is not None and not hold.settled:
+                hold.settled = True
+                jobs.append(SettleJob(hold.lock(), deadline, hold))
+        lane = self.partition_client.settling("abandon")
+        for error in await asyncio.gather(*map(lane.submit, jobs), return_exceptions=True):
+            if error is not None:
+                _log.debug("%s: a failed delivery could not be counted: %s", self.entity.name, error)
+
+    async def release(self, *, unlock: bool = True) -> None:
+        """Release the session with all its locked messages. If the call fails, the lock ends after its duration.
+
+        Without ``unlock``, this client only forgets the session, whose lock ends after its duration.
+        """
+        if self.settled:
+            return
+        self._given_back = self.locked
+        self.settled = True
+        self._wake_waiting()
+        self.let_go()
+        if unlock and not self.lock_expired(self._connection.clock.now()):
+            try:
+                await self.unlock(asyncio.get_running_loop().time() + _RELEASING)
+            except ServiceBusError as error:
+                _log.debug(
+                    "%s: a session could not be released, and stays locked until its lock lapses: %s",
+                    self.entity.name,
+                    error,
+                )
+
+    def give_back(self) -> None:
+        """Release the session in the background."""
+        self._connection.see_off(self.release())
+
+    def let_go(self) -> None:
+        """Tell all watchers that the lock needs no more watching."""
+        watchers, self.watchers = self.watchers, ()
+        for watcher in watchers:
+            watcher(self)
+
+    def lose(self) -> None:
+        """Record that a call has reported the loss of the lock."""
+        self.lease.until = min(self.lease.until, self._connection.clock.now())
+        self._wake_waiting()
+
+    async def wait_lost(self, seconds: float | None) -> bool:
+        """Wait until the lock is lost. Return ``False`` if the session is released or the time is over before that."""
+        loop, clock = asyncio.get_running_loop(), self._connection.clock
+        ends = math.inf if seconds is None else loop.time() + seconds
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        unwatch = clock.when_moved(changed.set)
+        try:
+            while self.locked:
+                if loop.time() >= ends:
+                    return False
+                changed.clear()
+                await wait_until(changed, min(loop.time() + self.lease.until - clock.now(), ends))
+            return not self._given_back
+        finally:
+            unwatch()
+            self._waiting.discard(changed)
+
+    def _wake_waiting(self) -> None:
+        for changed in self._waiting:
+            changed.set()

@@ -1,0 +1,325 @@
+"""Renew the locks of messages and sessions, in one loop for each renewer.
+
+Locks that end at the same moment are in one :class:`_Group`. The groups wait in a heap for their times. A single timer
+waits for the first group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from sbredis.client._lane_kinds import RenewJob
+from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
+from sbredis.model import Hold, ServiceBusReceivedMessage, hold_of
+from sbredis.receiving._held_session import HeldSession
+from sbredis.receiving._session import ServiceBusSession, held_session
+from sbredis.telemetry._log_text import named, shortened
+
+if TYPE_CHECKING:
+    from sbredis.client._clock import Clock
+    from sbredis.client._connection import Share
+    from sbredis.client._entity import Entity
+    from sbredis.telemetry._telemetry import Telemetry
+
+__all__ = ["LockRenewFailureCallback", "Renewable", "RenewalReport", "Renewals", "hold_on", "renewal"]
+
+_log = logging.getLogger("sbredis.client")
+Renewable = ServiceBusReceivedMessage | ServiceBusSession
+LockRenewFailureCallback = Callable[[Any, Exception | None], Awaitable[None] | None]
+"""A function or coroutine function of the application. It gets the message or session, and the error of the renewal."""
+_TOGETHER = 0.05
+"""Renewals that are due within this number of seconds are made together."""
+_AGAIN = 0.5
+_CLOSING = 5.0
+"""The seconds that ``close`` waits for running callbacks."""
+
+
+def hold_on(renewable: Renewable) -> Hold | HeldSession:
+    """Return the object with this client's knowledge of the lock on a message or session."""
+    return held_session(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
+
+
+def renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
+    """Renew the lock on a message. With ``alone``, the message then has a lease that no other message shares."""
+    partition_client = cast("Entity", hold.source.owner).partition_client_of(hold)
+    return partition_client.renewing.submit(RenewJob(hold.lock(), deadline, hold, alone=alone))
+
+
+def _entity(hold: Hold | HeldSession) -> Entity:
+    return hold.entity if isinstance(hold, HeldSession) else cast("Entity", hold.source.owner)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RenewalReport:
+    """Reports failed renewals to the telemetry, with the path of a receiver."""
+
+    telemetry: Telemetry
+    path: str
+    share: Share
+    """Keeps the client open while locks are renewed."""
+
+    def failed(self, failures: Sequence[tuple[Renewable, Exception]]) -> None:
+        """Report the locks that are no longer renewed to the log, spans and metrics, once for each kind of error."""
+        by_kind: dict[type[BaseException], list[tuple[Renewable, Exception]]] = {}
+        for renewable, error in failures:
+            by_kind.setdefault(type(error.__cause__ or error), []).append((renewable, error))
+        for group in by_kind.values():
+            error = group[0][1]
+            reason = error.__cause__ or error
+            messages = [each for each, _ in group if not isinstance(each, ServiceBusSession)]
+            sessions = [each for each, _ in group if isinstance(each, ServiceBusSession)]
+            if messages:
+                _log.warning("%s: the lock on %s is not renewed any longer: %s", self.path, named(messages), error)
+                self.telemetry.failed("renew_message_lock", self.path, reason, messages)
+            for session in sessions:
+                name = shortened(session.session_id)
+                _log.warning("%s: the lock on the session %s is not renewed any longer: %s", self.path, name, error)
+                self.telemetry.failed("renew_session_lock", self.path, reason)
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Messages that were registered at the same moment, with locks that end at the same moment.
+
+    Their locks are renewed together. A session has a group of its own.
+    """
+
+    entity: Entity
+    report: RenewalReport
+    until: float
+    """The time when the first of the locks ended at the registration of the group."""
+    ends: float
+    """The time when the renewals stop."""
+    asked: float
+    """The number of seconds for which the application asked for renewals."""
+    on_failure: LockRenewFailureCallback | None
+    messages: dict[int, Renewable] = field(default_factory=dict[int, Renewable])
+    """A mapping from the identity of each message's hold to the message."""
+
+    def drop(self, hold: Hold | HeldSession) -> None:
+        """Drop a message or session that was settled."""
+        self.messages.pop(id(hold), None)
+
+    def release(self, renewable: Renewable) -> None:
+        """Stop renewing a message or session in this group."""
+        hold = hold_on(renewable)
+        self.drop(hold)
+        hold.watchers = tuple(watcher for watcher in hold.watchers if watcher != self.drop)
+
+    def release_all(self) -> None:
+        """Stop renewing all messages or the session of the group."""
+        for renewable in list(self.messages.values()):
+            self.release(renewable)
+
+    def first_end(self) -> float | None:
+        """Return the time when the first of the locks ends; ``None`` if the group has no lock any more."""
+        ends = [hold.lease.until for hold in map(hold_on, self.messages.values()) if hold.lease is not None]
+        return min(ends, default=None)
+
+
+class Renewals:
+    """The locks that one renewer renews."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        """Whether the renewer was closed."""
+        self._due: list[tuple[float, int, _Group]] = []
+        self._numbers = itertools.count()
+        self._last: _Group | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._calling: set[asyncio.Task[None]] = set()
+        self._renewals: set[asyncio.Future[Any]] = set()
+        """The renewals under way."""
+        self._unwatched: dict[Clock, Callable[[], None]] = {}
+
+    def add(
+        self,
+        renewable: Renewable,
+        until: float,
+        asked: float,
+        report: RenewalReport,
+        on_failure: LockRenewFailureCallback | None,
+    ) -> None:
+        """Renew a lock that ends at the time ``until``. The renewals go on for ``asked`` seconds."""
+        hold, last = hold_on(renewable), self._last
+        entity = _entity(hold)
+        now = entity.connection.clock.now()
+        if (
+            last is None
+            or not 0 <= until - last.until < _TOGETHER
+            or not 0 <= now + asked - last.ends < _TOGETHER
+            or last.asked != asked
+            or last.on_failure is not on_failure
+            or last.report is not report
+            or last.entity is not entity
+        ):
+            last = self._last = _Group(entity, report, until, now + asked, asked, on_failure)
+            self._plan(last, until)
+        last.messages[id(hold)] = renewable
+        if last.drop not in hold.watchers:
+            hold.watchers = (*hold.watchers, last.drop)
+
+    async def close(self) -> None:
+        """Stop renewing, and wait a short time for running callbacks."""
+        self.closed = True
+        for each in list(self._renewals):
+            each.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, _, group in self._due:
+            group.release_all()
+        self._due.clear()
+        self._last = None
+        for unwatch in self._unwatched.values():
+            unwatch()
+        self._unwatched.clear()
+        calling = [task for task in self._calling if task is not asyncio.current_task()]
+        await asyncio.sleep(0)  # let the renewals end
+        if calling:
+            _, late = await asyncio.wait(calling, timeout=_CLOSING)
+            for task in late:
+                task.cancel()
+            if late:
+                _log.warning(
+                    "the AutoLockRenewer is closed; %d calls of on_lock_renew_failure had not ended after %g s and are "
+                    "cancelled",
+                    len(late),
+                    _CLOSING,
+                )
+                await asyncio.sleep(0)  # let the cancelled calls begin to end
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _plan(self, group: _Group, until: float, *, soon: bool = False) -> None:
+        """Plan the next renewal of a group whose first lock ends at ``until``."""
+        clock = group.entity.connection.clock
+        if clock.kind == "test" and clock not in self._unwatched:
+            self._unwatched[clock] = clock.when_moved(self._clock_moved)
+        left = until - clock.now()
+        lock = group.entity.record.settings.lock_duration / 1000
+        wait = min(_AGAIN, max(left / 2, _TOGETHER * 2)) if soon else left - min(lock / 2, max(10.0, lock / 3))
+        wait = min(wait, group.ends - clock.now())
+        loop = asyncio.get_running_loop()
+        heapq.heappush(self._due, (loop.time() + max(0.0, wait), next(self._numbers), group))
+        when = self._due[0][0]
+        if self._timer is None or self._timer.cancelled() or when < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(when, self._renew)
+
+    def _clock_moved(self) -> None:
+        """Plan all renewals again, because the clock was moved and locks end earlier. Due renewals start at once."""
+        planned, self._due = self._due, []
+        for _, _, group in planned:
+            first = group.first_end()
+            if first is not None:
+                self._plan(group, first)
+
+    def _renew(self) -> None:
+        self._timer = None
+        if self.closed:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._due and self._due[0][0] <= now + _TOGETHER:
+            _, _, group = heapq.heappop(self._due)
+            if group is self._last:
+                self._last = None  # messages that are registered from now on get a group of their own
+            if group.messages:
+                self._renew_one(group)
+        if self._due and self._timer is None:
+            self._timer = loop.call_at(self._due[0][0], self._renew)
+
+    def _renew_one(self, group: _Group) -> None:
+        """Start the renewal of a group, or stop it if the requested time is over."""
+        connection = group.entity.connection
+        if connection.closed:
+            group.release_all()
+            return
+        now = connection.clock.now()
+        if group.ends <= now + _TOGETHER:
+            said = f"The lock was renewed for {group.asked:g} s, and is not renewed any longer."
+            self._give_up(group, [(each, AutoLockRenewTimeout(said)) for each in group.messages.values()])
+            return
+        # Skip messages that are being settled: a renewal would change the lease while the settlement uses it.
+        messages = [each for each in group.messages.values() if not hold_on(each).settled]
+        loop = asyncio.get_running_loop()
+        renewals: list[asyncio.Future[Any]] = []
+        for hold in map(hold_on, messages):
+            left = 0.0 if hold.lease is None else hold.lease.until - now
+            deadline = loop.time() + max(left, _AGAIN)
+            if isinstance(hold, HeldSession):
+                renewals.append(asyncio.ensure_future(hold.renew(deadline)))
+            else:
+                renewals.append(renewal(hold, deadline))
+        together = asyncio.gather(*renewals, return_exceptions=True)
+        self._renewals.add(together)
+        together.add_done_callback(lambda done: self._renewed(group, messages, done))
+
+    def _renewed(
+        self, group: _Group, messages: list[Renewable], done: asyncio.Future[list[BaseException | None]]
+    ) -> None:
+        self._renewals.discard(done)
+        if not done.cancelled():
+            self._finish(group, messages, done.result())
+
+    def _finish(self, group: _Group, messages: list[Renewable], errors: Sequence[BaseException | None]) -> None:
+        connection = group.entity.connection
+        if self.closed or connection.closed:
+            group.release_all()
+            return
+        now = connection.clock.now()
+        again = len(messages) < len(group.messages)
+        failed: list[tuple[Renewable, Exception]] = []
+        for message, error in zip(messages, errors, strict=True):
+            hold = hold_on(message)
+            lease = hold.lease
+            if error is None or id(hold) not in group.messages or lease is None:
+                continue
+            if isinstance(error, ServiceBusError) and error.is_transient and lease.until > now:
+                again = True
+            elif not hold.settled:
+                failed.append((message, _failed(error)))
+        self._give_up(group, failed)
+        for message in list(group.messages.values()):
+            hold = hold_on(message)
+            if hold.settled and hold.lock_expired(now):
+                group.release(message)  # the settlement of the message reports its lost lock to the caller
+        first = group.first_end()
+        if first is not None:
+            self._plan(group, first, soon=again)
+
+    def _give_up(self, group: _Group, failed: list[tuple[Renewable, Exception]]) -> None:
+        """Stop renewing these locks. Report the errors to the log, to spans and metrics, and to the application."""
+        if failed:
+            group.report.failed(failed)
+        for renewable, error in failed:
+            group.release(renewable)
+            renewable.auto_renew_error = error
+            if group.on_failure is not None:
+                task = asyncio.get_running_loop().create_task(_tell(group.on_failure, renewable, error))
+                self._calling.add(task)
+                task.add_done_callback(self._calling.discard)
+
+
+def _failed(cause: BaseException) -> AutoLockRenewFailed:
+    said = cause.message if isinstance(cause, ServiceBusError) else f"{type(cause).__name__}: {cause}"
+    error = AutoLockRenewFailed(f"The lock could not be renewed. {said}", outcome=Outcome.REFUSED)
+    error.__cause__ = cause
+    return error
+
+
+async def _tell(callback: LockRenewFailureCallback, renewable: Renewable, error: Exception) -> None:
+    try:
+        said = callback(renewable, error)
+        if inspect.isawaitable(said):
+            await said
+    except Exception:  # noqa: BLE001  # the callback belongs to the application and may raise anything
+        _log.exception("on_lock_renew_failure failed")

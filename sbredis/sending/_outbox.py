@@ -1,0 +1,256 @@
+"""Send messages: encode them, give them ids, choose their partitions, and submit them to lanes in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sbredis.client._delivering import UnmadeError
+from sbredis.client._routing import facts_of
+from sbredis.client._send_lane import SendJob
+from sbredis.client._throttle import Throttle
+from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, decode
+from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
+from sbredis.model import (
+    BatchContents,
+    ServiceBusMessage,
+    content_of,
+    from_content,
+    keep_id,
+    outgoing,
+    use_id,
+)
+from sbredis.sending._sendable import key_of, require_sessions, too_large
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Creation, Entity
+    from sbredis.rules import MessageView
+
+__all__ = ["Outbox", "destination", "views_for_rules"]
+
+_CLOCKS_APART = 600_000
+"""Messages that were scheduled on a topic are published in time if the clocks differ by at most this number of ms."""
+_log = logging.getLogger("sbredis.client")
+
+
+class Outbox:
+    """Sends messages to one queue or topic, within the limits of a throttle."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        create: Creation | None,
+        throttle: Throttle,
+    ) -> None:
+        self.throttle = throttle
+        """The limit on messages under way."""
+        self.entity: Entity | None = None
+        """The entity to send to; ``None`` before it was found in the registry."""
+        self.closed = False
+        """Whether the outbox accepts no more messages."""
+        self.connection = connection
+        self._name = name
+        self._create = create
+
+    # -- the entity ----------------------------------------------------------------------------------------------------
+
+    @property
+    def destination(self) -> str:
+        """The name of the entity in spans and in the log. It has the registry's spelling when that is known."""
+        return self._name if self.entity is None else self.entity.name
+
+    async def ready(self, deadline: float) -> Entity:
+        """Return the entity. Look it up in the registry before the deadline, if it is not known yet."""
+        self.check_open()
+        entity = self.entity
+        if entity is None or entity.gone:
+            entity = self.entity = await self.connection.entity(self._name, deadline, self._create)
+            self.check_open()
+        if entity.routing is None and entity.record.kind != "queue":
+            await _open_topic(entity, deadline)
+        return entity
+
+    def check_open(self) -> None:
+        """Raise if the outbox or the client is closed."""
+        if self.closed:
+            raise ValueError("The sender is closed. Get another sender from the client.")
+        self.connection.check_open()
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    async def send(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
+        """Send messages. Return their sequence numbers."""
+        detects = entity.detects_duplicates
+        made: list[Outgoing] = []
+        ids: list[str | None] = []
+        try:
+            for message in messages:
+                made.append(outgoing(message, detects_duplicates=detects))
+                # Give the id before the next message is encoded, because the same object may be in the list twice.
+                ids.append(use_id(message))
+            return await self._send_made(messages, made, sum(len(one.payload) for one in made), entity, deadline)
+        except BaseException:
+            # `ids` is shorter than `messages` if the encoding of a message failed.
+            for message, message_id in zip(messages, ids, strict=False):
+                keep_id(message, message_id)
+            raise
+
+    async def send_batch(self, contents: BatchContents, entity: Entity, deadline: float) -> list[int]:
+        """Send a batch. Its messages are encoded already, in the form for a queue that detects duplicates."""
+        if not contents.messages:
+            return []
+        round_ = contents.use_ids()
+        messages, made = list(contents.messages), list(contents.outgoing)  # the batch may grow meanwhile
+        if not entity.detects_duplicates:
+            made = [one._replace(message_id=b"") for one in made]
+        if entity.routing is not None or entity.partitioned or entity.record.settings.sessions:
+            # Rules and partition keys apply to the messages in the form in which they were added to the batch, even if
+            # the message objects were changed later.
+            messages = [from_content(decode(one.payload)) for one in made]
+        try:
+            return await self._send_made(messages, made, contents.size, entity, deadline)
+        except BaseException:
+            contents.keep_ids(round_)
+            raise
+
+    async def _send_made(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+    ) -> list[int]:
+        job, first = await self.first_of(messages, made, size, entity, deadline)
+        return job.numbers(first)
+
+    async def first_of(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+    ) -> tuple[SendJob, int]:
+        """Send messages. Return their job and the sequence number of the first message."""
+        job = await self.begin(messages, made, size, entity, deadline)
+        try:
+            return job, await job.future
+        except asyncio.CancelledError:
+            _log_unread_error(job.future)
+            raise
+
+    async def begin(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+        *,
+        ordered: bool = False,
+    ) -> SendJob:
+        """Submit messages as soon as the throttle has room for them. The job has their outcome.
+
+        In a partition, ``ordered`` messages never overtake ordered messages that were submitted earlier.
+        """
+        count = len(made)
+        if entity.record.settings.sessions:
+            await require_sessions(entity, messages, deadline)
+        if count > MAXIMUM_CALL_MESSAGES or size > _most(entity, count):
+            await _require_size(entity, count, size, deadline)
+        if entity.partitioned:
+            key = key_of(entity, messages)
+            pinned = None if key is None else entity.pinned(key)
+        else:
+            pinned = entity.partition_client(entity.numbers[0])
+        if entity.record.settings.forwards or (entity.routing is not None and entity.routing.forwards):
+            entity.connection.moves_from(entity.record, True)
+        throttle = self.throttle
+        waits = not throttle.try_take(count, size)
+        if waits:
+            try:
+                await throttle.take(count, size, deadline)
+            except OperationTimeoutError as error:
+                error.entity = entity.name
+                raise
+        try:  # if the messages are not submitted, they must release their share of the throttle
+            if waits:
+                self.check_open()
+            facts: Sequence[MessageView | None] = ()
+            if entity.routing is not None:
+                facts = views_for_rules(self.connection, entity, messages, made)
+            if pinned is not None:
+                sending = pinned.sending
+                job = SendJob(made, size, deadline, throttle, movable=False, ordered=ordered, facts=facts)
+            else:
+                sending = entity.next_partition_client().sending
+                job = SendJob(made, size, deadline, throttle, movable=True, facts=facts)
+        except BaseException as error:
+            throttle.release(count, size)
+            if not isinstance(error, Exception) or isinstance(error, (ServiceBusError, TypeError, ValueError)):
+                raise
+            _log.exception("%s: a message could not be sent because of a defect", entity.name)
+            unmade = UnmadeError(error)
+            unmade.entity = entity.name
+            raise unmade from error
+        _ = sending.submit(job)  # the future is not needed here, because the job keeps it
+        return job
+
+
+async def destination(connection: Connection, name: str, deadline: float) -> Entity:
+    """Return the queue or topic of this name, ready to be sent to."""
+    entity = await connection.entity(name, deadline)
+    if entity.routing is None and entity.record.kind != "queue":
+        await _open_topic(entity, deadline)
+    return entity
+
+
+async def _open_topic(entity: Entity, deadline: float) -> None:
+    if entity.record.kind == "subscription":
+        raise MessagingEntityNotFoundError(
+            f"{entity.name!r} is a subscription, which gets its messages from its topic. Send to the topic.",
+            outcome=Outcome.NEVER_SENT,
+        )
+    await entity.load_routing(deadline)
+
+
+def views_for_rules(
+    connection: Connection, topic: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
+) -> list[MessageView | None]:
+    """Return the view of each message for rules, or ``None`` for a message that is scheduled and judged later.
+
+    The partition decides whether the time of a message has come. If the clock of this machine shows that the time is
+    near, the message is judged now, so that the partition can publish it.
+    """
+    now = connection.clock.utc() * 1000
+    if any(one.due is not None and one.due > now for one in made):
+        connection.scheduled_on(topic)
+    near = now + _CLOCKS_APART
+    return [
+        facts_of(content_of(message)) if one.due is None or one.due <= near else None
+        for message, one in zip(messages, made, strict=True)
+    ]
+
+
+def _most(entity: Entity, count: int) -> int:
+    """Return the number of bytes that one call may send, by the settings that this client knows."""
+    return entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
+
+
+async def _require_size(entity: Entity, count: int, size: int, deadline: float) -> None:
+    """Raise if messages are too large. The limit may have been raised since this client has read it."""
+    if count <= MAXIMUM_CALL_MESSAGES:
+        await entity.refresh(deadline)
+    if count > MAXIMUM_CALL_MESSAGES or size > _most(entity, count):
+        raise too_large(entity, count, size)
+
+
+def _log_unread_error(future: asyncio.Future[Any]) -> None:
+    """Log the error of a send whose caller was cancelled at the moment when it failed."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.warning("a send failed, and no caller was waiting for its result any more: %s", error)

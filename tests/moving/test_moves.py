@@ -1,0 +1,329 @@
+"""The steps of moving messages: a table of the cases, and a property-based test of whole moves with faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.moving._moves import (
+    MOST_BYTES,
+    Ended,
+    Fault,
+    Freeze,
+    Group,
+    Move,
+    MoveInSlot,
+    ReadBatch,
+    Settle,
+    Take,
+)
+
+FULL = Fault("QuotaExceeded", "The destination is full.")
+WRONG = Fault("MaxTransferHopCountExceeded", "The message was forwarded 4 times.")
+
+
+class Message(NamedTuple):
+    name: str
+    size: int = 1
+
+
+def moves(names: str, faulty: str = "") -> tuple[Move, ...]:
+    return tuple(Move(Message(name), WRONG if name in faulty else None) for name in names)
+
+
+def names(of: Any) -> str:
+    return "".join(move.message.name for move in of)
+
+
+def test_a_group_in_one_slot_is_moved_with_one_script() -> None:
+    group = Group(moves("abc"), same_slot=True)
+    assert group.next() == MoveInSlot(moves("abc"))
+    assert group.next() == MoveInSlot(moves("abc"))  # without a report the action stays the same
+    group.moved()
+    assert group.next() == Ended()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pieces"),
+    [
+        ([MOST_BYTES] * 2, [1, 1]),
+        ([MOST_BYTES // 2] * 3, [2, 1]),
+        ([9 * MOST_BYTES, 1, 1], [1, 2]),
+        ([1] * 600, [500, 100]),
+    ],
+)
+def test_large_messages_and_many_messages_are_moved_in_pieces(sizes: list[int], pieces: list[int]) -> None:
+    group = Group([Move(Message(str(number), size)) for number, size in enumerate(sizes)], same_slot=True)
+    found: list[int] = []
+    while isinstance(action := group.next(), MoveInSlot):
+        found.append(len(action.moves))
+        group.moved()
+    assert (found, action) == (pieces, Ended())
+
+
+def test_a_group_between_slots_is_frozen_taken_and_settled() -> None:
+    group = Group(moves("abc"), same_slot=False, door="d")
+    assert group.next() == Freeze(moves("abc"))
+    group.frozen(7, "abc")
+    assert group.next() == Take(7, moves("abc"), "d")
+    group.judged("taken")
+    assert group.next() == Settle(7, "taken")
+    group.settled(done=True)
+    assert group.next() == Ended()
+
+
+def test_a_batch_of_an_earlier_mover_is_read_first() -> None:
+    group = Group((), same_slot=False)
+    assert group.next() == ReadBatch()
+    group.read(3, moves("ab"))
+    assert group.next() == Take(3, moves("ab"), "")
+    group.judged("taken")
+    group.settled(done=True)
+    assert group.next() == Ended()
+
+
+def test_a_batch_that_is_not_outstanding_any_more_ends_the_group() -> None:
+    group = Group((), same_slot=False)
+    group.overtaken()
+    assert group.next() == Ended()
+
+
+def test_the_batch_is_read_again_before_a_new_door_is_used() -> None:
+    group = Group(moves("ab"), same_slot=False)
+    group.frozen(1, "ab")
+    group.judged("door", "new")
+    assert group.next() == ReadBatch()
+    group.read(1, moves("ab"))
+    assert group.next() == Take(1, moves("ab"), "new")
+
+
+@pytest.mark.parametrize(
+    ("batch", "action"),
+    [(1, Take(1, moves("ab", "b"), "new")), (2, Settle(2, "refused", given_up=((moves("b", "b")[0], WRONG),)))],
+    ids=["the same batch", "another batch"],
+)
+def test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up(batch: int, action: Take | Settle) -> None:
+    """A take of the batch may have run, so its destination decides. Another mover may have settled it meanwhile."""
+    group = Group(moves("ab"), same_slot=False)
+    group.frozen(1, "ab")
+    group.judged("door", "new")
+    group.read(batch, moves("ab", "b"))
+    assert group.next() == action
+
+
+@pytest.mark.parametrize(
+    ("verdict", "settle"),
+    [("again", Settle(1, "again", names=("a",))), ("over", Settle(1, "back"))],
+)
+def test_after_a_rollback_the_source_is_read_again(verdict: str, settle: Settle) -> None:
+    group = Group(moves("abc"), same_slot=False, most=2)
+    assert group.next() == Freeze(moves("ab"))  # the first piece; another one would follow
+    group.frozen(1, "ab")
+    group.judged(verdict, names=["a"])
+    assert group.next() == settle
+    group.settled(done=True)
+    assert group.next() == Ended()
+
+
+def test_a_settlement_by_another_mover_ends_the_group() -> None:
+    group = Group(moves("abc"), same_slot=False, most=1)
+    assert group.next() == Freeze(moves("a"))  # the first piece; two others would follow
+    group.frozen(1, "a")
+    group.judged("taken")
+    group.settled(done=False)
+    assert group.next() == Ended()
+
+
+@pytest.mark.parametrize(("others", "foreign"), [("xy", False), ("abx", False), ("abc", True)])
+def test_a_batch_with_other_messages_or_another_purpose_is_read_before_it_is_taken(others: str, foreign: bool) -> None:
+    group = Group(moves("abc"), same_slot=False)
+    group.frozen(1, others, foreign=foreign)
+    assert group.next() == ReadBatch()
+    group.read(1, moves(others))
+    assert group.next() == Take(1, moves(others), "")
+
+
+def test_a_batch_with_a_part_of_the_messages_is_the_last_one() -> None:
+    """The rest may come before later messages, so the source is read again."""
+    group = Group(moves("abcd"), same_slot=False, most=3)
+    group.next()
+    group.frozen(1, "ac")
+    assert group.next() == Take(1, moves("ac"), "")
+    group.judged("taken")
+    group.settled(done=True)
+    assert group.next() == Ended()
+
+
+@pytest.mark.parametrize("same_slot", [True, False])
+def test_a_message_that_cannot_be_moved_is_frozen_alone_and_given_up(same_slot: bool) -> None:
+    group = Group(moves("b", "b"), same_slot=same_slot)
+    assert group.next() == Freeze(moves("b", "b"))
+    group.frozen(1, "b")
+    assert group.next() == Settle(1, "refused", given_up=((moves("b", "b")[0], WRONG),))
+
+
+def test_a_disabled_destination_refuses_all_messages_at_once() -> None:
+    group = Group(moves("abc"), same_slot=False)
+    group.frozen(1, "abc")
+    group.judged("DISABLED", "SendDisabled", fault=FULL)
+    assert group.next() == Settle(1, "refused", given_up=tuple((move, FULL) for move in moves("abc")))
+    group = Group(moves("abc"), same_slot=True)
+    group.refused("DISABLED", "SendDisabled", FULL)
+    assert group.next() == Freeze(moves("abc"))
+    group.frozen(1, "abc")
+    assert group.next() == Settle(1, "refused", given_up=tuple((move, FULL) for move in moves("abc")))
+
+
+def test_the_message_that_is_too_large_is_known_by_its_index() -> None:
+    group = Group(moves("abc"), same_slot=False)
+    group.frozen(1, "abc")
+    group.judged("TOOLARGE", "1", fault=FULL)
+    assert group.next() == Settle(1, "refused", given_up=((moves("b")[0], FULL),))
+    group.settled(done=True)
+    assert group.next() == Freeze(moves("a"))
+    group = Group(moves("abc"), same_slot=True)
+    group.refused("TOOLARGE", "1", FULL)
+    assert group.next() == MoveInSlot(moves("a"))
+    group.moved()
+    assert group.next() == Freeze(moves("b"))
+
+
+@pytest.mark.parametrize("detail", ["3", "-1", "", "not an index"])
+def test_a_piece_without_a_known_guilty_message_is_divided(detail: str) -> None:
+    group = Group(moves("abc"), same_slot=False)
+    group.frozen(1, "abc")
+    group.judged("TOOLARGE", detail, fault=FULL)
+    assert group.next() == Settle(1, "back")
+    group.settled(done=True)
+    assert group.next() == Freeze(moves("a"))
+
+
+# -- whole moves -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """A source and a destination. The destination refuses some messages, and has room for a number of messages."""
+
+    room: int
+    refused: set[str]
+    code: str
+    there: list[str] = field(default_factory=list[str])
+    given_up: list[str] = field(default_factory=list[str])
+    batch: tuple[int, list[str]] | None = None
+    batches: int = 0
+    steps: int = 0
+
+    def verdict(self, wanted: list[str]) -> tuple[str, str]:
+        bad = [place for place, name in enumerate(wanted) if name in self.refused]
+        if bad:
+            return self.code, str(bad[0]) if self.code in ("TOOLARGE", "SESSIONS") else "1 2"
+        if len(self.there) + len(wanted) > self.room:
+            return "QUOTA", "9 9"
+        self.there += wanted
+        return "taken", ""
+
+    def freeze(self, wanted: list[str], left: list[str]) -> bool:
+        there = [name for name in wanted if name in left]
+        if there and self.batch is None:
+            self.batches += 1
+            self.batch = self.batches, there
+            left[:] = [name for name in left if name not in there]
+        return bool(there)
+
+    def settle(self, action: Settle) -> list[str]:
+        """Return the messages that return to their places."""
+        assert self.batch is not None
+        number, frozen = self.batch
+        assert action.batch == number
+        self.batch = None
+        gone = [move.message.name for move, _ in action.given_up]
+        self.given_up += gone
+        return [name for name in frozen if name not in gone] if action.verdict in ("refused", "back") else []
+
+
+def carry_out(world: World, group: Group, left: list[str]) -> None:
+    """Carry out the actions of a group until it ends."""
+    while not isinstance(action := group.next(), Ended):
+        world.steps += 1
+        assert world.steps < 2000
+        match action:
+            case MoveInSlot():
+                wanted = list(names(action.moves))
+                if not set(wanted) <= set(left):
+                    group.overtaken()
+                    continue
+                code, detail = world.verdict(wanted)
+                if code == "taken":
+                    left[:] = [name for name in left if name not in wanted]
+                    group.moved()
+                else:
+                    group.refused(code, detail, FULL)
+            case Freeze():
+                if world.freeze(list(names(action.moves)), left):
+                    assert world.batch is not None
+                    group.frozen(*world.batch)
+                else:
+                    group.overtaken()
+            case ReadBatch():
+                if world.batch is None:
+                    group.overtaken()
+                else:
+                    group.read(world.batch[0], moves("".join(world.batch[1])))
+            case Take():
+                assert world.batch is not None
+                assert (action.batch, names(action.moves)) == (world.batch[0], "".join(world.batch[1]))
+                code, detail = world.verdict(world.batch[1])
+                group.judged(code, detail, fault=None if code == "taken" else FULL)
+            case Settle():
+                left[:] = sorted([*left, *world.settle(action)])
+                group.settled(done=True)
+
+
+@given(
+    count=st.integers(1, 20),
+    room=st.integers(0, 24),
+    refused=st.sets(st.sampled_from("abcdefghijklmnopqrst")),
+    taken_away=st.sets(st.sampled_from("abcdefghijklmnopqrst")),
+    code=st.sampled_from(["TOOLARGE", "SESSIONS", "QUOTA"]),
+    most=st.integers(1, 20),
+    same_slot=st.booleans(),
+    stale=st.booleans(),
+)
+def test_each_message_is_moved_or_given_up_once_and_in_order(
+    *,
+    count: int,
+    room: int,
+    refused: set[str],
+    taken_away: set[str],
+    code: str,
+    most: int,
+    same_slot: bool,
+    stale: bool,
+) -> None:
+    everything = "abcdefghijklmnopqrst"[:count]
+    left = [name for name in everything if name not in taken_away]
+    world = World(room, refused, code)
+    if stale and left:  # an earlier mover has left a batch
+        world.batches, world.batch = 1, (1, left[: len(left) // 2 + 1])
+        left = left[len(left) // 2 + 1 :]
+    source = [*(world.batch[1] if world.batch else []), *left]
+    seen = everything  # the mover has read messages that a receiver has taken away since then
+    for _ in range(100):
+        if world.batch is not None:
+            carry_out(world, Group((), same_slot=False), left)
+        if not left:
+            break
+        carry_out(world, Group(moves(seen), same_slot=same_slot, most=most), left)
+        seen = "".join(left)
+    assert left == []
+    assert world.batch is None
+    assert sorted(world.there + world.given_up) == sorted(source)
+    assert world.there == sorted(world.there)
+    assert set(world.given_up) >= refused & set(source)
+    if room >= count:
+        assert set(world.given_up) == refused & set(source)

@@ -73,6 +73,7 @@ class _Worker:
 
     def give(self, task: tuple[str, int, int, int, float] | None) -> None:
         self.task = task
+        self.current.value = -1
         self.pipe.send(task)
 
     def result(self, decoders: Mapping[str, Decoder]) -> tuple[Search, tuple[str, int, int, int, float] | None]:

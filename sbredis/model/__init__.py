@@ -8,30 +8,45 @@ from sbredis.model._amqp import (
     AmqpMessageHeader,
     AmqpMessageProperties,
 )
-from sbredis.model._azure_keywords import AZURE_ADMINISTRATION, AZURE_CLIENT, AZURE_HANDLER
 from sbredis.model._batch import BatchContents, ServiceBusMessageBatch, contents_of
 from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment, require_single
 from sbredis.model._durations import parse_duration
-from sbredis.model._entity_enums import (
+from sbredis.model._entity_properties import (
+    NamespaceProperties,
+    NewSubscriptionOptions,
+    QueueOptions,
+    QueueOrSubscriptionOptions,
+    QueueProperties,
+    SubscriptionOptions,
+    SubscriptionProperties,
+    TopicOptions,
+    TopicProperties,
+)
+from sbredis.model._enums import (
+    NEXT_AVAILABLE_SESSION,
     AccessRights,
     ApiVersion,
     EntityAvailabilityStatus,
     EntityStatus,
     MessagingSku,
     NamespaceType,
-)
-from sbredis.model._enums import (
-    NEXT_AVAILABLE_SESSION,
     ServiceBusMessageState,
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
     TransportType,
 )
-from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole
+from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole, property_docs
 from sbredis.model._hold import Hold, MessageLease, Source
-from sbredis.model._id_kinds import MessageId, comparable_id, duplicate_key, work_key
-from sbredis.model._keywords import NoOptions, keywords_of, names_keywords, refuse_unknown
+from sbredis.model._keywords import (
+    AZURE_ADMINISTRATION,
+    AZURE_CLIENT,
+    AZURE_HANDLER,
+    NoOptions,
+    keywords_of,
+    names_keywords,
+    refuse_unknown,
+)
 from sbredis.model._message import (
     MessageType,
     MessageTypes,
@@ -43,7 +58,13 @@ from sbredis.model._message import (
     content_of,
     copied,
     from_content,
+    keep_id,
+    message_key,
+    outgoing,
+    routing_key,
+    use_id,
 )
+from sbredis.model._message_ids import MessageId, comparable_id, duplicate_key, work_key
 from sbredis.model._moved import (
     MoveKind,
     Purpose,
@@ -52,9 +73,6 @@ from sbredis.model._moved import (
     moved,
     read_purpose,
 )
-from sbredis.model._outgoing import keep_id, message_key, outgoing, routing_key, use_id
-from sbredis.model._properties import NamespaceProperties, QueueOptions, QueueProperties
-from sbredis.model._property_docs import property_docs
 from sbredis.model._received import BROKERS_REASONS, ServiceBusReceivedMessage, delivered, hold_of
 from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of
 from sbredis.model._reservation import ReservationPosition, ReservationStatus
@@ -83,13 +101,6 @@ from sbredis.model._runtime_properties import (
     UnreadableEntity,
 )
 from sbredis.model._stored import StoredEntity, entity_created, entity_differences, entity_revised, entity_values
-from sbredis.model._subscription_properties import (
-    NewSubscriptionOptions,
-    QueueOrSubscriptionOptions,
-    SubscriptionOptions,
-    SubscriptionProperties,
-)
-from sbredis.model._topic_properties import TopicOptions, TopicProperties
 
 __all__ = [
     "AZURE_ADMINISTRATION",

@@ -11,8 +11,7 @@ from typing import Any
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing, decode
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.model._amqp import AmqpAnnotatedMessage
-from sbredis.model._message import ServiceBusMessage, as_message, from_content
-from sbredis.model._outgoing import keep_id, outgoing, use_id
+from sbredis.model._message import ServiceBusMessage, as_message, from_content, keep_id, outgoing, use_id
 
 __all__ = ["DEFAULT_BATCH_BYTES", "BatchContents", "ServiceBusMessageBatch", "contents_of"]
 

@@ -6,7 +6,8 @@ default, its limits, whether it can change, and in which setting the partitions 
 its documentation. If the partitions do not need a value, the registry keeps it under the property's name. If they need
 to know only that the property is set, they keep a flag.
 
-Everything else follows from the table: the arguments of ``create_queue``, ``ensure_queue``, ``create_if_missing`` and
+After the table come the classes that an application uses. Each of them joins classes of the table. Everything else
+follows from the table: the arguments of ``create_queue``, ``ensure_queue``, ``create_if_missing`` and
 updates, the stored form, and the text of ``help()``. Only type checkers cannot read it. For them, an options class
 beside each class names the same properties as keywords. A test compares the two classes.
 """
@@ -14,25 +15,38 @@ beside each class names the same properties as keywords. A test compares the two
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import TypedDict
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, TypedDict, Unpack
 
+from sbredis._public import public
 from sbredis.model._durations import UNLIMITED
-from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus
+from sbredis.model._enums import EntityAvailabilityStatus, EntityStatus, MessagingSku, NamespaceType
 from sbredis.model._fields import Choice, Described, Destination, Duration, Flag, ListOf, Neighbour, Text, Whole
+from sbredis.model._keywords import names_keywords
 from sbredis.model._rights import AuthorizationRule, read_rule, rule_as_kept
+from sbredis.model._rule_properties import RuleProperties
 
 __all__ = [
     "AnyEntity",
     "AnyEntityOptions",
+    "NamespaceProperties",
+    "NewSubscriptionOptions",
     "OnlySubscription",
     "OnlySubscriptionOptions",
     "OnlyTopic",
     "OnlyTopicOptions",
+    "QueueOptions",
+    "QueueOrSubscriptionOptions",
+    "QueueProperties",
     "ReceivedFrom",
     "ReceivedFromOptions",
     "SentTo",
     "SentToOptions",
+    "SubscriptionOptions",
+    "SubscriptionProperties",
+    "TopicOptions",
+    "TopicProperties",
 ]
 
 _ALWAYS = (EntityStatus.ACTIVE, EntityStatus.DISABLED)
@@ -277,3 +291,152 @@ class OnlySubscriptionOptions(TypedDict, total=False):
     """
 
     dead_lettering_on_filter_evaluation_exceptions: bool | None
+
+
+# -- queues and namespaces, as an application sets and reads them ------------------------------------------------------
+
+
+class QueueOptions(ReceivedFromOptions, SentToOptions, AnyEntityOptions, total=False):
+    """The properties with which a queue may be created; :class:`QueueProperties` explains each."""
+
+
+class _QueueGiven(QueueOptions, total=False):
+    """The arguments for the properties of a queue."""
+
+    availability_status: EntityAvailabilityStatus | str | None
+
+
+@public
+class QueueProperties(ReceivedFrom, SentTo, AnyEntity):
+    """The properties of a queue.
+
+    Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
+    ms, and ``timedelta.max`` means no limit. A property that was not given reads as its default, and assigning ``None``
+    sets the default. Limits are checked when the properties are sent.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str] = "Queue"
+
+    @names_keywords(_QueueGiven)
+    def __init__(self, name: str, **properties: Unpack[_QueueGiven]) -> None:
+        """A property that is left out or ``None`` counts as not given. An update does not change such a property."""
+        super().__init__(name, properties)
+
+    def update(self, *given: Any, **named: Unpack[QueueOptions]) -> None:
+        """Assign several properties, like ``dict.update``."""
+        self._assign(given, named)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceProperties:
+    """The properties of a namespace."""
+
+    name: str
+    _: KW_ONLY
+    alias: str | None = None
+    """Azure's property; always ``None`` in sbredis."""
+    created_at_utc: datetime | None = None
+    """The time of creation, by the server's clock."""
+    messaging_sku: MessagingSku | None = None
+    """Azure's property; always ``None`` in sbredis."""
+    messaging_units: int | None = None
+    """Azure's property; always ``None`` in sbredis."""
+    modified_at_utc: datetime | None = None
+    """The same as :attr:`created_at_utc`: changes of the limits are not noted."""
+    namespace_type: NamespaceType = NamespaceType.MESSAGING
+    partition_count: int | None = None
+    """The number of partitions, fixed at creation. An addition of sbredis."""
+    entity_count: int | None = None
+    """The number of queues, topics and subscriptions. An addition of sbredis."""
+    max_entities: int | None = None
+    """The largest number of queues, topics and subscriptions, if it is limited. An addition of sbredis."""
+    size_in_megabytes: int | None = None
+    """The sum of the sizes that the queues and topics may have, in all their partitions. An addition of sbredis."""
+    max_size_in_megabytes: int | None = None
+    """The limit of :attr:`size_in_megabytes`, if there is one. An addition of sbredis."""
+
+
+# -- topics, as an application sets and reads them ---------------------------------------------------------------------
+
+
+class TopicOptions(SentToOptions, AnyEntityOptions, OnlyTopicOptions, total=False):
+    """The properties with which a topic may be created; :class:`TopicProperties` explains each."""
+
+
+class _TopicGiven(TopicOptions, total=False):
+    """The arguments for the properties of a topic."""
+
+    availability_status: EntityAvailabilityStatus | str | None
+
+
+@public
+class TopicProperties(SentTo, AnyEntity, OnlyTopic):
+    """The properties of a topic.
+
+    Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
+    ms, and ``timedelta.max`` means no limit. A property that was not given reads as its default, and assigning ``None``
+    sets the default. Limits are checked when the properties are sent.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str] = "Topic"
+
+    @names_keywords(_TopicGiven)
+    def __init__(self, name: str, **properties: Unpack[_TopicGiven]) -> None:
+        """A property that is left out or ``None`` counts as not given. An update does not change such a property."""
+        super().__init__(name, properties)
+
+    def update(self, *given: Any, **named: Unpack[TopicOptions]) -> None:
+        """Assign several properties, like ``dict.update``."""
+        self._assign(given, named)
+
+
+# -- subscriptions, as an application sets and reads them --------------------------------------------------------------
+
+
+class SubscriptionOptions(ReceivedFromOptions, AnyEntityOptions, OnlySubscriptionOptions, total=False):
+    """The properties with which a subscription may be created; :class:`SubscriptionProperties` explains each."""
+
+
+class _SubscriptionGiven(SubscriptionOptions, total=False):
+    """The arguments for the properties of a subscription."""
+
+    availability_status: EntityAvailabilityStatus | str | None
+
+
+@public
+class SubscriptionProperties(ReceivedFrom, AnyEntity, OnlySubscription):
+    """The properties of a subscription.
+
+    Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
+    ms, and ``timedelta.max`` means no limit. A property that was not given reads as its default, and assigning ``None``
+    sets the default. Limits are checked when the properties are sent.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str] = "Subscription"
+
+    @names_keywords(_SubscriptionGiven)
+    def __init__(self, name: str, **properties: Unpack[_SubscriptionGiven]) -> None:
+        """A property that is left out or ``None`` counts as not given. An update does not change such a property."""
+        super().__init__(name, properties)
+
+    def update(self, *given: Any, **named: Unpack[SubscriptionOptions]) -> None:
+        """Assign several properties, like ``dict.update``."""
+        self._assign(given, named)
+
+
+class NewSubscriptionOptions(SubscriptionOptions, total=False):
+    """The properties and the first rules with which a missing subscription is created."""
+
+    rules: Sequence[RuleProperties] | None
+
+
+class QueueOrSubscriptionOptions(QueueOptions, OnlySubscriptionOptions, total=False):
+    """The properties for creating a missing queue or subscription.
+
+    Properties of the other kind of entity are refused.
+    """
+
+    rules: Sequence[RuleProperties] | None

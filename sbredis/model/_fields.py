@@ -12,11 +12,16 @@ The string after a field in the class explains its meaning, its default and its 
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from enum import Enum
+from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
@@ -24,9 +29,20 @@ from sbredis._nearest import unexpected_keyword
 from sbredis._quoting import quoted
 from sbredis.engine import entity_name, name_key
 from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_milliseconds
-from sbredis.model._property_docs import property_docs
 
-__all__ = ["Choice", "Described", "Destination", "Duration", "Field", "Flag", "ListOf", "Neighbour", "Text", "Whole"]
+__all__ = [
+    "Choice",
+    "Described",
+    "Destination",
+    "Duration",
+    "Field",
+    "Flag",
+    "ListOf",
+    "Neighbour",
+    "Text",
+    "Whole",
+    "property_docs",
+]
 
 _ABSOLUTE = re.compile(r"(?i:sb|https?|amqps?)://[^/?#]*/?(?P<path>[^?#]*?)/?")
 """A URL as Azure's libraries give and take it: ``sb://shop.servicebus.windows.net/orders``."""
@@ -464,3 +480,33 @@ def _brief(value: object) -> str:
 
 def _values(choices: Sequence[Enum] | type[Enum]) -> str:
     return ", ".join(str(each.value) for each in choices)
+
+
+# -- the documentation of a class's attributes -------------------------------------------------------------------------
+
+# The strings after assignments are documentation. Editors and documentation tools read them in the source, but Python
+# itself drops them. For help(), this module reads them from the source when they are needed.
+
+
+@cache
+def property_docs(owner: type) -> Mapping[str, str]:
+    """Return the documentation of a class's attributes by name, from its source; empty if there is no source."""
+    try:
+        source = inspect.getsource(owner)
+    except (OSError, TypeError):
+        return {}
+    (made,) = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(made, ast.ClassDef)  # the source of a class always parses to a class definition
+    return {
+        name.id: inspect.cleandoc(text)
+        for assignment, after in pairwise(made.body)
+        for name, text in _assigned(assignment, after)
+    }
+
+
+def _assigned(assignment: ast.stmt, after: ast.stmt) -> list[tuple[ast.Name, str]]:
+    match assignment, after:
+        case ast.Assign(targets=[ast.Name() as name]), ast.Expr(value=ast.Constant(value=str(text))):
+            return [(name, text)]
+        case _:
+            return []

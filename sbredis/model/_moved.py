@@ -18,7 +18,7 @@ from sbredis.engine import (
     read_record,
 )
 from sbredis.exceptions import ServiceBusError
-from sbredis.model._id_kinds import comparable_id, duplicate_key
+from sbredis.model._message_ids import comparable_id, duplicate_key
 from sbredis.model._received import current_content
 from sbredis.model._redrive import redriven_changes
 

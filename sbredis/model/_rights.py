@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from sbredis._quoting import quoted
-from sbredis.model._entity_enums import AccessRights
+from sbredis.model._enums import AccessRights
 
 __all__ = ["AuthorizationRule", "read_rule", "rule_as_kept"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sbredis.model._entity_enums import EntityAvailabilityStatus
+from sbredis.model._enums import EntityAvailabilityStatus
 
 __all__ = [
     "MessageCountDetails",

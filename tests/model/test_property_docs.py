@@ -12,8 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from sbredis.management import QueueProperties, RuleProperties, SubscriptionProperties, TopicProperties
-from sbredis.model._fields import Choice, Described, Field, Neighbour, Text
-from sbredis.model._property_docs import property_docs
+from sbredis.model._fields import Choice, Described, Field, Neighbour, Text, property_docs
 from tests.offenders import for_each
 from tools.repository import ROOT
 

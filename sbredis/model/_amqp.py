@@ -6,7 +6,7 @@ If :class:`~sbredis.engine.Content` has a field for an entry of AMQP, that field
 for each section. They travel with the message.
 """
 
-# The modules of this package use private parts of each other's messages.
+# The functions of this module are the interface to the content of a message, so they use its slot.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from datetime import timedelta
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 from uuid import UUID
 
@@ -40,14 +41,10 @@ __all__ = [
     "AmqpMessageBodyType",
     "AmqpMessageHeader",
     "AmqpMessageProperties",
-    "as_text",
+    "amqp_content_of",
     "body_of",
-    "entries",
-    "live_entries",
-    "set_entries",
     "tidy",
     "view",
-    "whole",
 ]
 
 _Names: TypeAlias = Mapping[str, Any] | Mapping[bytes, Any] | Mapping[str | bytes, Any]
@@ -64,7 +61,7 @@ _NOT_A_LIST = (str, bytes, bytearray, memoryview, Mapping)
 
 
 T = TypeVar("T")
-S = TypeVar("S", bound="_Section")
+S = TypeVar("S", bound="_AmqpSection")
 
 _HEADER, _PROPERTIES = "header", "properties"
 _MOST = (1 << 64) - 1
@@ -84,13 +81,13 @@ class AmqpMessageBodyType(Listed, StrEnum):
 # -- the sections: where their entries are kept, the header and the properties -----------------------------------------
 
 
-def entries(content: Content, section: str) -> dict[str, Value]:
+def _entries(content: Content, section: str) -> dict[str, Value]:
     """Return the stored section. If there is none, return an empty dictionary that is not stored."""
     found = None if content.annotations is None else content.annotations.get(section)
     return found if isinstance(found, dict) else {}
 
 
-def live_entries(content: Content, section: str) -> dict[str, Value]:
+def _live_entries(content: Content, section: str) -> dict[str, Value]:
     """Return a section; create it if there is none."""
     if content.annotations is None:
         content.annotations = {}
@@ -103,7 +100,7 @@ def live_entries(content: Content, section: str) -> dict[str, Value]:
     return live
 
 
-def set_entries(content: Content, section: str, values: dict[str, Value]) -> None:
+def _set_entries(content: Content, section: str, values: dict[str, Value]) -> None:
     if values:
         if content.annotations is None:
             content.annotations = {}
@@ -112,7 +109,7 @@ def set_entries(content: Content, section: str, values: dict[str, Value]) -> Non
         content.annotations.pop(section, None)
 
 
-class _Field(Generic[T]):
+class _SectionEntry(Generic[T]):
     """One entry of a section, kept in a field of the content or in its annotations."""
 
     def __init__(self, check: Callable[[object, str], T | None], doc: str, kept_as: str | None = None) -> None:
@@ -120,18 +117,18 @@ class _Field(Generic[T]):
         self.kept_as = kept_as
         self.__doc__ = doc
 
-    def __set_name__(self, owner: type[_Section], name: str) -> None:
+    def __set_name__(self, owner: type[_AmqpSection], name: str) -> None:
         self.name = name
 
-    def __get__(self, section: _Section | None, owner: type[_Section]) -> T | None:
+    def __get__(self, section: _AmqpSection | None, owner: type[_AmqpSection]) -> T | None:
         if section is None:
             return None
         content = section._content
         if self.kept_as is not None:
             return cast("T | None", getattr(content, self.kept_as))
-        return cast("T | None", entries(content, section._section).get(self.name))
+        return cast("T | None", _entries(content, section._section).get(self.name))
 
-    def __set__(self, section: _Section, value: object) -> None:
+    def __set__(self, section: _AmqpSection, value: object) -> None:
         kept = None if value is None else self.check(value, self.name)
         content = section._content
         if self.kept_as is not None:
@@ -141,12 +138,12 @@ class _Field(Generic[T]):
                 content.assigned = None  # the application chose the new id, so sbredis has not assigned it
             setattr(content, self.kept_as, kept)
         elif kept is not None:
-            live_entries(content, section._section)[self.name] = cast("Value", kept)
+            _live_entries(content, section._section)[self.name] = cast("Value", kept)
         else:
-            entries(content, section._section).pop(self.name, None)
+            _entries(content, section._section).pop(self.name, None)
 
 
-class _Section(MutableMapping[str, Any]):
+class _AmqpSection(MutableMapping[str, Any]):
     """Entries with a fixed set of names, as attributes and as a mapping. An entry that is not set is ``None``."""
 
     __slots__ = ("_content",)
@@ -156,7 +153,7 @@ class _Section(MutableMapping[str, Any]):
     _names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
-        cls._names = tuple(name for name, value in vars(cls).items() if isinstance(value, _Field))
+        cls._names = tuple(name for name, value in vars(cls).items() if isinstance(value, _SectionEntry))
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, self._known(name))
@@ -198,7 +195,7 @@ class _Section(MutableMapping[str, Any]):
             self[name] = entry
 
 
-def whole(value: object, name: str) -> int:
+def _whole(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be a whole number or None, not {type(value).__name__}")
     if value < 0:
@@ -207,14 +204,14 @@ def whole(value: object, name: str) -> int:
 
 
 def _number(value: object, name: str) -> int:
-    number = whole(value, name)
+    number = _whole(value, name)
     if number > _MOST:
         raise ValueError(f"{name} is a whole number that does not fit into 64 bits: it may be from 0 to 2**64 - 1")
     return number
 
 
 def _priority(value: object, name: str) -> int:
-    if whole(value, name) > 255:
+    if _whole(value, name) > 255:
         raise ValueError(f"{name} must be a number from 0 to 255, not {value}")
     return cast("int", value)
 
@@ -226,7 +223,7 @@ def _bool(value: object, name: str) -> bool:
 
 
 def _lifetime(value: object, name: str) -> int | None:
-    milliseconds = whole(value, name)
+    milliseconds = _whole(value, name)
     try:
         return lifetime(timedelta(milliseconds=milliseconds))
     except OverflowError:
@@ -235,11 +232,11 @@ def _lifetime(value: object, name: str) -> int | None:
 
 def _text(value: object, name: str) -> str:
     """Return checked text. AMQP clients may give the text as bytes."""
-    return text(as_text(value, name), name)
+    return text(_as_text(value, name), name)
 
 
 def _session_id(value: object, name: str) -> str:
-    return id_text(as_text(value, name), name, may_be_empty=True)
+    return id_text(_as_text(value, name), name, may_be_empty=True)
 
 
 def _user(value: object, name: str) -> str | bytes:
@@ -249,7 +246,7 @@ def _user(value: object, name: str) -> str | bytes:
     return text(value, name)
 
 
-def as_text(value: object, name: str) -> object:
+def _as_text(value: object, name: str) -> object:
     if not isinstance(value, bytes):
         return value
     try:
@@ -258,18 +255,18 @@ def as_text(value: object, name: str) -> object:
         raise ValueError(f"{name} must be text, but these bytes are not valid UTF-8") from None
 
 
-class AmqpMessageHeader(_Section):
+class AmqpMessageHeader(_AmqpSection):
     """How brokers should handle a message. It is also a mapping."""
 
     __slots__ = ()
 
     _section = _HEADER
 
-    delivery_count = _Field(_number, "The number of failed deliveries before; kept, but not counted here.")
-    time_to_live = _Field(_lifetime, "The message's time to live, in ms.", "time_to_live")
-    durable = _Field(_bool, "Whether the message should survive a restart; kept, without an effect.")
-    first_acquirer = _Field(_bool, "Whether no receiver has had the message before; kept, without an effect.")
-    priority = _Field(_priority, "The priority of the message, 0 to 255; kept, without an effect.")
+    delivery_count = _SectionEntry(_number, "The number of failed deliveries before; kept, but not counted here.")
+    time_to_live = _SectionEntry(_lifetime, "The message's time to live, in ms.", "time_to_live")
+    durable = _SectionEntry(_bool, "Whether the message should survive a restart; kept, without an effect.")
+    first_acquirer = _SectionEntry(_bool, "Whether no receiver has had the message before; kept, without an effect.")
+    priority = _SectionEntry(_priority, "The priority of the message, 0 to 255; kept, without an effect.")
 
     def __init__(
         self,
@@ -288,26 +285,26 @@ class AmqpMessageHeader(_Section):
         self.priority = priority
 
 
-class AmqpMessageProperties(_Section):
+class AmqpMessageProperties(_AmqpSection):
     """The standard properties of a message, such as its id and its recipient. It is also a mapping."""
 
     __slots__ = ()
 
     _section = _PROPERTIES
 
-    message_id = _Field(message_identifier, "The message id.", "message_id")
-    user_id = _Field(_user, "The user who sent the message.")
-    to = _Field(_text, "The recipient of the message.", "to")
-    subject = _Field(_text, "The message's subject.", "subject")
-    reply_to = _Field(_text, "The address for an answer.", "reply_to")
-    correlation_id = _Field(correlation, "The message or matter that this message refers to.", "correlation_id")
-    content_type = _Field(_text, "The media type of the body.", "content_type")
-    content_encoding = _Field(_text, "The encoding of the body, for example its compression.")
-    creation_time = _Field(_number, "The time of creation, in ms since 1970.")
-    absolute_expiry_time = _Field(_number, "The time of expiry, in ms since 1970; kept, without an effect.")
-    group_id = _Field(_session_id, "The session id.", "session_id")
-    group_sequence = _Field(_number, "The number of the message in its group; kept, without an effect.")
-    reply_to_group_id = _Field(_session_id, "The session for an answer.", "reply_to_session_id")
+    message_id = _SectionEntry(message_identifier, "The message id.", "message_id")
+    user_id = _SectionEntry(_user, "The user who sent the message.")
+    to = _SectionEntry(_text, "The recipient of the message.", "to")
+    subject = _SectionEntry(_text, "The message's subject.", "subject")
+    reply_to = _SectionEntry(_text, "The address for an answer.", "reply_to")
+    correlation_id = _SectionEntry(correlation, "The message or matter that this message refers to.", "correlation_id")
+    content_type = _SectionEntry(_text, "The media type of the body.", "content_type")
+    content_encoding = _SectionEntry(_text, "The encoding of the body, for example its compression.")
+    creation_time = _SectionEntry(_number, "The time of creation, in ms since 1970.")
+    absolute_expiry_time = _SectionEntry(_number, "The time of expiry, in ms since 1970; kept, without an effect.")
+    group_id = _SectionEntry(_session_id, "The session id.", "session_id")
+    group_sequence = _SectionEntry(_number, "The number of the message in its group; kept, without an effect.")
+    reply_to_group_id = _SectionEntry(_session_id, "The session for an answer.", "reply_to_session_id")
 
     def __init__(
         self,
@@ -445,31 +442,31 @@ class AmqpAnnotatedMessage:
         become the partition key and the scheduled time of the message immediately, or at the latest when the message is
         sent.
         """
-        return live_entries(self._content, _ANNOTATIONS)
+        return _live_entries(self._content, _ANNOTATIONS)
 
     @annotations.setter
     def annotations(self, value: _Names | None) -> None:
         values = named_values(value or {}, "annotations")
         _take_known(values, self._content)
-        set_entries(self._content, _ANNOTATIONS, values)
+        _set_entries(self._content, _ANNOTATIONS, values)
 
     @property
     def delivery_annotations(self) -> dict[str, Value]:
         """Annotations for the next node on the way. They are kept and have no effect."""
-        return live_entries(self._content, _DELIVERY_ANNOTATIONS)
+        return _live_entries(self._content, _DELIVERY_ANNOTATIONS)
 
     @delivery_annotations.setter
     def delivery_annotations(self, value: _Names | None) -> None:
-        set_entries(self._content, _DELIVERY_ANNOTATIONS, named_values(value or {}, "delivery_annotations"))
+        _set_entries(self._content, _DELIVERY_ANNOTATIONS, named_values(value or {}, "delivery_annotations"))
 
     @property
     def footer(self) -> dict[str, Value]:
         """Data that can be computed only after the body, such as a checksum."""
-        return live_entries(self._content, _FOOTER)
+        return _live_entries(self._content, _FOOTER)
 
     @footer.setter
     def footer(self, value: _Names | None) -> None:
-        set_entries(self._content, _FOOTER, named_values(value or {}, "footer"))
+        _set_entries(self._content, _FOOTER, named_values(value or {}, "footer"))
 
     @property
     def raw_amqp(self) -> bytes | None:
@@ -496,6 +493,10 @@ def view(content: Content) -> AmqpAnnotatedMessage:
     return message
 
 
+amqp_content_of: Callable[[AmqpAnnotatedMessage], Content] = attrgetter("_content")
+"""Return the content of an AMQP message itself, not a copy."""
+
+
 def body_of(content: Content) -> tuple[AmqpMessageBodyType, Any]:
     """Return the kind of the body, and the body."""
     annotations = content.annotations
@@ -513,9 +514,9 @@ def body_of(content: Content) -> tuple[AmqpMessageBodyType, Any]:
 def tidy(content: Content) -> None:
     """Apply annotations that were set one by one, exactly as if they had been set together."""
     for section in (_ANNOTATIONS, _DELIVERY_ANNOTATIONS, _FOOTER):
-        values = entries(content, section)
+        values = _entries(content, section)
         if any(type(name) is not str for name in values):
-            set_entries(content, section, values := named_values(values, section))
+            _set_entries(content, section, values := named_values(values, section))
         if section is _ANNOTATIONS and values:
             _take_known(values, content)
 
@@ -530,10 +531,10 @@ def _take_known(values: dict[str, Value], content: Content) -> None:
     """Move each annotation for which the content has a field into that field. If one is refused, move none."""
     key, scheduled = values.get(_PARTITION_KEY), values.get(_SCHEDULED)
     if key is not None:
-        key = id_text(as_text(key, _PARTITION_KEY), _PARTITION_KEY)
+        key = id_text(_as_text(key, _PARTITION_KEY), _PARTITION_KEY)
         require_one_key(key, content.session_id)
     if scheduled is not None:
-        scheduled = due_time(moment(whole(scheduled, _SCHEDULED)) if isinstance(scheduled, int) else scheduled)
+        scheduled = due_time(moment(_whole(scheduled, _SCHEDULED)) if isinstance(scheduled, int) else scheduled)
     if key is not None:
         content.partition_key = key
     if scheduled is not None:

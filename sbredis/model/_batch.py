@@ -1,17 +1,15 @@
 """Batches of messages that are sent together."""
 
-# The modules of this package use private parts of each other's messages.
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing, decode
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.model._amqp import AmqpAnnotatedMessage
-from sbredis.model._message import ServiceBusMessage, as_message, from_content, keep_id, outgoing, use_id
+from sbredis.model._message import ServiceBusMessage, as_message, content_of, from_content, keep_id, outgoing, use_id
 
 __all__ = ["DEFAULT_BATCH_BYTES", "BatchContents", "ServiceBusMessageBatch", "contents_of"]
 
@@ -67,13 +65,15 @@ class BatchContents:
 
     def _assign(self, place: int, before: str) -> None:
         message, sent = self.messages[place], self.outgoing[place]
-        anew = from_content(decode(sent.payload))  # the message as it was when it was added, without later changes
-        anew._content.message_id = None
+        content = decode(sent.payload)  # the message as it was when it was added, without later changes
+        content.message_id = None
+        anew = from_content(content)
         made = self.outgoing[place] = outgoing(anew, detects_duplicates=True)
         self.size += len(made.payload) - len(sent.payload)
         self._assigned[place] = use_id(anew)
-        if message._content.message_id is message._content.assigned == before:
-            message._content.message_id = message._content.assigned = self._assigned[place]
+        current = content_of(message)
+        if current.message_id is current.assigned == before:
+            current.message_id = current.assigned = self._assigned[place]
 
     def keep_ids(self, send_number: int) -> None:
         """Record that a send of the batch failed.
@@ -137,9 +137,8 @@ class ServiceBusMessageBatch:
         return f"<ServiceBusMessageBatch {len(self)} messages, {self._contents.size} of {self._max_size} bytes>"
 
 
-def contents_of(batch: ServiceBusMessageBatch) -> BatchContents:
-    """Return the messages of a batch, and their encoded form."""
-    return batch._contents
+contents_of: Callable[[ServiceBusMessageBatch], BatchContents] = attrgetter("_contents")
+"""Return the messages of a batch, and their encoded form."""
 
 
 def _no_room(message: int, batch: int, most: int) -> str:

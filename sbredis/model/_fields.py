@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """The kinds of fields for the properties of entities. Each kind reads the given values and checks their limits.
 
 A field is a descriptor in the class of an entity's properties. It is declared once, with its default, its limits,
@@ -16,12 +15,14 @@ import ast
 import inspect
 import re
 import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from enum import Enum
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
@@ -176,7 +177,13 @@ class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
         return f"{type(self).__name__}({shown})"
 
 
-class Field(Generic[T, G]):
+_values_of: Callable[[Described], dict[str, Any]] = attrgetter("_given")
+"""Return the given and assigned values of all fields of an object, by name."""
+_begun_lists_of: Callable[[Described], dict[str, list[Any]]] = attrgetter("_unassigned")
+"""Return the lists of an object that were read before they were given, by name."""
+
+
+class Field(ABC, Generic[T, G]):
     """One property of type ``T``. A value of type ``G`` can be assigned to it, or ``None`` for the default."""
 
     name: str
@@ -225,16 +232,16 @@ class Field(Generic[T, G]):
     def __get__(self, holder: Described | None, _: type) -> Self | T:
         if holder is None:
             return self._with_docs()
-        value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # the field keeps it there
+        value = _values_of(holder).get(self.name)
         return self.default if value is None else cast("T", value)
 
     def __set__(self, holder: Described, given: G | None) -> None:
         value = None if given is None else self.read(given)
-        holder._given[self.name] = value  # pyright: ignore[reportPrivateUsage]  # the field keeps it there
+        _values_of(holder)[self.name] = value
 
+    @abstractmethod
     def read(self, given: G) -> T:
         """Convert an assigned value, or refuse it."""
-        raise NotImplementedError
 
     def check(self, value: T) -> None:
         """Refuse a value that is beyond the limits."""
@@ -454,9 +461,9 @@ class ListOf(Field[list[T], Sequence[T]]):
     def __get__(self, holder: Described | None, _: type) -> Self | list[T]:
         if holder is None:
             return self._with_docs()
-        value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # as in Field
+        value = _values_of(holder).get(self.name)
         if value is None:
-            value = holder._unassigned.setdefault(self.name, [])
+            value = _begun_lists_of(holder).setdefault(self.name, [])
         return cast("list[T]", value)
 
     def check(self, value: list[T]) -> None:

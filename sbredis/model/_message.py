@@ -1,19 +1,28 @@
 """A message that an application makes."""
 
-# The modules of this package use private parts of each other's messages.
+# The functions of this module are the interface to the content of a message, so they use its slot.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any, TypeAlias, Unpack, cast
 from uuid import UUID
 
 from sbredis.engine import Content, MessageId, Outgoing, Value, encode
-from sbredis.model._amqp import BODY_SECTIONS, AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, tidy, view
+from sbredis.model._amqp import (
+    BODY_SECTIONS,
+    AmqpAnnotatedMessage,
+    AmqpMessageBodyType,
+    amqp_content_of,
+    body_of,
+    tidy,
+    view,
+)
 from sbredis.model._body import Body
 from sbredis.model._checks import (
     MAXIMUM_PROPERTY_BYTES,
@@ -386,7 +395,7 @@ def as_message(value: object) -> ServiceBusMessage:
     if isinstance(value, ServiceBusMessage):
         return value._sendable()
     if isinstance(value, AmqpAnnotatedMessage):
-        return from_content(value._content)
+        return from_content(amqp_content_of(value))
     if isinstance(value, Mapping):
         return _from_mapping(value)  # pyright: ignore[reportUnknownArgumentType]  # _from_mapping checks the keys
     raise TypeError(
@@ -404,9 +413,8 @@ def as_messages(value: object) -> list[ServiceBusMessage]:
     return [as_message(value)]  # pyright: ignore[reportUnknownArgumentType]  # as_message checks the type
 
 
-def content_of(message: ServiceBusMessage) -> Content:
-    """Return the content of a message itself, not a copy."""
-    return message._content
+content_of: Callable[[ServiceBusMessage], Content] = attrgetter("_content")
+"""Return the content of a message itself, not a copy."""
 
 
 def from_content(content: Content) -> ServiceBusMessage:

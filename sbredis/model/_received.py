@@ -1,12 +1,11 @@
 """A message that was received or peeked."""
 
-# The modules of this package use private parts of each other's messages.
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 from uuid import UUID
 
@@ -317,18 +316,17 @@ def _dead_letter_reasons(delivery: Delivery) -> tuple[str | None, str | None]:
 def delivered(delivery: Delivery, source: Source, lease: MessageLease | None) -> ServiceBusReceivedMessage:
     """Make a message that was delivered or peeked."""
     message: ServiceBusReceivedMessage = _new(ServiceBusReceivedMessage)
-    hold: Hold
-    hold = message._hold = _new(Hold)  # setting the slots directly takes half the time of a call of the constructor
+    hold: Hold = _new(Hold)  # setting the slots directly takes half the time of a call of the constructor
     hold.delivery = delivery
     hold.name = delivery.name
     hold.source = source
     hold.lease = hold.first_lease = lease
     hold.settled = False
     hold.watchers = ()
+    message._hold = hold  # pyright: ignore[reportPrivateUsage]  # in place of the constructor, as above
     message.auto_renew_error = None
     return message
 
 
-def hold_of(message: ServiceBusReceivedMessage) -> Hold:
-    """Return the client's record of a message."""
-    return message._hold
+hold_of: Callable[[ServiceBusReceivedMessage], Hold] = attrgetter("_hold")
+"""Return the client's record of a message."""

@@ -1,8 +1,5 @@
 """Redriving dead letters: the budget and the result as an application sees them, and the message after a redrive."""
 
-# The modules of this package use private parts of each other's messages.
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -25,6 +22,7 @@ from sbredis.engine import (
     payload_offset,
 )
 from sbredis.exceptions import DataLayoutError, MessageSizeExceededError, Outcome
+from sbredis.model._message import content_of
 from sbredis.model._received import ServiceBusReceivedMessage, hold_of
 
 if TYPE_CHECKING:
@@ -105,7 +103,7 @@ class RedriveResult:
 def readable_content(message: ServiceBusReceivedMessage) -> Content | None:
     """Return the content of a message with all changes; ``None`` if this release cannot read it."""
     try:
-        return message._content
+        return content_of(message)
     except DataLayoutError:
         return None
 

@@ -57,9 +57,13 @@ class _Comparable:
     """
 
     __slots__ = ()
+    _COMPARED: ClassVar[tuple[str, ...]]
+    """The names of the fields."""
 
     def _parts(self) -> Mapping[str, object]:
-        raise NotImplementedError
+        """Return the fields. An empty mapping counts as ``None``."""
+        values = {name: getattr(self, name) for name in self._COMPARED}
+        return {name: None if value == {} else value for name, value in values.items()}
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -79,15 +83,13 @@ class _Sql(_Comparable):
     """A text in the language of rules, and the values of its ``@parameters``."""
 
     __slots__ = ("parameters", "sql_expression")
+    _COMPARED: ClassVar[tuple[str, ...]] = ("sql_expression", "parameters")
 
     def __init__(self, sql_expression: str | None = None, parameters: Mapping[str, RuleValue] | None = None) -> None:
         self.sql_expression = sql_expression
         """The text, of up to 1024 characters."""
         self.parameters = parameters
         """The values of its parameters, by their names with the ``@``."""
-
-    def _parts(self) -> Mapping[str, object]:
-        return {"sql_expression": self.sql_expression, "parameters": self.parameters or None}
 
 
 @public
@@ -166,10 +168,6 @@ class CorrelationRuleFilter(_Comparable):
         self.reply_to_session_id = reply_to_session_id
         self.content_type = content_type
         self.properties = properties
-
-    def _parts(self) -> Mapping[str, object]:
-        said = {name: getattr(self, name) for name in self._COMPARED}
-        return {**said, "properties": self.properties or None}
 
 
 @public

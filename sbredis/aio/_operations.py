@@ -372,7 +372,7 @@ def _settling(parts: Sequence[Part]) -> list[Work]:
     works: dict[tuple[Any, ...], Work] = {}
     for part in parts:
         if isinstance(part, SettlePart):
-            entity: Entity = part.hold.source.owner  # type: ignore[assignment]
+            entity: Entity = part.hold.reception.owner  # type: ignore[assignment]
             link = entity.partition_client_of(part.hold)
             made = _Renewals(link) if part.kind == "renew" else Settlements(link, part.kind)
             work = works.setdefault((link, part.kind), made)
@@ -435,7 +435,7 @@ def _require_same_partition(entity: Entity, link: PartitionClient, key: str | by
     """
     keys: list[str | bytes] = []
     for part in parts:
-        if isinstance(part, SettlePart) and part.hold.source.owner is entity:
+        if isinstance(part, SettlePart) and part.hold.reception.owner is entity:
             if part.key is not None:
                 keys.append(part.key)
             elif entity.partition_client_of(part.hold) is not link:

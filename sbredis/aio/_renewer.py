@@ -72,7 +72,7 @@ class AutoLockRenewer:
             raise TypeError(f"Only a received message or a session can be renewed, not {type(renewable).__name__}.")
         hold = hold_on(renewable)
         lease = hold.lease
-        if lease is None or (isinstance(hold, Hold) and hold.source.mode is not ServiceBusReceiveMode.PEEK_LOCK):
+        if lease is None or (isinstance(hold, Hold) and hold.reception.mode is not ServiceBusReceiveMode.PEEK_LOCK):
             raise ValueError("The message has no lock that could be renewed: it was peeked, or received and deleted.")
         if hold.settled:
             what = "session" if isinstance(renewable, ServiceBusSession) else "message"

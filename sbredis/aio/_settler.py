@@ -15,9 +15,9 @@ from sbredis.entities._sub_queues import SUB_QUEUES, SUFFIXES
 from sbredis.model import (
     MessageLease,
     PrimitiveTypes,
+    Reception,
     ServiceBusReceiveMode,
     ServiceBusSubQueue,
-    Source,
     delivered,
     hold_of,
 )
@@ -212,8 +212,8 @@ class ServiceBusSettler:
         if not shown or shown[0].name != given.name:
             raise lock_lost(held.partition_client, given.name, given.session)
         base = held.partition_client.entity.base(given.partition)
-        source = Source(base, ServiceBusReceiveMode.PEEK_LOCK, held.partition_client.entity, peeked=True)
-        return changes_of(hold_of(delivered(shown[0], source, None)), modify, reason, description)
+        reception = Reception(base, ServiceBusReceiveMode.PEEK_LOCK, held.partition_client.entity, peeked=True)
+        return changes_of(hold_of(delivered(shown[0], reception, None)), modify, reason, description)
 
     def _message_handle(self, handle: str) -> LockHandle:
         given = read_handle(handle, "message")

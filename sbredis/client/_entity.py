@@ -99,7 +99,7 @@ class Entity:
 
     def number_of(self, hold: Hold) -> int:
         """Return the number of the partition of a received message."""
-        return hold.source.base >> 48 if self.partitioned else self.numbers[0]
+        return hold.reception.base >> 48 if self.partitioned else self.numbers[0]
 
     def place(self, sequence_number: int) -> tuple[int, int]:
         """Split a sequence number into the partition, which may not exist, and the number inside the partition."""

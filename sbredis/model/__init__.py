@@ -37,7 +37,7 @@ from sbredis.model._enums import (
     TransportType,
 )
 from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole, property_docs
-from sbredis.model._hold import Hold, MessageLease, Source
+from sbredis.model._hold import Hold, MessageLease, Reception
 from sbredis.model._keywords import (
     AZURE_ADMINISTRATION,
     AZURE_CLIENT,
@@ -148,6 +148,7 @@ __all__ = [
     "QueueOrSubscriptionOptions",
     "QueueProperties",
     "QueueRuntimeProperties",
+    "Reception",
     "RedriveBudget",
     "RedriveResult",
     "ReservationPosition",
@@ -163,7 +164,6 @@ __all__ = [
     "ServiceBusReceivedMessage",
     "ServiceBusSessionFilter",
     "ServiceBusSubQueue",
-    "Source",
     "SqlRuleAction",
     "SqlRuleFilter",
     "StoredEntity",

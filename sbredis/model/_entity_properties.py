@@ -22,7 +22,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 from sbredis._public import public
 from sbredis.model._durations import UNLIMITED
 from sbredis.model._enums import EntityAvailabilityStatus, EntityStatus, MessagingSku, NamespaceType
-from sbredis.model._fields import Choice, Described, Destination, Duration, Flag, ListOf, Neighbour, Text, Whole
+from sbredis.model._fields import Choice, Described, Duration, Flag, ForwardingTarget, ListOf, Neighbour, Text, Whole
 from sbredis.model._keywords import names_keywords
 from sbredis.model._rights import AuthorizationRule, read_rule, rule_as_kept
 from sbredis.model._rule_properties import RuleProperties
@@ -142,13 +142,13 @@ class ReceivedFrom(Described):
     changed.
     """
 
-    forward_to = Destination(flag="forwards")
+    forward_to = ForwardingTarget(flag="forwards")
     """The queue or topic to which messages are forwarded: none by default. It must exist when it is set, and a chain of
     forwarding has at most 4 hops and no circle. Messages keep their session ids. No receiver receives from the entity
     itself, only from its sub-queues. A client with ``maintenance=True`` forwards the messages.
     """
 
-    forward_dead_lettered_messages_to = Destination(flag="forwards_dead")
+    forward_dead_lettered_messages_to = ForwardingTarget(flag="forwards_dead")
     """The queue or topic to which dead letters are forwarded: none by default. The conditions are those of
     ``forward_to``, but the entity may have sessions.
     """

@@ -34,10 +34,10 @@ from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_
 __all__ = [
     "Choice",
     "Described",
-    "Destination",
     "Duration",
     "Field",
     "Flag",
+    "ForwardingTarget",
     "ListOf",
     "Neighbour",
     "Text",
@@ -375,7 +375,7 @@ class Neighbour(Text):
         return one == other if one is None or other is None else name_key(one) == name_key(other)
 
 
-class Destination(Neighbour):
+class ForwardingTarget(Neighbour):
     """The name of the queue or topic to which messages are forwarded. An absolute URL is reduced to its path, which is
     that name.
     """

@@ -15,7 +15,7 @@ from typing import Any
 from sbredis.engine import Delivery, Lock, number_of
 from sbredis.model._enums import ServiceBusReceiveMode
 
-__all__ = ["Hold", "MessageLease", "Source"]
+__all__ = ["Hold", "MessageLease", "Reception"]
 
 _PEEK_LOCK = ServiceBusReceiveMode.PEEK_LOCK
 
@@ -41,7 +41,7 @@ class MessageLease:
 
 
 @dataclass(slots=True, eq=False)
-class Source:
+class Reception:
     """How messages were received: the data that all messages of one call share."""
 
     base: int
@@ -59,7 +59,7 @@ class Hold:
     delivery: Delivery
     name: str
     """The name of the message in its partition."""
-    source: Source
+    reception: Reception
     lease: MessageLease | None
     """The current lock. A renewal may replace it."""
     first_lease: MessageLease | None
@@ -73,7 +73,7 @@ class Hold:
     def sequence_number(self) -> int:
         """The sequence number that users see."""
         name = self.name
-        return self.source.base + number_of(name)
+        return self.reception.base + number_of(name)
 
     @property
     def session(self) -> str | None:
@@ -83,7 +83,9 @@ class Hold:
     @property
     def locked(self) -> bool:
         """Whether the message was received under a lock and is not settled."""
-        return not (self.settled or self.lease is None or self.source.peeked or self.source.mode is not _PEEK_LOCK)
+        return not (
+            self.settled or self.lease is None or self.reception.peeked or self.reception.mode is not _PEEK_LOCK
+        )
 
     def lock(self, changes: bytes = b"", delay: int = 0) -> Lock:
         """Return the data for a call that settles the message or renews its lock."""
@@ -104,4 +106,4 @@ class Hold:
 
     def unlocked(self) -> Hold:
         """Return the hold for a copy of the message. It has no lock and no owner."""
-        return replace(self, source=replace(self.source, owner=None), lease=None, first_lease=None, watchers=())
+        return replace(self, reception=replace(self.reception, owner=None), lease=None, first_lease=None, watchers=())

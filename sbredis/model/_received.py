@@ -25,7 +25,7 @@ from sbredis.engine import (
 from sbredis.exceptions import DataLayoutError
 from sbredis.model._checks import lifetime, moment
 from sbredis.model._enums import ServiceBusMessageState
-from sbredis.model._hold import Hold, MessageLease, Source
+from sbredis.model._hold import Hold, MessageLease, Reception
 from sbredis.model._message import ServiceBusMessage, copied, from_content
 
 __all__ = ["BROKERS_REASONS", "ServiceBusReceivedMessage", "delivered", "hold_of"]
@@ -87,7 +87,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         try:
             return current_content(self._hold.delivery)
         except DataLayoutError as error:
-            error.entity = getattr(self._hold.source.owner, "name", None)
+            error.entity = getattr(self._hold.reception.owner, "name", None)
             raise
 
     def _applying_lifetime(self) -> int | None:
@@ -120,7 +120,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def _facts(self) -> list[str]:
         facts = [f"sequence_number={self.sequence_number}", f"delivery_count={self.delivery_count}"]
         hold = self._hold
-        if hold.source.peeked:
+        if hold.reception.peeked:
             facts.append(f"peeked, {self.state.name.lower()}")
         elif hold.settled:
             facts.append("settled")
@@ -201,7 +201,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def delivery_count(self) -> int:
         """The number of deliveries, including this one: 1 for the first. A peek does not count."""
         hold = self._hold
-        return hold.delivery.failures if hold.source.peeked else hold.delivery.failures + 1
+        return hold.delivery.failures if hold.reception.peeked else hold.delivery.failures + 1
 
     # -- the lock ------------------------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     @property
     def _died_as(self) -> int | None:
         hold = self._hold
-        return None if hold.delivery.died_as is None else hold.source.base + hold.delivery.died_as
+        return None if hold.delivery.died_as is None else hold.reception.base + hold.delivery.died_as
 
 
 def current_content(delivery: Delivery, *, with_reason: bool = True) -> Content:
@@ -313,13 +313,13 @@ def _dead_letter_reasons(delivery: Delivery) -> tuple[str | None, str | None]:
     return changes.reason, changes.description
 
 
-def delivered(delivery: Delivery, source: Source, lease: MessageLease | None) -> ServiceBusReceivedMessage:
+def delivered(delivery: Delivery, reception: Reception, lease: MessageLease | None) -> ServiceBusReceivedMessage:
     """Make a message that was delivered or peeked."""
     message: ServiceBusReceivedMessage = _new(ServiceBusReceivedMessage)
     hold: Hold = _new(Hold)  # setting the slots directly takes half the time of a call of the constructor
     hold.delivery = delivery
     hold.name = delivery.name
-    hold.source = source
+    hold.reception = reception
     hold.lease = hold.first_lease = lease
     hold.settled = False
     hold.watchers = ()

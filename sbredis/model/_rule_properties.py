@@ -180,7 +180,7 @@ class SqlRuleAction(_Sql):
 RuleFilter: TypeAlias = SqlRuleFilter | CorrelationRuleFilter
 
 
-class _FilterOf(Field[RuleFilter, RuleFilter]):
+class _FilterField(Field[RuleFilter, RuleFilter]):
     @overload
     def __get__(self, holder: None, _: type) -> Self: ...
     @overload
@@ -200,14 +200,14 @@ class _FilterOf(Field[RuleFilter, RuleFilter]):
         return given
 
 
-class _ActionOf(Field[SqlRuleAction | None, SqlRuleAction]):
+class _ActionField(Field[SqlRuleAction | None, SqlRuleAction]):
     def read(self, given: SqlRuleAction) -> SqlRuleAction:
         if not isinstance(given, SqlRuleAction):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise self._wrong_type(given, "an SqlRuleAction")
         return given
 
 
-class _Moment(Field[datetime | None, datetime]):
+class _TimeField(Field[datetime | None, datetime]):
     def read(self, given: datetime) -> datetime:
         if not isinstance(given, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise self._wrong_type(given, "a datetime")
@@ -233,13 +233,13 @@ class RuleProperties(Described):
     __slots__ = ()
     kind: ClassVar[str] = "Rule"
 
-    filter = _FilterOf(TrueRuleFilter())
+    filter = _FilterField(TrueRuleFilter())
     """The filter: ``TrueRuleFilter()`` by default, which matches all messages."""
 
-    action = _ActionOf(None)
+    action = _ActionField(None)
     """The action: none by default. A rule with an action makes its own copy of each message."""
 
-    created_at_utc = _Moment(None, read_only=True)
+    created_at_utc = _TimeField(None, read_only=True)
     """The time of creation, by the server's clock. An assigned value is not sent."""
 
     def __init__(

@@ -18,7 +18,7 @@ from sbredis.engine import (
     SidePrefix,
     number_of,
 )
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered, hold_of
+from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
@@ -95,5 +95,5 @@ class DeadLetters:
             )
 
         page = await self.entity.partition_client(number).read("p", make, deadline_of(self._timeout))
-        source = Source(self.entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, self.entity, peeked=True)
-        return [delivered(each, source, None) for each in page.messages]
+        reception = Reception(self.entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, self.entity, peeked=True)
+        return [delivered(each, reception, None) for each in page.messages]

@@ -208,7 +208,7 @@ class RenewalThread(threading.Thread):
             if isinstance(hold, HeldSession):
                 entity, number = hold.entity, hold.partition_client.number
             elif hold.locked:
-                entity = cast("Entity", hold.source.owner)
+                entity = cast("Entity", hold.reception.owner)
                 number = entity.number_of(hold)
             else:
                 continue

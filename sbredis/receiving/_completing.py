@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sbredis.client._lane_kinds import CallJob
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Request, Settled
-from sbredis.model import Hold, Source
+from sbredis.model import Hold, Reception
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
@@ -60,12 +60,12 @@ async def complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> li
     Return the messages whose locks the server reported as lost.
     """
     places: dict[PartitionClient, list[Hold]] = {}
-    source: Source | None = None
+    reception: Reception | None = None
     place: list[Hold] = []
     for hold in holds:
         hold.settled = True
-        if hold.source is not source:  # all messages of one receiving call share their source
-            source = hold.source
+        if hold.reception is not reception:  # all messages of one receiving call share their reception
+            reception = hold.reception
             place = places.setdefault(entity.partition_client_of(hold), [])
         place.append(hold)
     jobs = [

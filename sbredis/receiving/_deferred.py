@@ -26,7 +26,7 @@ from sbredis.engine import (
     number_of,
 )
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered, hold_of
+from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
@@ -143,7 +143,7 @@ class Deferred:
     ) -> tuple[Received, list[ServiceBusReceivedMessage]]:
         session, mode = self._session, self._mode
         token = new_token() if session is None else session.lease.token
-        source = Source(self._entity.base(partition_client.number), self._receive_mode, self._entity)
+        reception = Reception(self._entity.base(partition_client.number), self._receive_mode, self._entity)
 
         def make(partition: Partition, call_id: CallId) -> Request[Received]:
             name = None if session is None else session.name
@@ -159,7 +159,7 @@ class Deferred:
                     if session is None
                     else session.lease
                 )
-            return [delivered(each, source, lease) for each in result.messages]
+            return [delivered(each, reception, lease) for each in result.messages]
 
         job = CallJob(make, self._deadline, lambda result: self._give_back(made(result)))
         try:

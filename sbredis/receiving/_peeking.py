@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Peeked, Request, SidePrefix, number_of
-from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
+from sbredis.model import Hold, Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
@@ -68,10 +68,10 @@ class Peeking:
                 visited += 1
                 continue
             self._onwards[number] = number_of(page.messages[-1].name) + 1
-            source = Source(entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, entity, peeked=True)
+            reception = Reception(entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, entity, peeked=True)
             for each in page.messages:
                 size += len(each.record)
-                found.append(delivered(each, source, None))
+                found.append(delivered(each, reception, None))
         return found
 
     async def _page(self, number: int, wanted: int, deadline: float) -> Peeked:
@@ -100,7 +100,7 @@ class Peekings:
 
     def received(self, hold: Hold) -> None:
         """Record that a message was received, so that the next peek continues after it."""
-        base, name = hold.source.base, hold.name
+        base, name = hold.reception.base, hold.name
         before = self._last.get(base, "")
         if (len(before), before) < (len(name), name):
             self._last[base] = name

@@ -48,12 +48,12 @@ def hold_on(renewable: Renewable) -> Hold | HeldSession:
 
 def renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
     """Renew the lock on a message. With ``alone``, the message then has a lease that no other message shares."""
-    partition_client = cast("Entity", hold.source.owner).partition_client_of(hold)
+    partition_client = cast("Entity", hold.reception.owner).partition_client_of(hold)
     return partition_client.renewing.submit(RenewJob(hold.lock(), deadline, hold, alone=alone))
 
 
 def _entity(hold: Hold | HeldSession) -> Entity:
-    return hold.entity if isinstance(hold, HeldSession) else cast("Entity", hold.source.owner)
+    return hold.entity if isinstance(hold, HeldSession) else cast("Entity", hold.reception.owner)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -114,7 +114,7 @@ class Settler:
             return
         entity = self._entity
         holds = [*live, *lost] if lost else live
-        if entity is None or any([hold.source.owner is not entity for hold in holds]):  # noqa: C419 -- faster
+        if entity is None or any([hold.reception.owner is not entity for hold in holds]):  # noqa: C419 -- faster
             for hold in holds:
                 entity = await self._entity_of(hold, deadline)
             live, lost = self._live_and_lost(listed)  # another task may have settled a message meanwhile
@@ -311,7 +311,7 @@ class Settler:
         """Queue a settlement. Return ``None`` if the settlement must first wait for the entity, or for a renewal."""
         hold = self._check(message, kind)
         entity = self._entity
-        if entity is None or hold.source.owner is not entity:
+        if entity is None or hold.reception.owner is not entity:
             return None
         partition_client = entity.partition_client_of(hold)
         if partition_client.renewing.last_renewal(hold) is not None:
@@ -344,7 +344,7 @@ class Settler:
 
     async def _entity_of(self, hold: Hold, deadline: float) -> Entity:
         entity = await self._ready(deadline)
-        if hold.source.owner is not entity:
+        if hold.reception.owner is not entity:
             raise ValueError(
                 f"The message was not received from {self._name!r} through this client. Settle it with a receiver "
                 "of the queue that it came from."
@@ -362,14 +362,14 @@ def require_lock(message: ServiceBusReceivedMessage, what: str) -> Hold:
     if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"Only a received message can be used here, not {type(message).__name__}.")
     hold = hold_of(message)
-    source = hold.source
-    if source.peeked:
+    reception = hold.reception
+    if reception.peeked:
         raise ValueError(f"The message was peeked, not received: without a lock, {what} is not possible. Receive it.")
-    if source.owner is None:
+    if reception.owner is None:
         raise ValueError(
             f"This is a copy of a message, and has no lock: {what} is not possible. Use the received message."
         )
-    if hold.lease is None or source.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+    if hold.lease is None or reception.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
         raise ValueError(f"The message was received and deleted, so it has no lock, and {what} is not possible.")
     if hold.settled:
         raise MessageAlreadySettled

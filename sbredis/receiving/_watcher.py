@@ -10,7 +10,7 @@ from sbredis.client._lane_kinds import CallJob
 from sbredis.client._waking import LiveWatch
 from sbredis.engine import CallId, Looked, Mode, Partition, Received, Request, SidePrefix, new_token
 from sbredis.exceptions import ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
+from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 from sbredis.receiving._fetching import Fetch
 
 if TYPE_CHECKING:
@@ -202,8 +202,8 @@ class PartitionWatcher:
                 # The answer took longer than the lock. In the partition, the lock began later and may still hold.
                 partition_client.give_back_named(token, [each.name for each in result.messages])
                 return []
-        source = Source(partition_client.base, owner.mode, partition_client.entity)
-        return [delivered(each, source, lease) for each in result.messages]
+        reception = Reception(partition_client.base, owner.mode, partition_client.entity)
+        return [delivered(each, reception, lease) for each in result.messages]
 
     def _result(self, job: CallJob[T]) -> T | None:
         self._job = None

@@ -15,10 +15,10 @@ from typing import Any, Unpack
 from sbredis.engine import Delivery
 from sbredis.model import (
     MessageLease,
+    Reception,
     ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
-    Source,
     delivered,
     outgoing,
 )
@@ -274,4 +274,4 @@ def _received(value: Any, given: SendOptions, options: HandleOptions, number: in
     delivery = Delivery(str(number), record, failures, interrupted=options.get("interrupted", False))
     until = _LOCK.total_seconds()
     lease = MessageLease("-", time.monotonic() + until, now + until, 1, options.get("session_id"))
-    return delivered(delivery, Source(0, ServiceBusReceiveMode.PEEK_LOCK, None), lease)
+    return delivered(delivery, Reception(0, ServiceBusReceiveMode.PEEK_LOCK, None), lease)

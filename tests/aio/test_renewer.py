@@ -235,7 +235,7 @@ async def test_the_renewer_forgets_a_settled_message(url: str) -> None:
             await settle(messages.pop())
         gc.collect()
         received = [each for each in gc.get_objects() if type(each) is ServiceBusReceivedMessage]
-        assert [message for message in received if hold_of(message).source.owner is queue.entity] == []
+        assert [message for message in received if hold_of(message).reception.owner is queue.entity] == []
         assert not any(watched.messages for _, _, watched in renewer._renewals._due)
 
 

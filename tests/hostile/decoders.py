@@ -46,8 +46,8 @@ from sbredis.maintenance._slot_channels import is_move_announcement
 from sbredis.model import (
     AmqpAnnotatedMessage,
     Purpose,
+    Reception,
     ServiceBusReceiveMode,
-    Source,
     TooManyHopsError,
     key_at_destination,
     moved,
@@ -159,8 +159,8 @@ def _read_message(given: Any) -> object:
     delivery = _delivery(given)
     if delivery is None:
         return None
-    source = Source(0, ServiceBusReceiveMode.PEEK_LOCK, None, peeked=True)
-    message = delivered(delivery, source, None)
+    reception = Reception(0, ServiceBusReceiveMode.PEEK_LOCK, None, peeked=True)
+    message = delivered(delivery, reception, None)
     shown = repr(message)
     seen: list[Any] = [getattr(message, name) for name in _SHOWN]
     raw = message.raw_amqp_message
@@ -170,7 +170,7 @@ def _read_message(given: Any) -> object:
 
 _SHOWN = [
     name
-    for name in dir(type(delivered(Delivery("1", b""), Source(0, ServiceBusReceiveMode.PEEK_LOCK, None), None)))
+    for name in dir(type(delivered(Delivery("1", b""), Reception(0, ServiceBusReceiveMode.PEEK_LOCK, None), None)))
     if not name.startswith("_")
 ]
 

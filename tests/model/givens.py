@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sbredis.engine import Changes, Delivery, encode_changes
 from sbredis.model import (
     MessageLease,
+    Reception,
     ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
-    Source,
     delivered,
     outgoing,
 )
@@ -102,4 +102,4 @@ def received(
         head = b"s0%013d" % 9_000_000_000_000
     changed = encode_changes(changes) if changes else b""
     delivery = Delivery(name, head + payload, failures, reason, changed, state, expires_here)
-    return delivered(delivery, Source(base, mode, None, peeked=peeked), lock)
+    return delivered(delivery, Reception(base, mode, None, peeked=peeked), lock)

@@ -17,11 +17,11 @@ from sbredis.engine import NEVER, Changes, Delivery, decode
 from sbredis.exceptions import DataLayoutError
 from sbredis.model import (
     AmqpAnnotatedMessage,
+    Reception,
     ServiceBusMessage,
     ServiceBusMessageState,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
-    Source,
     as_message,
     as_messages,
     delivered,
@@ -36,7 +36,7 @@ WHEN = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ENQUEUED)
 
 def corrupt() -> ServiceBusReceivedMessage:
     """Return a message whose content cannot be decoded."""
-    return delivered(Delivery("7", b"a0%d\x09nonsense" % ENQUEUED), Source(0, PEEK_LOCK, None), None)
+    return delivered(Delivery("7", b"a0%d\x09nonsense" % ENQUEUED), Reception(0, PEEK_LOCK, None), None)
 
 
 @given(ARGUMENTS)
@@ -263,7 +263,7 @@ def test_the_repr_of_a_received_message_shows_its_lock_and_not_its_body(
     message: ServiceBusReceivedMessage, shown: str
 ) -> None:
     assert repr(message) == f"<ServiceBusReceivedMessage {shown}, message_id='m', body of 6 bytes>"
-    hold_of(message).settled, hold_of(message).source.peeked = True, False
+    hold_of(message).settled, hold_of(message).reception.peeked = True, False
     assert ", settled, " in repr(message)
 
 
@@ -304,12 +304,12 @@ def test_sending_a_received_message_again_does_not_change_it() -> None:
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])  # noqa: S301
 def test_a_copy_has_the_same_content_and_no_lock(again: Any) -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": 1}), lock=lease(), failures=2)
-    hold_of(message).source.owner = open  # an object in the place of the receiver
+    hold_of(message).reception.owner = open  # an object in the place of the receiver
     copied = again(message)
     assert type(copied) is ServiceBusReceivedMessage
     assert copied._content == message._content
     assert (copied.sequence_number, copied.delivery_count, copied.enqueued_time_utc) == (7, 3, WHEN)
-    assert (copied.lock_token, hold_of(copied).source.owner) == (None, None)
+    assert (copied.lock_token, hold_of(copied).reception.owner) == (None, None)
     assert copied.application_properties is not None
     copied.application_properties["a"] = 2
     assert message.application_properties == {"a": 1}

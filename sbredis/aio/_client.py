@@ -149,7 +149,7 @@ class ServiceBusClient(Handlers):
         self._telemetry = Telemetry(
             self._connection.target.namespace, endpoint.host if endpoint else None, endpoint.port if endpoint else None
         )
-        self._share = self._connection.share()
+        self._reference = self._connection.reference()
         self._connection.count_dropped = self._telemetry.dropped_duplicates
         self._connection.scheduled_on = partial(self._offer.scheduled_on, self._connection)
         self._connection.moves_from = partial(self._offer.moves_from, self._connection)

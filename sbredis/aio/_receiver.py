@@ -75,7 +75,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         on_close: Callable[[Any], None],
     ) -> None:
         super().__init__(connection, name, telemetry, create)
-        self._share = connection.share()
+        self._reference = connection.reference()
         sub_queue = options.sub_queue
         self._client_identifier = client_identifier
         self._sub_queue = sub_queue

@@ -60,7 +60,7 @@ class ServiceBusSender:
         on_close: Callable[[Any], None],
     ) -> None:
         self._connection = connection
-        self._share = connection.share()
+        self._reference = connection.reference()
         self._telemetry = telemetry
         self._name = name
         self._client_identifier = client_identifier
@@ -221,7 +221,7 @@ class ServiceBusSender:
             errors=errors,
             progress=told,
             window=self._window,
-            share=self._share,
+            reference=self._reference,
         )
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Entity
     from sbredis.client._partition_client import PartitionClient
-    from sbredis.telemetry._telemetry import Operation, Telemetry
+    from sbredis.telemetry._telemetry import Observation, Telemetry
 
 __all__ = ["ServiceBusSettler"]
 
@@ -61,7 +61,7 @@ class ServiceBusSettler:
         self, connection: Connection, name: str, sub_queue: ServiceBusSubQueue | None, telemetry: Telemetry
     ) -> None:
         self._connection = connection
-        self._share = connection.share()
+        self._reference = connection.reference()
         self._name = name
         self._sub_queue = sub_queue
         self._telemetry = telemetry
@@ -225,7 +225,7 @@ class ServiceBusSettler:
             )
         return given
 
-    async def _locked_message(self, given: LockHandle, deadline: float, operation: Operation) -> _LockedMessage:
+    async def _locked_message(self, given: LockHandle, deadline: float, operation: Observation) -> _LockedMessage:
         partition_client = await self._partition_client(given, deadline)
         operation.numbered([partition_client.entity.base(partition_client.number) + number_of(given.name)])
         return _LockedMessage(

@@ -16,9 +16,9 @@ from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Share
+    from sbredis.client._connection import ConnectionReference
     from sbredis.sending._outbox import Outbox
-    from sbredis.telemetry._telemetry import Operation, Telemetry
+    from sbredis.telemetry._telemetry import Observation, Telemetry
 
 __all__ = ["SendResult", "SendStream"]
 
@@ -68,9 +68,9 @@ class SendStream(AsyncIterator[SendResult]):
         errors: Literal["raise", "return"],
         progress: Callable[[int], object],
         window: int,
-        share: Share,
+        reference: ConnectionReference,
     ) -> None:
-        self._share = share
+        self._reference = reference
         self._outbox = outbox
         self._telemetry = telemetry
         self._streams = streams
@@ -245,7 +245,7 @@ class SendStream(AsyncIterator[SendResult]):
         outbox = self._outbox
         message: Any = item
         message_id: str | None = None
-        operation: Operation | None = None
+        operation: Observation | None = None
         try:
             deadline = deadline_of(self._timeout)
             if self._telemetry.watching:
@@ -273,7 +273,7 @@ class SendStream(AsyncIterator[SendResult]):
         self._changed.set()
 
 
-def _end(operation: Operation, future: asyncio.Future[int]) -> None:
+def _end(operation: Observation, future: asyncio.Future[int]) -> None:
     """End the operation of one message of a stream with its outcome."""
     if future.cancelled():
         operation.end(asyncio.CancelledError())

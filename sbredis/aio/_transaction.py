@@ -70,7 +70,7 @@ class ServiceBusTransaction:
     def __init__(self, connection: Connection, telemetry: Telemetry, timeout: float | None) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._share = connection.share()
+        self._reference = connection.reference()
         self._telemetry = telemetry
         self._lock = threading.Lock()
         self._parts: list[Part] = []

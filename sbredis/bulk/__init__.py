@@ -12,7 +12,7 @@ from sbredis.bulk._reservation import Reservation, list_reservations, release, r
 from sbredis.bulk._reserving import SHOWING_LIFE
 from sbredis.bulk._rows import Refusal
 from sbredis.bulk._settlements import read_settled
-from sbredis.bulk._writing import BulkWriter, Destination, WriteSummary, destination_of
+from sbredis.bulk._writing import BulkWriter, WriteSummary, WriteTarget, destination_of
 from sbredis.engine import Committed, Planned, Rows
 
 __all__ = [
@@ -22,12 +22,12 @@ __all__ = [
     "Browser",
     "BulkWriter",
     "Committed",
-    "Destination",
     "Planned",
     "Refusal",
     "Reservation",
     "Rows",
     "WriteSummary",
+    "WriteTarget",
     "WriterKey",
     "WriterKind",
     "destination_of",

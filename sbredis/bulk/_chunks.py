@@ -23,7 +23,7 @@ from sbredis.exceptions import BatchConflictError, BatchInterruptedError, Outcom
 __all__ = [
     "Chunk",
     "Mark",
-    "Progress",
+    "TaskProgress",
     "Unmarked",
     "WriterKey",
     "WriterKind",
@@ -181,7 +181,7 @@ class _Hash:
         return blake2b(self._data.digest() + self._sizes.digest(), digest_size=16).hexdigest()
 
 
-class Progress:
+class TaskProgress:
     """The rows of a task that are stored in one partition, as far as its writer knows.
 
     The writer tells each value of the mark to :meth:`found`. While it is :attr:`behind`, it asks :meth:`known` how many

@@ -37,7 +37,7 @@ from sbredis.registry import EntityRecord, Json, KeptReservation, reservation_of
 
 __all__ = [
     "Awaited",
-    "Change",
+    "RecordChange",
     "awaited",
     "begin_release",
     "claim",
@@ -59,7 +59,7 @@ _MOST_NAMED = 8
 """The largest number of partitions that an error names."""
 
 
-class Change(NamedTuple):
+class RecordChange(NamedTuple):
     """A replacement of the record of an entity."""
 
     settings: PartitionSettings
@@ -122,7 +122,7 @@ def is_releasing(record: EntityRecord) -> bool:
     return reservation is not None and reservation.state == "releasing"
 
 
-def claim(record: EntityRecord, consumer: str, owner: str, now: int, last_seen: datetime | None = None) -> Change:
+def claim(record: EntityRecord, consumer: str, owner: str, now: int, last_seen: datetime | None = None) -> RecordChange:
     """Return the change by which a run of a consumer takes an entity.
 
     A reservation of the same consumer is taken over. Raises :class:`~sbredis.exceptions.EntityReservedError` if another
@@ -142,7 +142,7 @@ def claim(record: EntityRecord, consumer: str, owner: str, now: int, last_seen: 
     return _reserved(record, kept)
 
 
-def confirm(record: EntityRecord, fence: int) -> Change | None:
+def confirm(record: EntityRecord, fence: int) -> RecordChange | None:
     """Return the change that ends the wait for other receivers, or ``None`` if the record says so already.
 
     Raises :class:`~sbredis.exceptions.ReservationLostError` if the reservation of this fence has ended.
@@ -153,7 +153,7 @@ def confirm(record: EntityRecord, fence: int) -> Change | None:
     return _reserved(record, replace(reservation, state="reserved"))
 
 
-def give_up(record: EntityRecord, fence: int) -> Change | None:
+def give_up(record: EntityRecord, fence: int) -> RecordChange | None:
     """Return the change that opens an entity again that could not be reserved, or ``None`` if there is nothing to do.
 
     A claim that has taken over a complete reservation stays, because its consumer may have pinned messages.
@@ -164,7 +164,7 @@ def give_up(record: EntityRecord, fence: int) -> Change | None:
     return _open(record, fence)
 
 
-def begin_release(record: EntityRecord, consumer: str | None) -> Change | None:
+def begin_release(record: EntityRecord, consumer: str | None) -> RecordChange | None:
     """Return the change that begins a release; ``None`` if the entity is open or the release has begun.
 
     Raises :class:`~sbredis.exceptions.EntityReservedError` if another consumer than ``consumer`` has the entity.
@@ -181,7 +181,7 @@ def begin_release(record: EntityRecord, consumer: str | None) -> Change | None:
     return _reserved(record, replace(reservation, state="releasing", fence=record.version + 1))
 
 
-def end_release(record: EntityRecord, fence: int) -> Change | None:
+def end_release(record: EntityRecord, fence: int) -> RecordChange | None:
     """Return the change that opens an entity whose partitions are unpinned; ``None`` if another client has done it."""
     reservation = reservation_of(record)
     if reservation is None or reservation.fence != fence or reservation.state != "releasing":
@@ -226,13 +226,13 @@ def _own(record: EntityRecord, fence: int) -> KeptReservation:
     return reservation
 
 
-def _reserved(record: EntityRecord, reservation: KeptReservation) -> Change:
+def _reserved(record: EntityRecord, reservation: KeptReservation) -> RecordChange:
     settings = replace(record.settings, reserved=True)
-    return Change(settings, with_reservation(record.properties, reservation), reservation.fence)
+    return RecordChange(settings, with_reservation(record.properties, reservation), reservation.fence)
 
 
-def _open(record: EntityRecord, fence: int) -> Change:
-    return Change(replace(record.settings, reserved=False), with_reservation(record.properties, None), fence)
+def _open(record: EntityRecord, fence: int) -> RecordChange:
+    return RecordChange(replace(record.settings, reserved=False), with_reservation(record.properties, None), fence)
 
 
 # -- the wait ----------------------------------------------------------------------------------------------------------

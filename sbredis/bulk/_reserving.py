@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import anyio
 
 from sbredis.bulk import _claims as decide
-from sbredis.bulk._claims import Awaited, Change
+from sbredis.bulk._claims import Awaited, RecordChange
 from sbredis.client._clock import Clock
 from sbredis.engine import CallId, Pin, Planned, ScriptCaller, Unpinned, plan, read_pin, unpin
-from sbredis.entities._asking import PATIENCE, Answers, PartitionAsker, Place
+from sbredis.entities._asking import PATIENCE, Answers, AskedPartition, PartitionAsker
 from sbredis.entities._counting import Counter
 from sbredis.exceptions import (
     EntityReservedError,
@@ -136,9 +136,9 @@ class Reservations:
     async def _show_life(self, record: EntityRecord, fence: int) -> None:
         """Note in the partitions that the consumer lives, although it has the entity not yet. This plans nothing."""
 
-        async def one(place: Place, until: float) -> Planned:
-            request = plan(place.partition, fence, None, 0, room=1, call_id=CallId("", 0, place.told))
-            return await self._asker.perform(place, request, until)
+        async def one(asked: AskedPartition, until: float) -> Planned:
+            request = plan(asked.partition, fence, None, 0, room=1, call_id=CallId("", 0, asked.told))
+            return await self._asker.perform(asked, request, until)
 
         with suppress(ServiceBusError):  # the next look at the entity tells what is wrong
             await self._asker.ask_all(record, one, _until(PATIENCE))
@@ -186,9 +186,9 @@ class Reservations:
         assert reservation is not None
         fence = reservation.fence
 
-        async def one(place: Place, until: float) -> Unpinned:
-            request = unpin(place.partition, fence, call_id=CallId("", 0, place.told))
-            while (unpinned := await self._asker.perform(place, request, until)).more:
+        async def one(asked: AskedPartition, until: float) -> Unpinned:
+            request = unpin(asked.partition, fence, call_id=CallId("", 0, asked.told))
+            while (unpinned := await self._asker.perform(asked, request, until)).more:
                 pass
             return unpinned
 
@@ -208,8 +208,8 @@ class Reservations:
     async def pins(self, record: EntityRecord, until: float) -> Answers[Pin]:
         """Return how far the reservation of an entity is in each partition."""
 
-        async def one(place: Place, until: float) -> Pin:
-            return await self._asker.perform(place, read_pin(place.partition, call_id=CallId("", 0, place.told)), until)
+        async def one(asked: AskedPartition, until: float) -> Pin:
+            return await self._asker.perform(asked, read_pin(asked.partition, call_id=CallId("", 0, asked.told)), until)
 
         return await self._asker.ask_all(record, one, until)
 
@@ -229,7 +229,7 @@ class Reservations:
     async def _read(self, path: str) -> EntityRecord:
         return await self._namespace.get_entity(path, timeout=_CALLING)
 
-    async def _replace(self, record: EntityRecord, change: Change, until: float | None = None) -> EntityRecord:
+    async def _replace(self, record: EntityRecord, change: RecordChange, until: float | None = None) -> EntityRecord:
         left = _CALLING if until is None else max(until - anyio.current_time(), 0.001)
         return await self._namespace.update_entity(record, change.settings, properties=change.properties, timeout=left)
 

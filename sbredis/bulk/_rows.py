@@ -19,9 +19,9 @@ from sbredis.model import ServiceBusMessage, moment, outgoing
 __all__ = [
     "Backlog",
     "Encoded",
-    "Options",
-    "Part",
     "Refusal",
+    "RowBlock",
+    "RowOptions",
     "encoded",
     "encoded_messages",
     "partitions_of",
@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
     reason: str
 
 
-class Options(NamedTuple):
+class RowOptions(NamedTuple):
     """What a partition must know of a message besides its payload."""
 
     time_to_live: int | None = None
@@ -61,7 +61,7 @@ class Encoded:
     rows: Outbound
     payloads: list[bytes]
 
-    def options(self, *, detects_duplicates: bool) -> list[Options] | None:
+    def options(self, *, detects_duplicates: bool) -> list[RowOptions] | None:
         """Return what the partition must know of each row besides its payload; ``None`` if that is nothing."""
         rows = self.rows
         ids = rows.message_id if detects_duplicates else None
@@ -69,7 +69,7 @@ class Encoded:
             return None
         count = len(rows)
         return [
-            Options(None if life is None else min(life, NEVER), key or b"", due and max(due, 0))
+            RowOptions(None if life is None else min(life, NEVER), key or b"", due and max(due, 0))
             for life, key, due in zip(
                 rows.time_to_live or [None] * count, ids or [b""] * count, rows.scheduled or [None] * count, strict=True
             )
@@ -127,15 +127,15 @@ def too_large(made: Encoded, largest: int) -> dict[int, str]:
     }
 
 
-class Part(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows that follow each other in a partition."""
 
     payloads: list[bytes]
-    options: list[Options] | None
+    options: list[RowOptions] | None
 
-    def first(self, count: int) -> Part:
+    def first(self, count: int) -> RowBlock:
         """Return the first rows of this part."""
-        return Part(self.payloads[:count], None if self.options is None else self.options[:count])
+        return RowBlock(self.payloads[:count], None if self.options is None else self.options[:count])
 
     def outgoing(self) -> list[Outgoing]:
         """Return the messages for the engine."""
@@ -154,12 +154,12 @@ class Backlog:
         self.size = 0
         """The bytes of all payloads."""
         self._payloads: list[bytes] = []
-        self._options: list[Options] | None = None
+        self._options: list[RowOptions] | None = None
 
     def __len__(self) -> int:
         return len(self._payloads)
 
-    def add(self, payloads: list[bytes], options: list[Options] | None) -> None:
+    def add(self, payloads: list[bytes], options: list[RowOptions] | None) -> None:
         """Add rows at the end."""
         if self._options is None and options is not None:
             self._options = [_NONE] * len(self._payloads)
@@ -168,13 +168,13 @@ class Backlog:
         self._payloads += payloads
         self.size += sum(map(len, payloads))
 
-    def next(self, rows: int, size: int) -> Part:
+    def next(self, rows: int, size: int) -> RowBlock:
         """Return the next rows: no more than these rows and bytes, but at least one row, if there is one."""
         payloads = self._payloads[:rows]
         if self.size > size and sum(map(len, payloads)) > size:
             fitting = sum(end <= size for end in accumulate(map(len, payloads)))
             payloads = payloads[: max(fitting, 1)]
-        return Part(payloads, None if self._options is None else self._options[: len(payloads)])
+        return RowBlock(payloads, None if self._options is None else self._options[: len(payloads)])
 
     def drop(self, rows: int) -> None:
         """Remove the next rows."""
@@ -184,7 +184,7 @@ class Backlog:
             del self._options[:rows]
 
 
-_NONE = Options()
+_NONE = RowOptions()
 
 
 def partitions_of(rows: Outbound, first: int, partitions: int, *, detects_duplicates: bool) -> list[Sequence[int]]:

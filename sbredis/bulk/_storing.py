@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from sbredis.bulk._chunks import Progress, Unmarked
+from sbredis.bulk._chunks import TaskProgress, Unmarked
 from sbredis.bulk._marks import NO_VALUE, change_mark, forget_old, stored_value
 from sbredis.bulk._rows import Backlog
 from sbredis.client._arguments import deadline_of
@@ -32,7 +32,7 @@ from sbredis.model import from_content
 
 if TYPE_CHECKING:
     from sbredis.bulk._chunks import Chunk, WriterKey
-    from sbredis.bulk._rows import Options, Part
+    from sbredis.bulk._rows import RowBlock, RowOptions
     from sbredis.client._entity import Entity
     from sbredis.engine import CallId, Partition, Request, Transacted
 
@@ -60,7 +60,7 @@ class PartitionWriter:
         *,
         marked: bool = True,
     ) -> None:
-        self.progress: Progress | Unmarked = Progress(key) if marked else Unmarked()
+        self.progress: TaskProgress | Unmarked = TaskProgress(key) if marked else Unmarked()
         self.stored = self.duplicates = 0
         self._entity = entity
         self._key = key
@@ -76,7 +76,7 @@ class PartitionWriter:
 
     # -- for the writer of all partitions ------------------------------------------------------------------------------
 
-    def add(self, payloads: list[bytes], options: list[Options] | None) -> None:
+    def add(self, payloads: list[bytes], options: list[RowOptions] | None) -> None:
         """Take rows to store, and leave out those that are known to be stored."""
         self.waiting.add(payloads, options)
         self._leave_out_known()
@@ -159,7 +159,7 @@ class PartitionWriter:
         except ServiceBusError as error:
             raise self._explained(error) from None
 
-    async def _store(self, rows: Part) -> None:
+    async def _store(self, rows: RowBlock) -> None:
         """Store some rows, or learn that they are stored."""
         deadline = deadline_of(self._timeout)
         made_room = False
@@ -200,7 +200,7 @@ class PartitionWriter:
             raise error
         await self.learn(deadline)
 
-    async def _call(self, rows: Part, chunk: Chunk, deadline: float) -> Transacted:
+    async def _call(self, rows: RowBlock, chunk: Chunk, deadline: float) -> Transacted:
         entity, number = self._entity, self._link.number
 
         def make(partition: Partition, call_id: CallId) -> Request[Transacted]:
@@ -230,7 +230,7 @@ class PartitionWriter:
             return []
         return [advance(partition, self._key.name, chunk.expected, chunk.value)]
 
-    def _note_stored(self, rows: Part, done: Transacted) -> None:
+    def _note_stored(self, rows: RowBlock, done: Transacted) -> None:
         self.progress.stored()
         self.stored += len(rows.payloads)
         self.waiting.drop(len(rows.payloads))

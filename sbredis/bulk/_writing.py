@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sbredis.client._entity import Entity
     from sbredis.model import ServiceBusMessage
 
-__all__ = ["BulkWriter", "Destination", "WriteSummary", "destination_of"]
+__all__ = ["BulkWriter", "WriteSummary", "WriteTarget", "destination_of"]
 
 T = TypeVar("T")
 _HELD = 64 * 1024 * 1024
@@ -47,7 +47,7 @@ class WriteSummary(NamedTuple):
     """The rows that are not valid messages."""
 
 
-class Destination(NamedTuple):
+class WriteTarget(NamedTuple):
     """An entity to which rows go."""
 
     path: str
@@ -56,7 +56,7 @@ class Destination(NamedTuple):
     detects_duplicates: bool
 
 
-async def destination_of(client: Connected, path: str, *, timeout: float = 60.0) -> Destination:
+async def destination_of(client: Connected, path: str, *, timeout: float = 60.0) -> WriteTarget:
     """Return what an entity is now. Raises :class:`MessagingEntityNotFoundError` if there is none of this name.
 
     Processes of bulk writers live for long, and the entity may have been made again since this process has seen it.
@@ -64,7 +64,7 @@ async def destination_of(client: Connected, path: str, *, timeout: float = 60.0)
     until = deadline_of(timeout)
     entity = await connection_of(client).entity(path, until)
     await entity.refresh(until)
-    return Destination(entity.name, entity.record.kind, entity.detects_duplicates)
+    return WriteTarget(entity.name, entity.record.kind, entity.detects_duplicates)
 
 
 class BulkWriter:
@@ -112,7 +112,7 @@ class BulkWriter:
             raise ValueError(f"refused must be 'fail' or 'collect', not {quoted(refused)}")
         self._key = WriterKey(writer, batch, task, kind)
         self._connection = connection_of(client)
-        self._share = self._connection.share()
+        self._reference = self._connection.reference()
         self._path = entity_name(path)
         self._by_id = by_id
         self._whole = whole and not by_id

@@ -24,7 +24,7 @@ from sbredis._threads import in_thread
 from sbredis.client._arguments import count_of, seconds_of
 from sbredis.client._clock import Clock
 from sbredis.client._entity import Creation, Entity
-from sbredis.client._failures import Failures
+from sbredis.client._failures import BackgroundFailures
 from sbredis.client._known_entities import KnownEntities
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._sharing import MARGIN, SharedAttempt
@@ -42,7 +42,7 @@ from sbredis.transport import Backoff, Script, Target, open_transport, require_a
 if TYPE_CHECKING:
     from sbredis.transport import Transport
 
-__all__ = ["Connected", "Connection", "Share", "connection_of"]
+__all__ = ["Connected", "Connection", "ConnectionReference", "connection_of"]
 
 _log = logging.getLogger("sbredis.client")
 _PARTING = 3.0
@@ -50,7 +50,7 @@ _PARTING = 3.0
 _LATE = "The registry did not answer in time when asked for {!r}."
 
 
-class Share:
+class ConnectionReference:
     """An object that every user of the connection references. When no user references it, the connection closes."""
 
     __slots__ = ("__weakref__",)
@@ -105,7 +105,7 @@ class Connection:
         """Whether the client is closed or being closed."""
         self.closing = asyncio.Event()
         """Set when the client is closed or begins to be closed."""
-        self.failures = Failures(_log, lambda: self.closed)
+        self.failures = BackgroundFailures(_log, lambda: self.closed)
         """The failures of work for which no caller waits."""
         self._background: TaskScope
         self._seen_off: set[asyncio.Task[None]] = set()
@@ -123,7 +123,7 @@ class Connection:
         self._dropped = False
         """Whether the last user disappeared while the connection was being opened."""
         self._made_at = calling_line()
-        self._share: Callable[[], Share | None] = lambda: None
+        self._reference: Callable[[], ConnectionReference | None] = lambda: None
         self.scheduled_on: Callable[[Entity], None] = _ignore
         """A function that is called with a topic when messages are scheduled on it."""
 
@@ -159,18 +159,18 @@ class Connection:
             raise
         self.check_open()
 
-    def share(self) -> Share:
-        """Return the share that keeps the connection open.
+    def reference(self) -> ConnectionReference:
+        """Return the reference that keeps the connection open.
 
-        If the last user of the share disappears before the connection is closed, the connection closes with a warning.
+        If its last user disappears before the connection is closed, the connection closes with a warning.
         """
-        share = self._share()
-        if share is None:
-            share = Share()
-            self._share = weakref.ref(share)
+        reference = self._reference()
+        if reference is None:
+            reference = ConnectionReference()
+            self._reference = weakref.ref(reference)
             # The loop keeps an open connection alive, and the finalizer must not: a loop may end without closing it.
-            weakref.finalize(share, _forget, weakref.ref(self)).atexit = False
-        return share
+            weakref.finalize(reference, _forget, weakref.ref(self)).atexit = False
+        return reference
 
     def forget(self) -> None:
         """Close the connection with a warning, because its last user has disappeared."""

@@ -68,8 +68,8 @@ from sbredis.exceptions import (
 
 __all__ = [
     "OF_ONE_JOB",
+    "CallDelivery",
     "DefectError",
-    "Delivery",
     "DisplacedError",
     "Halving",
     "NextStep",
@@ -128,7 +128,7 @@ def forgotten(error: ServiceBusError) -> ServiceBusError:
     )
 
 
-class Delivery:
+class CallDelivery:
     """The state of one call under way. Each pipeline of a lane has at most one such call."""
 
     __slots__ = ("_spans", "error", "lane_is_known", "leaves_lane", "maybe_ran", "unreachable")

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from sbredis.client._pauses import Pauses
 from sbredis.exceptions import DataLayoutError, ServiceBusError
 
-__all__ = ["Failures"]
+__all__ = ["BackgroundFailures"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _PAUSE = 1.0
@@ -23,7 +23,7 @@ _PAUSE = 1.0
 _MOST: Final = 1000
 
 
-class Failures:
+class BackgroundFailures:
     """Logs the failures of a client's work in the background, each cause once, and tries the work again."""
 
     def __init__(self, log: logging.Logger, closed: Callable[[], bool]) -> None:

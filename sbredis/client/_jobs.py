@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sbredis.client._failures import Failures
+    from sbredis.client._failures import BackgroundFailures
 
 __all__ = ["CALLING", "Jobs"]
 
@@ -18,7 +18,7 @@ CALLING = 30.0
 class Jobs:
     """Tasks that run while their owner does other things. An unexpected error in one of them is only logged."""
 
-    def __init__(self, purpose: str, failures: Failures, ended: Callable[[], None]) -> None:
+    def __init__(self, purpose: str, failures: BackgroundFailures, ended: Callable[[], None]) -> None:
         """``purpose`` begins the text that is logged about an error. ``ended`` is called whenever a task has ended."""
         self._purpose = purpose
         self._failures = failures

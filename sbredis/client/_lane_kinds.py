@@ -46,9 +46,9 @@ __all__ = [
     "MOST_COPIES",
     "CallJob",
     "CallLane",
-    "Held",
     "RenewJob",
     "RenewLane",
+    "Renewable",
     "SettleJob",
     "SettleLane",
     "SettleMethod",
@@ -143,7 +143,7 @@ class SettleLane(Lane[SettleJob, Settled]):
             self.link.catch_up()
 
 
-class Held(Protocol):
+class Renewable(Protocol):
     """The part of a message that the lock renewal uses."""
 
     name: str
@@ -155,7 +155,7 @@ class RenewJob(Job):
 
     __slots__ = ("alone", "gone", "hold", "lock")
 
-    def __init__(self, lock: Lock, deadline: float, hold: Held, *, alone: bool = False) -> None:
+    def __init__(self, lock: Lock, deadline: float, hold: Renewable, *, alone: bool = False) -> None:
         super().__init__(deadline)
         self.alone = alone
         """Whether to make a call for this message only. The message then has a lease that no other message shares."""
@@ -192,7 +192,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
         """Whether a renewal is waiting or under way."""
         return bool(self._last)
 
-    def last_renewal(self, hold: Held) -> asyncio.Future[None] | None:
+    def last_renewal(self, hold: Renewable) -> asyncio.Future[None] | None:
         """Return a future for the end of the message's last renewal, if one is waiting or under way."""
         if not self._last:
             return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Pauses"]
 
 
-class _Failures:
+class _FailureCount:
     """The number of failed attempts, in the form that tenacity's waits read."""
 
     __slots__ = ("attempt_number",)
@@ -34,7 +34,7 @@ class Pauses:
         self._first = first
         self._longest = longest
         self._wait: wait_base | None = None
-        self._failures = _Failures()
+        self._failures = _FailureCount()
 
     def __bool__(self) -> bool:
         """Return whether the last attempt failed."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from sbredis.client._delivering import DefectError, Delivery, Halving, NextStep, UnmadeError
+from sbredis.client._delivering import CallDelivery, DefectError, Halving, NextStep, UnmadeError
 from sbredis.client._job import Job
 from sbredis.engine import CallId, Partition, Request, is_full, perform
 from sbredis.exceptions import DataLayoutError, Outcome, ServiceBusError
@@ -273,7 +273,7 @@ class Pipeline(Generic[J, R]):
     async def _call(self, jobs: list[J], attempt: _Attempt[J, R] | None = None) -> ServiceBusError | None:
         """Deliver one call for these jobs and end them, or return an error that one of the jobs may have caused."""
         lane, entity, until = self._lane, self._lane.entity, max(map(_deadline, jobs))
-        delivery: Delivery | None = None  # ``None`` until the first attempt has failed
+        delivery: CallDelivery | None = None  # ``None`` until the first attempt has failed
         attempt = attempt or _Attempt(jobs, None, entity.record, self._loop.time())
         request = attempt.request
         while jobs:
@@ -294,7 +294,7 @@ class Pipeline(Generic[J, R]):
                 # Did the attempt end only because its part of the time was over?
                 ran_out = self._loop.time() + lane.connection.retry.first >= attempt.at + seconds
                 time_is_left = ran_out and attempt.at + seconds < until
-                delivery = delivery or Delivery(lane_is_known=self._known, spans=lane.spans)
+                delivery = delivery or CallDelivery(lane_is_known=self._known, spans=lane.spans)
                 step = delivery.failed(error, time_is_left=time_is_left)
                 step = await self._carry_out(step, delivery, jobs, attempt.record, until, time_is_left=time_is_left)
                 if step is NextStep.ANEW:
@@ -329,7 +329,7 @@ class Pipeline(Generic[J, R]):
     async def _carry_out(
         self,
         step: NextStep,
-        delivery: Delivery,
+        delivery: CallDelivery,
         jobs: list[J],
         record: EntityRecord,
         until: float,

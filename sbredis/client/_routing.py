@@ -115,7 +115,7 @@ def _value_as_sent(value: Any) -> Any:
     return deepcopy(cast("Any", value)) if isinstance(value, (list, tuple, dict)) else value
 
 
-class Routed(NamedTuple):
+class RoutedCopies(NamedTuple):
     """The copies of some messages in the subscriptions of a topic."""
 
     places: Sequence[int]
@@ -148,7 +148,7 @@ class Routing:
         messages: Sequence[Outgoing],
         facts: Sequence[MessageView | None],
         fence: int | None = None,
-        routed: Routed | None = None,
+        routed: RoutedCopies | None = None,
     ) -> tuple[Request[Sent], list[int]]:
         """Return the call that publishes these messages, and the count of sequence numbers that each message takes.
 
@@ -163,7 +163,7 @@ class Routing:
         """Return whether judging messages of ``size`` bytes may hold up the event loop for too long."""
         return size * len(self.judge.routes.subscriptions) > _LONG_JUDGING
 
-    def routed(self, messages: Sequence[Outgoing], facts: Sequence[MessageView | None]) -> Routed:
+    def routed(self, messages: Sequence[Outgoing], facts: Sequence[MessageView | None]) -> RoutedCopies:
         """Judge messages. A thread may call this."""
         judged: list[Sequence[JudgedCopy]] = []
         total = 0
@@ -194,7 +194,7 @@ class Routing:
                     f"{MAXIMUM_CALL_BYTES >> 20} MB that one call takes. {_FEWER}"
                 )
         self._copies += (total / len(messages) - self._copies) * 0.3
-        return Routed(places, routes)
+        return RoutedCopies(places, routes)
 
     def _copy(self, place: int, judged: JudgedCopy) -> Copy | None:
         """Return a copy to store, or ``None`` if its rule failed and the subscription does not keep such failures."""

@@ -29,7 +29,7 @@ class OpenChannel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Listener:
+class _WakeListener:
     """Reports the events of a channel. The content of a message says nothing more than that the message came."""
 
     woken: Callable[[], None]
@@ -49,7 +49,7 @@ async def listen(
     transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
 ) -> OpenChannel:
     """Listen to a channel. Call ``woken`` for each message, and ``missed`` if one may be lost, in the event loop."""
-    return await transport.subscribe(channel, _Listener(woken, missed))
+    return await transport.subscribe(channel, _WakeListener(woken, missed))
 
 
 class WakeChannel:

@@ -57,7 +57,7 @@ from typing import Final
 
 from sbredis.client._pauses import Pauses
 
-__all__ = ["LATE", "REGISTERED", "TABLE", "Event", "State", "Watch", "to_ask"]
+__all__ = ["LATE", "REGISTERED", "TABLE", "Watch", "WatchEvent", "WatchState", "to_ask"]
 
 REGISTERED: Final = 25.0
 """The seconds after which a waiter looks again. A partition forgets a waiter after 30 seconds."""
@@ -68,7 +68,7 @@ _HURRIED: Final = 0.2
 _PAUSES: Final = 0.1, 10.0
 
 
-class State(Enum):
+class WatchState(Enum):
     """The client's knowledge of a watched partition."""
 
     __hash__ = object.__hash__  # states are looked up very often, and the hash of Enum is slow
@@ -87,7 +87,7 @@ class State(Enum):
     LEFT = "the watch has ended"
 
 
-class Event(Enum):
+class WatchEvent(Enum):
     """An event that may happen to a watch."""
 
     __hash__ = object.__hash__
@@ -113,13 +113,13 @@ class Event(Enum):
     LEAVE = "the watch ends"
 
 
-def _table() -> dict[tuple[State, Event], State]:
-    s, e = State, Event
+def _table() -> dict[tuple[WatchState, WatchEvent], WatchState]:
+    s, e = WatchState, WatchEvent
     may_ask = (s.UNKNOWN, s.STOCKED, s.CALLED, s.DOUBTFUL)
     under_way = (s.ASKED, s.OVERTAKEN)
     silent = (s.UNHEARD, s.WAITING, s.TRUSTED)
     ended = (s.FAILED, s.REFUSED)
-    table: dict[tuple[State, Event], State] = {}
+    table: dict[tuple[WatchState, WatchEvent], WatchState] = {}
     for state in may_ask:
         table[state, e.ASK] = s.ASKED
     table |= {
@@ -157,13 +157,13 @@ def _table() -> dict[tuple[State, Event], State]:
     return table
 
 
-TABLE: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(_table())
+TABLE: Final[Mapping[tuple[WatchState, WatchEvent], WatchState]] = MappingProxyType(_table())
 
-_MAY_ASK = frozenset({State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL})
-_KNOWN = frozenset({State.STOCKED, State.CALLED})
-_OWING = frozenset({State.CALLED, State.DOUBTFUL})
-_UNDER_WAY = frozenset({State.ASKED, State.OVERTAKEN})
-_SILENT = frozenset({State.UNHEARD, State.WAITING, State.TRUSTED})
+_MAY_ASK = frozenset({WatchState.UNKNOWN, WatchState.STOCKED, WatchState.CALLED, WatchState.DOUBTFUL})
+_KNOWN = frozenset({WatchState.STOCKED, WatchState.CALLED})
+_OWING = frozenset({WatchState.CALLED, WatchState.DOUBTFUL})
+_UNDER_WAY = frozenset({WatchState.ASKED, WatchState.OVERTAKEN})
+_SILENT = frozenset({WatchState.UNHEARD, WatchState.WAITING, WatchState.TRUSTED})
 
 
 class Watch:
@@ -172,7 +172,7 @@ class Watch:
     __slots__ = ("_asked_at", "_pauses", "calls", "late", "look_at", "registered", "state", "wanted")
 
     def __init__(self) -> None:
-        self.state = State.UNKNOWN
+        self.state = WatchState.UNKNOWN
         self.calls = 0
         """The number of calls made, including the one under way."""
         self.wanted = 0
@@ -214,7 +214,7 @@ class Watch:
     @property
     def left(self) -> bool:
         """Whether the watch has ended."""
-        return self.state is State.LEFT
+        return self.state is WatchState.LEFT
 
     @property
     def troubled(self) -> bool:
@@ -229,7 +229,7 @@ class Watch:
     @property
     def must_look(self) -> bool:
         """Whether we must look at the due time even if we need nothing."""
-        return self.state is State.TRUSTED
+        return self.state is WatchState.TRUSTED
 
     @property
     def may_be_registered(self) -> bool:
@@ -239,7 +239,7 @@ class Watch:
     @property
     def unheard(self) -> bool:
         """Whether to start listening to the partition."""
-        return self.state is State.UNHEARD
+        return self.state is WatchState.UNHEARD
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Watch:
         """Begin a call for ``wanted`` messages, or a look."""
         if self.state not in _MAY_ASK:
             raise RuntimeError(f"the partition must not be asked in the state {self.state.name} ({self.state.value})")
-        self._apply(Event.ASK)
+        self._apply(WatchEvent.ASK)
         self.calls += 1
         self.wanted = wanted
         self._asked_at, self.look_at = now, now + LATE
@@ -259,28 +259,28 @@ class Watch:
 
     def found(self) -> None:
         """End a call that showed that the partition has something."""
-        self._answered(Event.FOUND, registered=False)
+        self._answered(WatchEvent.FOUND, registered=False)
 
     def busy_with_due(self, *, registered: bool) -> None:
         """End a call without a clear answer: more work was due than one call does. The partition may have something."""
-        self._answered(Event.MORE, registered=registered)
+        self._answered(WatchEvent.MORE, registered=registered)
 
     def nothing(self, now: float, due: float, *, registered: bool) -> None:
         """End a call that found nothing. ``due`` is the number of seconds until work is due; 0 means never."""
-        answer = Event.NOTHING_YET if 0 < due < REGISTERED else Event.NOTHING
-        self._answered(answer if registered else Event.UNREGISTERED, registered=registered)
-        if self.state is State.TRUSTED:
+        answer = WatchEvent.NOTHING_YET if 0 < due < REGISTERED else WatchEvent.NOTHING
+        self._answered(answer if registered else WatchEvent.UNREGISTERED, registered=registered)
+        if self.state is WatchState.TRUSTED:
             self.look_at = now + due
-        elif self.state is State.WAITING:
+        elif self.state is WatchState.WAITING:
             self.look_at = now + REGISTERED
 
     def passed_on(self) -> None:
         """End a call that did not wait. The partition has nothing for us, and wakes another waiter."""
-        self._answered(Event.PASSED_ON, registered=False)
+        self._answered(WatchEvent.PASSED_ON, registered=False)
 
     def failed(self, now: float, *, refused: bool) -> None:
         """End a call that failed."""
-        if self._ends_call(Event.FAIL):
+        if self._ends_call(WatchEvent.FAIL):
             self._pause(now, refused=refused)
 
     def cannot_listen(self, now: float, *, refused: bool) -> None:
@@ -288,13 +288,13 @@ class Watch:
         if self.state in _SILENT:
             self._pause(now, refused=refused)
 
-    def _answered(self, event: Event, *, registered: bool) -> None:
+    def _answered(self, event: WatchEvent, *, registered: bool) -> None:
         if self._ends_call(event):
             self._pauses.reset()
             self.registered = registered
             self._apply(event)
 
-    def _ends_call(self, event: Event) -> bool:
+    def _ends_call(self, event: WatchEvent) -> bool:
         """End the call under way. Return whether its end still matters."""
         if self.left:
             return False
@@ -304,46 +304,46 @@ class Watch:
         return True
 
     def _pause(self, now: float, *, refused: bool) -> None:
-        self._apply(Event.REFUSE if refused else Event.FAIL)
+        self._apply(WatchEvent.REFUSE if refused else WatchEvent.FAIL)
         self.look_at = now + self._pauses.next()
 
     # -- events from outside -------------------------------------------------------------------------------------------
 
     def woken(self) -> None:
         """Record that the partition has woken us, because it has something."""
-        self._rouse(Event.WOKEN)
+        self._rouse(WatchEvent.WOKEN)
 
     def missed(self) -> None:
         """Record that the partition may have woken us while we could not hear it."""
-        self._rouse(Event.MISSED)
+        self._rouse(WatchEvent.MISSED)
 
     def moved(self) -> None:
         """Record that the clock was moved by hand. Work may be due now, and the partition may have forgotten us."""
-        self._rouse(Event.MOVED)
+        self._rouse(WatchEvent.MOVED)
 
     def doubted(self) -> None:
         """Record that the answer of another partition is late. Look at this one before it is asked for messages."""
-        self._apply(Event.DOUBTED)
+        self._apply(WatchEvent.DOUBTED)
 
     def heard(self) -> None:
         """Record that we can hear the channel from now on. We did not hear earlier wake-ups."""
-        self._wake_up(Event.HEARD)
+        self._wake_up(WatchEvent.HEARD)
 
     def disconnected(self) -> None:
         """Record that the partition cannot wake us, because there is no connection to it any more."""
-        self._wake_up(Event.DISCONNECTED)
+        self._wake_up(WatchEvent.DISCONNECTED)
 
     def wanted_now(self) -> None:
         """Record that a caller wants to know what the partition has now."""
-        self._wake_up(Event.WANTED_NOW)
+        self._wake_up(WatchEvent.WANTED_NOW)
 
     def new_caller(self) -> None:
         """Record that there is a new caller. That caller has not seen an earlier refusal, so we may ask again."""
-        self._wake_up(Event.NEW_CALLER)
+        self._wake_up(WatchEvent.NEW_CALLER)
 
     def leave(self) -> None:
         """End the watch."""
-        self._apply(Event.LEAVE)
+        self._apply(WatchEvent.LEAVE)
         self.look_at = None
 
     def time_passed(self, now: float) -> None:
@@ -354,19 +354,19 @@ class Watch:
         if self.state in _UNDER_WAY:
             self.late = True
         else:
-            self._apply(Event.TIME)
+            self._apply(WatchEvent.TIME)
 
-    def _rouse(self, event: Event) -> None:
+    def _rouse(self, event: WatchEvent) -> None:
         self._pauses.reset()
         self._wake_up(event)
 
-    def _wake_up(self, event: Event) -> None:
+    def _wake_up(self, event: WatchEvent) -> None:
         before = self.state
         self._apply(event)
         if self.state is not before and self.state not in _UNDER_WAY:
             self.look_at = None
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, event: WatchEvent) -> None:
         self.state = TABLE.get((self.state, event), self.state)
 
 

@@ -23,7 +23,7 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityRecord, Namespace
 
-__all__ = ["PATIENCE", "Answers", "PartitionAsker", "Place"]
+__all__ = ["PATIENCE", "Answers", "AskedPartition", "PartitionAsker"]
 
 R = TypeVar("R")
 
@@ -39,7 +39,7 @@ _UNREACHABLE = (
 )
 
 
-class Place(NamedTuple):
+class AskedPartition(NamedTuple):
     """One partition of an entity that is asked."""
 
     record: EntityRecord
@@ -72,7 +72,7 @@ class PartitionAsker:
         self._room = anyio.Semaphore(_AT_ONCE)
 
     async def ask_all(
-        self, record: EntityRecord, ask: Callable[[Place, float], Awaitable[R]], until: float
+        self, record: EntityRecord, ask: Callable[[AskedPartition, float], Awaitable[R]], until: float
     ) -> Answers[R]:
         """Call ``ask`` for each partition of an entity, with the loop time ``until``.
 
@@ -87,18 +87,18 @@ class PartitionAsker:
                 record = await self._read_again(record, until, lost=lost)
         return await self._ask_all(record, ask, until)
 
-    async def perform(self, place: Place, request: Request[R], until: float) -> R:
+    async def perform(self, asked: AskedPartition, request: Request[R], until: float) -> R:
         """Make a call to a partition. If the partition has older settings, give it the settings first."""
         patient = min(until, anyio.current_time() + PATIENCE)
         try:
             return await perform(self.transport, request, timeout=patient - anyio.current_time())
         except SettingsBehindError:  # the partition could not be reached when the settings were changed
-            behind = place.partition.configure(now=place.told)
+            behind = asked.partition.configure(now=asked.told)
             await perform(self.transport, behind, timeout=patient - anyio.current_time())
             return await perform(self.transport, request, timeout=patient - anyio.current_time())
 
     async def _ask_all(
-        self, record: EntityRecord, ask: Callable[[Place, float], Awaitable[R]], until: float
+        self, record: EntityRecord, ask: Callable[[AskedPartition, float], Awaitable[R]], until: float
     ) -> Answers[R]:
         answers: dict[int, R] = {}
         unreachable: list[int] = []
@@ -107,7 +107,7 @@ class PartitionAsker:
         async def one(number: int) -> None:
             try:
                 async with self._room:
-                    answers[number] = await ask(self._place(record, number), until)
+                    answers[number] = await ask(self._asked(record, number), until)
             except ServerUnsuitableError as error:  # this error says what to change
                 errors.append(error)
             except _UNREACHABLE:
@@ -122,12 +122,12 @@ class PartitionAsker:
             raise errors[0]
         return Answers(record, answers, tuple(sorted(unreachable)))
 
-    def _place(self, record: EntityRecord, number: int) -> Place:
+    def _asked(self, record: EntityRecord, number: int) -> AskedPartition:
         partition, told = self._namespace.partition(record, number), None
         if partition.settings.clock == "test":
             told = self._clock.told()
             told = int(self._clock.utc() * 1000) if told is None else told
-        return Place(record, number, partition, told)
+        return AskedPartition(record, number, partition, told)
 
     async def _read_again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
         """Return the current record of the entity. Create partitions that a failover has lost again."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypedDict
 from sbredis.client._catching_up import do_due, read_after_due
 from sbredis.client._clock import Clock
 from sbredis.engine import CallId, Counts, Inspection, ScriptCaller
-from sbredis.entities._asking import PartitionAsker, Place
+from sbredis.entities._asking import AskedPartition, PartitionAsker
 from sbredis.model import (
     EntityAvailabilityStatus,
     PartitionRuntimeProperties,
@@ -63,7 +63,7 @@ class Tally(NamedTuple):
             "transfer_dead_letter_message_count": self.all(*_TRANSFER_DEAD),
         }
 
-    def facts(self) -> _Facts:
+    def facts(self) -> _RuntimeFields:
         """Return the properties that entities of every kind have."""
         updated = moment(self.record.updated_at)
         return {
@@ -79,7 +79,7 @@ class Tally(NamedTuple):
         }
 
 
-class _Facts(TypedDict):
+class _RuntimeFields(TypedDict):
     name: str
     created_at_utc: datetime
     updated_at_utc: datetime
@@ -176,18 +176,18 @@ class Counter:
         answers = await self._asker.ask_all(record, self._count, until)
         return Tally(answers.record, answers.by_number, answers.unreachable)
 
-    async def _count(self, place: Place, until: float) -> Counts:
-        asker, request = self._asker, place.partition.count(CallId("", 0, place.told))
+    async def _count(self, asked: AskedPartition, until: float) -> Counts:
+        asker, request = self._asker, asked.partition.count(CallId("", 0, asked.told))
         return await read_after_due(
-            place,
-            lambda: asker.perform(place, request, until),
-            lambda: do_due(asker.transport, place.partition, place.told, until),
+            asked,
+            lambda: asker.perform(asked, request, until),
+            lambda: do_due(asker.transport, asked.partition, asked.told, until),
         )
 
     async def inspect(self, record: EntityRecord, until: float) -> Mapping[int, Inspection]:
         """Return what the partitions of an entity report beside their counts. Those that do not answer are left out."""
 
-        async def inspect(place: Place, until: float) -> Inspection:
-            return await self._asker.perform(place, place.partition.inspect(CallId("", 0, place.told)), until)
+        async def inspect(asked: AskedPartition, until: float) -> Inspection:
+            return await self._asker.perform(asked, asked.partition.inspect(CallId("", 0, asked.told)), until)
 
         return (await self._asker.ask_all(record, inspect, until)).by_number

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, Self, TypeVar
 
-__all__ = ["AsyncItemPaged", "AsyncPages", "Page"]
+__all__ = ["AsyncItemPaged", "AsyncPages", "ListPage"]
 
 T = TypeVar("T")
 
 
-class Page(NamedTuple, Generic[T]):
+class ListPage(NamedTuple, Generic[T]):
     """A part of a list, and the token of the next page. The token of the last page is ``None``."""
 
     items: Sequence[T]
@@ -20,7 +20,7 @@ class Page(NamedTuple, Generic[T]):
 class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
     """The pages of a list. :attr:`continuation_token` is the start of the next page; ``None`` after the last page."""
 
-    def __init__(self, read: Callable[[str], Awaitable[Page[T]]], continuation_token: str | None) -> None:
+    def __init__(self, read: Callable[[str], Awaitable[ListPage[T]]], continuation_token: str | None) -> None:
         self.continuation_token = continuation_token
         self._read = read
         self._ended = False
@@ -44,7 +44,7 @@ class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
 class AsyncItemPaged(AsyncIterator[T], Generic[T]):
     """A list to iterate over once with ``async for``. The first page is read when the first item is requested."""
 
-    def __init__(self, read: Callable[[str], Awaitable[Page[T]]]) -> None:
+    def __init__(self, read: Callable[[str], Awaitable[ListPage[T]]]) -> None:
         self._read = read
         self._pages: AsyncPages[T] | None = None
         self._page: Sequence[T] = ()

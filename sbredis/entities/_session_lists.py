@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.client._arguments import count_of, deadline_of, milliseconds_of, seconds_of
 from sbredis.engine import NEVER, CallId, Partition, Request, SessionsListed, list_sessions, list_sessions_since
-from sbredis.entities._paging import AsyncItemPaged, Page
+from sbredis.entities._paging import AsyncItemPaged, ListPage
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection
@@ -18,8 +18,8 @@ __all__ = ["sessions_of"]
 _PAGE = 1000
 
 
-class _Place(NamedTuple):
-    """The place where a page begins, and the numbers of sessions to skip and to list."""
+class _ListPosition(NamedTuple):
+    """The position where a page begins, and the numbers of sessions to skip and to list."""
 
     at: int
     """The index of the partition in the list of the entity's partitions."""
@@ -28,18 +28,18 @@ class _Place(NamedTuple):
     left: int | None
     """The largest number of sessions to list; ``None`` for all."""
     onwards: str
-    """The place in the partition; empty for its beginning."""
+    """The position in the partition; empty for its beginning."""
 
 
-def _place_of(token: str, skip: int, top: int | None) -> _Place:
+def _position_of(token: str, skip: int, top: int | None) -> _ListPosition:
     if not token:
-        return _Place(0, skip, top, "")
+        return _ListPosition(0, skip, top, "")
     at, skipping, left, onwards = token.split(" ", 3)
-    return _Place(int(at), int(skipping), None if left == "-" else int(left), onwards)
+    return _ListPosition(int(at), int(skipping), None if left == "-" else int(left), onwards)
 
 
-def _token(place: _Place) -> str:
-    return f"{place.at} {place.skip} {'-' if place.left is None else place.left} {place.onwards}"
+def _token(position: _ListPosition) -> str:
+    return f"{position.at} {position.skip} {'-' if position.left is None else position.left} {position.onwards}"
 
 
 def sessions_of(
@@ -66,25 +66,25 @@ def sessions_of(
     if timeout is not None:
         seconds_of(timeout, "timeout")
 
-    async def read(token: str) -> Page[str]:
+    async def read(token: str) -> ListPage[str]:
         deadline = deadline_of(timeout)
-        place: _Place | None = _place_of(token, skip, top)
+        position: _ListPosition | None = _position_of(token, skip, top)
         names: Sequence[str] = ()
-        while place is not None and not names:
-            names, place = await read_on(place, deadline)
-        return Page(names, None if place is None else _token(place))
+        while position is not None and not names:
+            names, position = await read_on(position, deadline)
+        return ListPage(names, None if position is None else _token(position))
 
-    async def read_on(place: _Place, deadline: float) -> tuple[Sequence[str], _Place | None]:
-        """Return the next sessions after the skipped ones, and the next place. At the end the place is ``None``."""
+    async def read_on(position: _ListPosition, deadline: float) -> tuple[Sequence[str], _ListPosition | None]:
+        """Return the next sessions after the skipped ones, and the next position, which is ``None`` at the end."""
         entity = await connection.entity(path, deadline)
-        partition_client = entity.partition_client(entity.numbers[place.at])
-        wanted = min(_PAGE, place.skip or _PAGE if place.left is None else place.skip + place.left)
-        told, _, skipped = place.onwards.partition(" ")
+        partition_client = entity.partition_client(entity.numbers[position.at])
+        wanted = min(_PAGE, position.skip or _PAGE if position.left is None else position.skip + position.left)
+        told, _, skipped = position.onwards.partition(" ")
 
         def make(partition: Partition, call_id: CallId) -> Request[SessionsListed]:
             reading = CallId("", 0, call_id.now)
             if since is None:
-                return list_sessions(partition, wanted, place.onwards[1:] if place.onwards else None, reading)
+                return list_sessions(partition, wanted, position.onwards[1:] if position.onwards else None, reading)
             return list_sessions_since(partition, wanted, int(told or since), int(skipped or 0), reading)
 
         found = await partition_client.read("w", make, deadline)
@@ -95,11 +95,11 @@ def sessions_of(
             last = found.times[-1]
             before = int(skipped or 0) if told and int(told) == last else 0
             onwards = f"{last} {before + sum(time == last for time in found.times)}"
-        names = found.names[place.skip :]
-        skipping = max(place.skip - len(found.names), 0)
-        left = None if place.left is None else place.left - len(names)
-        at = place.at if onwards else place.at + 1
+        names = found.names[position.skip :]
+        skipping = max(position.skip - len(found.names), 0)
+        left = None if position.left is None else position.left - len(names)
+        at = position.at if onwards else position.at + 1
         ends = left == 0 or at == len(entity.numbers)
-        return names, None if ends else _Place(at, skipping, left, onwards)
+        return names, None if ends else _ListPosition(at, skipping, left, onwards)
 
     return AsyncItemPaged(read)

@@ -23,11 +23,11 @@ from sbredis.client._pauses import Pauses
 from sbredis.maintenance._by_slot import BySlot
 from sbredis.maintenance._due_times import DueTimes
 
-__all__ = ["Agenda", "Pace", "Place", "Read", "Sleep", "Visit"]
+__all__ = ["Agenda", "Read", "Sleep", "Visit", "VisitPace", "VisitPlace"]
 
 
-class Place(NamedTuple):
-    """A partition of an entity."""
+class VisitPlace(NamedTuple):
+    """A place to visit: a partition of an entity."""
 
     number: int
     """The number of the partition. It also decides the slot."""
@@ -47,7 +47,7 @@ class Read:
 class Visit:
     """Do the work that is due at a place."""
 
-    place: Place
+    place: VisitPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Sleep:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class VisitPace:
     """Limits and pauses for visits and reads."""
 
     visits_at_once: int = 4
@@ -82,17 +82,17 @@ class Pace:
 class Agenda:
     """The places that the client maintains, the known due time of each, and the places that it must still read."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
-        self._pace = pace or Pace()
+    def __init__(self, pace: VisitPace | None = None) -> None:
+        self._pace = pace or VisitPace()
         self._entities: dict[str, tuple[int, ...]] = {}
         self._slots = BySlot()
         """All places."""
         self._unread = BySlot()
         """The places that must be read soon."""
-        self._due = DueTimes[Place]()
-        self._visits: dict[Place, float] = {}
+        self._due = DueTimes[VisitPlace]()
+        self._visits: dict[VisitPlace, float] = {}
         """A mapping from the place of each visit under way to the time when the visit began."""
-        self._due_after_visit: dict[Place, float] = {}
+        self._due_after_visit: dict[VisitPlace, float] = {}
         """A mapping from a place to the due time that it announced during its visit."""
         self._reads: dict[int, float] = {}
         """A mapping from each slot that is being read to the time when the read began."""
@@ -100,7 +100,7 @@ class Agenda:
         """The earliest time of the next read."""
         self._closed_until: dict[int, float] = {}
         """A mapping from a slot whose read failed to the time until which the slot is not read."""
-        self._pauses: dict[Place | int, Pauses] = {}
+        self._pauses: dict[VisitPlace | int, Pauses] = {}
         """The pauses of the places and slots whose last visit or read failed."""
         self._round: Iterator[Read] = iter(())
         self._round_at = math.inf
@@ -128,7 +128,7 @@ class Agenda:
     def remove_entity(self, entity: str) -> None:
         """Forget an entity that does not exist any more."""
         for number in self._entities.pop(entity, ()):
-            place = Place(number, entity)
+            place = VisitPlace(number, entity)
             self._slots.discard(number, entity)
             self._unread.discard(number, entity)
             self._due.discard(place)
@@ -138,7 +138,7 @@ class Agenda:
 
     # -- due times -----------------------------------------------------------------------------------------------------
 
-    def announced(self, place: Place, at: float) -> bool:
+    def announced(self, place: VisitPlace, at: float) -> bool:
         """Record a due time that a place announced. Return whether the place is known."""
         if place.number not in self._entities.get(place.entity, ()):
             return False
@@ -162,9 +162,9 @@ class Agenda:
         self._closed_until.pop(read.number, None)
         for entity, at in zip(read.entities, times, strict=True):
             if at is not None:
-                self.announced(Place(read.number, entity), at)
+                self.announced(VisitPlace(read.number, entity), at)
 
-    def visit_done(self, place: Place, at: float | None) -> None:
+    def visit_done(self, place: VisitPlace, at: float | None) -> None:
         """End a visit. ``at`` is the next due time of the place. It is not in the future if some due work is left."""
         if self._visits.pop(place, None) is None:
             return
@@ -183,13 +183,13 @@ class Agenda:
             if self._slots.has(read.number, entity):
                 self._unread.add(read.number, entity)
 
-    def visit_failed(self, place: Place, clock: float) -> None:
+    def visit_failed(self, place: VisitPlace, clock: float) -> None:
         """End a failed visit. The place is visited again after a pause."""
         if self._visits.pop(place, None) is not None:
             self._due_after_visit.pop(place, None)
             self._expect(place, clock + self._pause_for(place))
 
-    def _pause_for(self, what: Place | int) -> float:
+    def _pause_for(self, what: VisitPlace | int) -> float:
         pauses = self._pauses.get(what)
         if pauses is None:
             pauses = self._pauses[what] = Pauses(self._pace.first_pause, self._pace.longest_pause)
@@ -206,11 +206,11 @@ class Agenda:
         """Whether no place must be read soon, and no read is under way."""
         return not self._unread and not self._reads
 
-    def due_at(self, place: Place) -> float | None:
+    def due_at(self, place: VisitPlace) -> float | None:
         """Return the known due time of a place, if there is one."""
         return self._due.get(place)
 
-    def _expect(self, place: Place, at: float) -> None:
+    def _expect(self, place: VisitPlace, at: float) -> None:
         times = self._due_after_visit if place in self._visits else self._due
         known = times.get(place)
         if known is not None and known <= at:

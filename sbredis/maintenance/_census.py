@@ -15,7 +15,7 @@ from sbredis.registry import UnreadableLog, split_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sbredis.client._failures import Failures
+    from sbredis.client._failures import BackgroundFailures
     from sbredis.registry import EntityRecord, Namespace, Unreadable
 
 __all__ = ["Census"]
@@ -41,7 +41,7 @@ class Census:
     All duties of a client share a census. It is read while at least one of them uses it.
     """
 
-    def __init__(self, namespace: Namespace, failures: Failures) -> None:
+    def __init__(self, namespace: Namespace, failures: BackgroundFailures) -> None:
         self._namespace = namespace
         self._failures = failures
         self._known: dict[str, tuple[int, list[EntityRecord]]] = {}

@@ -21,7 +21,7 @@ from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.maintenance._slot_channels import is_move_announcement
 
 if TYPE_CHECKING:
-    from sbredis.maintenance._agenda import Place, Read
+    from sbredis.maintenance._agenda import Read, VisitPlace
     from sbredis.maintenance._duty import Shared
     from sbredis.registry import EntityRecord
 
@@ -61,7 +61,7 @@ class DueWork:
         times = await perform(connection.transport, request, timeout=_READING)
         return [None if each is None else since + each / 1000 + _ROUNDING for each in times]
 
-    async def visit(self, place: Place, record: EntityRecord) -> float | None:
+    async def visit(self, place: VisitPlace, record: EntityRecord) -> float | None:
         """Do a share of the work that is due. Return the time of the next visit, if one is needed."""
         connection, since = self._connection, self.clock()
         partition = connection.namespace.partition(record, place.number)

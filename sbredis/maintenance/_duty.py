@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from sbredis.client._failures import Failures
+from sbredis.client._failures import BackgroundFailures
 from sbredis.maintenance._census import Census
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class Shared:
     """A function that returns the entity with a name. Its second argument is a deadline, a time of the event loop."""
     census: Census
     """The list of all entities. It is read once for all duties."""
-    failures: Failures
+    failures: BackgroundFailures
     """The failures of maintenance, each of which is logged once."""
 
     @classmethod
     def of(cls, connection: Connection, find: Callable[[str, float], Awaitable[Entity]]) -> Self:
         """Return the objects for the duties of a client."""
-        failures = Failures(_log, lambda: connection.closed)
+        failures = BackgroundFailures(_log, lambda: connection.closed)
         return cls(connection, find, Census(connection.namespace, failures), failures)
 
 

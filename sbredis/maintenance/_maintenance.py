@@ -35,8 +35,8 @@ DUTIES: Sequence[type[Duty]] = (RoutingDuty, MovingDuty, IdleDuty)
 """The duties of a client that maintains its namespace, one for each role."""
 
 
-class _Part:
-    """One client's part in one role: it does the duty of the role while it has the role."""
+class _DutyRunner:
+    """Does the duty of a role while this client has the role."""
 
     def __init__(self, duty: Duty) -> None:
         self.duty = duty
@@ -79,39 +79,39 @@ class Maintenance:
         self.census, self._failures = shared.census, shared.failures
         self.duties: dict[str, Duty] = {duty.role: duty(shared) for duty in duties}
         """The duties by their roles."""
-        self._parts = {role: _Part(duty) for role, duty in self.duties.items()}
+        self._runners = {role: _DutyRunner(duty) for role, duty in self.duties.items()}
         self._ending = asyncio.Event()
         self._ended = asyncio.Event()
 
     def keeper(self, role: str) -> RoleKeeper:
         """Return this client's part in a role."""
-        return self._parts[role].keeper
+        return self._runners[role].keeper
 
     async def run(self) -> None:
         """Maintain the namespace whenever no other client does, until this client is closed or :meth:`end` is called.
 
-        At the end, the client gives up its roles. No error in a part of maintenance ends another part, or the client.
+        At the end, the client gives up its roles. No error in a duty ends another duty, or the client.
         """
         try:
             async with TaskScope() as tasks:
                 tasks.start(self._failures.tend("the list of entities", self.census.run))
-                tasks.start(self._take_part(tasks))
+                tasks.start(self._run_duties(tasks))
                 await self._ending.wait()
                 tasks.cancel()
         finally:
             self._ended.set()
 
-    async def _take_part(self, tasks: TaskScope) -> None:
-        """Start the parts. The first one asks alone, so that a user without the rights is refused only once."""
-        first, *others = self._parts.values()
+    async def _run_duties(self, tasks: TaskScope) -> None:
+        """Start all duties. The first one asks alone, so that a user without the rights is refused only once."""
+        first, *others = self._runners.values()
         tasks.start(self._tended(first))
         if first.duty.connection.test_hooks is None:
             await first.keeper.answered.wait()
-        for part in others:
-            tasks.start(self._tended(part))
+        for runner in others:
+            tasks.start(self._tended(runner))
 
-    def _tended(self, part: _Part) -> Coroutine[Any, Any, None]:
-        return self._failures.tend(f"the role {part.duty.role!r}", part.run)
+    def _tended(self, runner: _DutyRunner) -> Coroutine[Any, Any, None]:
+        return self._failures.tend(f"the role {runner.duty.role!r}", runner.run)
 
     async def end(self) -> None:
         """Stop maintaining the namespace, and give up the roles."""

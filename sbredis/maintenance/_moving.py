@@ -17,19 +17,19 @@ from sbredis.client._jobs import CALLING
 from sbredis.client._role import MOVE
 from sbredis.engine import read_call
 from sbredis.exceptions import MessagingEntityNotFoundError
-from sbredis.maintenance._agenda import Pace
+from sbredis.maintenance._agenda import VisitPace
 from sbredis.maintenance._duty import Duty, Shared, Tenure
 from sbredis.maintenance._mover import Mover
 from sbredis.maintenance._slot_channels import is_move_announcement
 from sbredis.maintenance._visiting import Visitor
 
 if TYPE_CHECKING:
-    from sbredis.maintenance._agenda import Place, Read
+    from sbredis.maintenance._agenda import Read, VisitPlace
     from sbredis.registry import EntityRecord
 
 __all__ = ["PACE", "MovingDuty"]
 
-PACE = Pace(visits_at_once=16, round=7200.0)
+PACE = VisitPace(visits_at_once=16, round=7200.0)
 
 
 class MovingDuty(Duty):
@@ -39,7 +39,7 @@ class MovingDuty(Duty):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        pace = PACE if self.connection.test_hooks is None else Pace(visits_at_once=16, between_reads=0.0)
+        pace = PACE if self.connection.test_hooks is None else VisitPace(visits_at_once=16, between_reads=0.0)
         self._news = asyncio.Event()
         self.visitor = Visitor(shared, self, pace, self._news.set)
         self.mover = Mover(shared)
@@ -81,7 +81,7 @@ class MovingDuty(Duty):
         """Read which partitions are calling."""
         return [self.clock() if calls else None for calls in await self.mover.calling(read.number, read.entities)]
 
-    async def visit(self, place: Place, record: EntityRecord) -> float | None:
+    async def visit(self, place: VisitPlace, record: EntityRecord) -> float | None:
         """Move the messages that wait at a place. Return the present time if more messages wait."""
         until = self.clock() + CALLING
         source = await self.shared.find(record.path, until)

@@ -34,7 +34,7 @@ from sbredis.moving._reserve import has_reserve
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
     from sbredis.client._partition_client import PartitionClient
-    from sbredis.client._routing import Routed, Routing
+    from sbredis.client._routing import RoutedCopies, Routing
     from sbredis.rules import MessageView
 
 __all__ = ["TopicPublisher"]
@@ -133,7 +133,7 @@ class TopicPublisher:
         """Publish messages with one call. If one of them makes the call fail, split them to find that message."""
         messages = [Outgoing(b"", origin=each.name) for each, _ in part]
         facts = [seen for _, seen in part]
-        judged: tuple[Routing | None, Routed | None] = None, None
+        judged: tuple[Routing | None, RoutedCopies | None] = None, None
 
         def make(partition: Partition, call_id: CallId) -> Request[Sent]:
             routing = self.entity.routing
@@ -176,7 +176,7 @@ class TopicPublisher:
 
     async def _judged(
         self, messages: Sequence[Outgoing], facts: Sequence[MessageView], size: int
-    ) -> tuple[Routing | None, Routed | None]:
+    ) -> tuple[Routing | None, RoutedCopies | None]:
         """Judge messages, in a thread if this takes long. Return the routing that was used, and its result."""
         routing = self.entity.routing
         if routing is None or not routing.takes_long(size):

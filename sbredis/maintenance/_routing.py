@@ -21,7 +21,7 @@ from sbredis.client._role import ROUTE
 from sbredis.client._watching import to_ask
 from sbredis.engine import RoleLostError
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from sbredis.maintenance._agenda import Pace
+from sbredis.maintenance._agenda import VisitPace
 from sbredis.maintenance._due_work import DueWork
 from sbredis.maintenance._duty import Duty, Shared, Tenure
 from sbredis.maintenance._topic_watcher import TopicWatcher
@@ -47,7 +47,7 @@ class RoutingDuty(Duty):
         self._news = asyncio.Event()
         self.watchers: dict[tuple[str, int], TopicWatcher] = {}
         """The watched partitions of topics, by the topic's incarnation and the number of the partition."""
-        pace = Pace() if self.connection.test_hooks is None else Pace(between_reads=0.0)
+        pace = VisitPace() if self.connection.test_hooks is None else VisitPace(between_reads=0.0)
         self.visitor = Visitor(shared, DueWork(shared), pace, self._news.set)
         """Visits the partitions of queues and subscriptions."""
         self._tenure: Tenure | None = None

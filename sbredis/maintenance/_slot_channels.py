@@ -32,7 +32,7 @@ def is_move_announcement(payload: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Listener:
+class _AnnouncementListener:
     """Passes on the announcements of the partitions in one slot."""
 
     number: int
@@ -93,7 +93,7 @@ class SlotChannels:
 
     async def _listen(self, number: int) -> None:
         channel = due_channel(self._connection.namespace.name, self._salts[number])
-        listener = _Listener(number, self._heard, self._missed)
+        listener = _AnnouncementListener(number, self._heard, self._missed)
         pauses = Pauses(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:

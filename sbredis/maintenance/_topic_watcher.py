@@ -11,7 +11,7 @@ from sbredis.maintenance._publishing import TopicPublisher
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
-    from sbredis.client._failures import Failures
+    from sbredis.client._failures import BackgroundFailures
 
 __all__ = ["TopicWatcher"]
 
@@ -25,7 +25,7 @@ class TopicWatcher:
         self,
         entity: Entity,
         number: int,
-        failures: Failures,
+        failures: BackgroundFailures,
         *,
         changed: Callable[[], None],
         failed: Callable[[TopicWatcher, BaseException], None],

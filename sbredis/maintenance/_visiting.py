@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sbredis.client._jobs import Jobs
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
-from sbredis.maintenance._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
 from sbredis.maintenance._slot_channels import SlotChannels
 from sbredis.moving._destinations import NotKnownYetError
 
@@ -45,7 +45,7 @@ class Errand(Protocol):
         """Read the due times of places; ``None`` means that nothing is to be done there."""
         ...
 
-    async def visit(self, place: Place, record: EntityRecord) -> float | None:
+    async def visit(self, place: VisitPlace, record: EntityRecord) -> float | None:
         """Do the work at a place. Return the time of the next visit, if one is needed.
 
         Raises :class:`MessagingEntityNotFoundError` if the entity does not exist any more.
@@ -56,7 +56,7 @@ class Errand(Protocol):
 class Visitor:
     """The visits of one client, on one errand, to the partitions of all entities that it is given."""
 
-    def __init__(self, shared: Shared, errand: Errand, pace: Pace, changed: Callable[[], None]) -> None:
+    def __init__(self, shared: Shared, errand: Errand, pace: VisitPace, changed: Callable[[], None]) -> None:
         """``changed`` is called when there may be something to do."""
         self._pace = pace
         self.agenda = Agenda(pace)
@@ -119,7 +119,7 @@ class Visitor:
         if announced is None:
             return
         entity, at = announced
-        if self.agenda.announced(Place(number, entity), at):
+        if self.agenda.announced(VisitPlace(number, entity), at):
             self._changed()
         else:
             self._census.read_soon()  # the entity is new; its partitions are read after the census
@@ -145,7 +145,7 @@ class Visitor:
         else:
             agenda.read_done(read, times)
 
-    async def _visit(self, place: Place) -> None:
+    async def _visit(self, place: VisitPlace) -> None:
         """Visit a place. If this fails, the agenda plans another visit."""
         errand, agenda = self._errand, self.agenda
         record = self._census.by_id.get(place.entity)

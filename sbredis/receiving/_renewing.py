@@ -24,7 +24,7 @@ from sbredis.telemetry._log_text import named, shortened
 
 if TYPE_CHECKING:
     from sbredis.client._clock import Clock
-    from sbredis.client._connection import Share
+    from sbredis.client._connection import ConnectionReference
     from sbredis.client._entity import Entity
     from sbredis.telemetry._telemetry import Telemetry
 
@@ -62,7 +62,7 @@ class RenewalReport:
 
     telemetry: Telemetry
     path: str
-    share: Share
+    reference: ConnectionReference
     """Keeps the client open while locks are renewed."""
 
     def failed(self, failures: Sequence[tuple[Renewable, Exception]]) -> None:

@@ -380,5 +380,7 @@ def report_of(settler: Settler) -> RenewalReport:
     """Return the object that reports failed renewals of this receiver's message locks."""
     report = settler._report
     if report is None:
-        report = settler._report = RenewalReport(settler._telemetry, settler.entity_path, settler._connection.share())
+        report = settler._report = RenewalReport(
+            settler._telemetry, settler.entity_path, settler._connection.reference()
+        )
     return report

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Command", "Data", "Ending", "Reading", "commands_after", "read_file"]
+__all__ = ["Data", "Ending", "FileCommand", "FileReading", "commands_after", "read_file"]
 
 Data: TypeAlias = bytes | mmap.mmap
 """The content of a file."""
@@ -41,7 +41,7 @@ _NAME = re.compile(rb"[A-Za-z][\w.|-]{0,63}")
 _SHOWN = 64
 
 
-class Command(NamedTuple):
+class FileCommand(NamedTuple):
     """A whole command of a file."""
 
     start: int
@@ -53,7 +53,7 @@ class Command(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FileReading:
     """What a server can read of a file."""
 
     size: int
@@ -64,7 +64,7 @@ class Reading:
     ending: Ending
     commands: int
     """The number of commands before :attr:`whole`."""
-    pending: tuple[Command, ...]
+    pending: tuple[FileCommand, ...]
     """The whole commands of a transaction that has no end."""
     time: int | None
     """The last time that an annotation before :attr:`whole` has, in seconds since 1970. A server writes annotations
@@ -72,11 +72,11 @@ class Reading:
     """
 
 
-def read_file(data: Data) -> Reading:
+def read_file(data: Data) -> FileReading:
     """Read a file from its beginning to the first byte that is no part of a whole command."""
     size = len(data)
     place = whole = commands = 0
-    pending: list[Command] = []
+    pending: list[FileCommand] = []
     time = noted = None
     ending: Ending = "whole"
     while place < size:
@@ -101,10 +101,10 @@ def read_file(data: Data) -> Reading:
             whole, time = place, noted
     if ending == "whole" and pending:
         ending = "transaction"
-    return Reading(size, whole, place, ending, commands, tuple(pending), time)
+    return FileReading(size, whole, place, ending, commands, tuple(pending), time)
 
 
-def commands_after(data: Data, start: int) -> Iterator[Command]:
+def commands_after(data: Data, start: int) -> Iterator[FileCommand]:
     """Yield the whole commands that begin after the byte ``start``, with whatever is between them."""
     place = start + 1
     while (found := _ARRAY.search(data, place)) is not None:
@@ -125,7 +125,7 @@ class _BrokenError(Exception):
         self.ending: Ending = ending
 
 
-def _next_command(data: Data, start: int, *, is_open: bool) -> Command:
+def _next_command(data: Data, start: int, *, is_open: bool) -> FileCommand:
     """Return a command. Transactions are not nested, and only an open transaction has an end."""
     command = _command(data, start)
     if command.name == (b"MULTI" if is_open else b"EXEC"):
@@ -133,7 +133,7 @@ def _next_command(data: Data, start: int, *, is_open: bool) -> Command:
     return command
 
 
-def _command(data: Data, start: int) -> Command:
+def _command(data: Data, start: int) -> FileCommand:
     array = _line(_ARRAY, data, start)
     length = _line(_TEXT, data, array.end())
     begin = length.end()
@@ -148,7 +148,7 @@ def _command(data: Data, start: int) -> Command:
     place = _after_value(data, end)
     if not _NAME.fullmatch(name):
         raise _BrokenError("unreadable")
-    return Command(start, place, name, first)
+    return FileCommand(start, place, name, first)
 
 
 def _after_value(data: Data, end: int) -> int:

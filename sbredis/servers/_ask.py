@@ -41,12 +41,12 @@ def ask(address: Address, *arguments: str | int, timeout: float = 5.0, password:
     """
     deadline = time.monotonic() + timeout
     with _connected(address, timeout) as connection:
-        stream = _Stream(connection, deadline)
+        exchange = _Exchange(connection, deadline)
         if password is not None:
-            stream.send(("AUTH", password))
-            _raised(stream.reply())
-        stream.send(arguments)
-        return _raised(stream.reply())
+            exchange.send(("AUTH", password))
+            _raised(exchange.reply())
+        exchange.send(arguments)
+        return _raised(exchange.reply())
 
 
 def _connected(address: Address, timeout: float) -> socket.socket:
@@ -72,8 +72,8 @@ def _foreign(line: bytes) -> ConnectionError:
     return ConnectionError(f"the answer is not from a Redis server: {line[:40]!r}")
 
 
-class _Stream:
-    """A reader of lines and of given lengths from a connection, with one deadline for all reads."""
+class _Exchange:
+    """An exchange over a connection: commands are sent and replies are read, with one deadline for all of it."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection

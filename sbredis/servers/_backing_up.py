@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError, ServiceBusConnectionError
-from sbredis.servers._append_only import Reading, read_file
+from sbredis.servers._append_only import FileReading, read_file
 from sbredis.servers._ask import ask
 from sbredis.servers._data_files import MANIFEST, DataFiles, content_of, find_data, named_data
 from sbredis.servers._folder import DataFolder
@@ -95,7 +95,7 @@ def cut_unfinished(files: DataFiles) -> int:
     return 0
 
 
-def _damaged(path: Path, reading: Reading) -> str:
+def _damaged(path: Path, reading: FileReading) -> str:
     return (
         f"{path.name} is damaged: it cannot be read from byte {reading.whole:,} on. Nothing was changed. 'sbredis"
         " server repair' shows what can be saved."

@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from sbredis.exceptions import ServerUnsuitableError
-from sbredis.servers._append_only import Command, Ending, Reading, commands_after, read_file
+from sbredis.servers._append_only import Ending, FileCommand, FileReading, commands_after, read_file
 from sbredis.servers._binary import ServerBinary, find_server
 from sbredis.servers._data_files import SNAPSHOT_MAGIC, DataFiles, content_of, find_data
 from sbredis.servers._folder import DataFolder, in_use, unused
@@ -162,7 +162,7 @@ def _wrong_snapshot(path: Path, binary: ServerBinary | str | None) -> str | None
 
 def _damage(file: Path) -> Damage | None:
     with content_of(file) as data:
-        reading: Reading = read_file(data)
+        reading: FileReading = read_file(data)
         if reading.ending == "whole":
             return None
         after = commands_after(data, reading.stopped)
@@ -186,6 +186,6 @@ def _damage(file: Path) -> Damage | None:
     )
 
 
-def _text(command: Command) -> str:
+def _text(command: FileCommand) -> str:
     first = repr(command.first)[2:-1]
     return f"{command.name.decode('ascii')} {first}".rstrip()

@@ -42,7 +42,7 @@ GRACE = 5.0
 
 def main() -> None:
     """Run a supervisor until its standard input is closed or it is sent SIGTERM."""
-    supervisor = _Supervisor()
+    supervisor = _ServerSupervisor()
     try:
         supervisor.run()
     finally:
@@ -53,7 +53,7 @@ def _wake(*_: object) -> None:
     """Do nothing: the signal only has to end the wait."""
 
 
-class _Supervisor:
+class _ServerSupervisor:
     def __init__(self) -> None:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._unread = b""

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
-__all__ = ["UNOBSERVED", "Operation", "OperationName", "Telemetry", "TelemetryMessage"]
+__all__ = ["UNOBSERVED", "Observation", "OperationName", "Telemetry", "TelemetryMessage"]
 
 _log = logging.getLogger("sbredis.operations")
 
@@ -101,8 +101,8 @@ _COUNT: Final = "messaging.batch.message_count"
 _ERROR_TYPE: Final = "error.type"
 
 
-class Operation:
-    """A running operation, as a context manager.
+class Observation:
+    """The observation of a running operation, as a context manager.
 
     This base class does nothing. It is for operations that are not observed.
     """
@@ -133,7 +133,7 @@ class Operation:
         """Report the number of the operation's messages, if this number was not known at its beginning."""
 
 
-UNOBSERVED: Final = Operation()
+UNOBSERVED: Final = Observation()
 
 
 class Telemetry:
@@ -205,7 +205,7 @@ class Telemetry:
         count: int = 1,
         messages: Sequence[TelemetryMessage] = (),
         encoded: bool = False,
-    ) -> Operation:
+    ) -> Observation:
         """Return a context manager for an operation on ``destination``: the path of an entity, or an empty text.
 
         ``messages`` are the messages to send or settle. If the caller does not have the message objects, ``count`` is
@@ -220,7 +220,7 @@ class Telemetry:
         injects = _TYPES.get(name) == "send" and not encoded
         if injects and len(messages) > 1:
             self.create(destination, messages)
-        return _Observed(self, name, destination, messages, count=count, injects=injects)
+        return _LiveObservation(self, name, destination, messages, count=count, injects=injects)
 
     def processing(
         self, destination: str, *messages: TelemetryMessage, continues_trace: bool = False
@@ -232,7 +232,7 @@ class Telemetry:
         """
         if not self.watching:
             return UNOBSERVED
-        return _Observed(self, "process", destination, messages, continues_trace=continues_trace)
+        return _LiveObservation(self, "process", destination, messages, continues_trace=continues_trace)
 
     def failed(
         self, name: OperationName, destination: str, error: BaseException, messages: Sequence[TelemetryMessage] = ()
@@ -274,8 +274,8 @@ class Telemetry:
         self._active = self.tracing is not None or self.metrics is not None
 
 
-class _Observed(Operation):
-    """An operation that tracing, metrics or the log observe."""
+class _LiveObservation(Observation):
+    """The observation of an operation by tracing, metrics or the log."""
 
     __slots__ = (
         *("_attributes", "_continues_trace", "_count", "_destination", "_found", "_injects", "_logs", "_messages"),

@@ -94,7 +94,7 @@ class HandleOptions(SendOptions, total=False):
     """Whether an error of the handler is raised, and not returned. False."""
 
 
-class _Session:
+class _LooseSession:
     """A session that belongs to no broker."""
 
     def __init__(self, session_id: str, state: bytes | None) -> None:
@@ -176,7 +176,7 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
     session_id, state = options.get("session_id"), options.get("session_state")
     if state is not None and session_id is None:
         raise ValueError("The message has no session: give a session_id together with session_state.")
-    session = _Session(session_id, None if state is None else encoded_state(state)) if session_id else None
+    session = _LooseSession(session_id, None if state is None else encoded_state(state)) if session_id else None
     values = _values(value) if handler.settings.batch is not None else [value]
     messages = [_received(each, given, options, number) for number, each in enumerate(values, 1)]
     if not messages:

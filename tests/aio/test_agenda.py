@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from sbredis.client import _keeping as keeping
 from sbredis.maintenance import _census as census
-from sbredis.maintenance._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
 from sbredis.maintenance._maintenance import DUTIES
 from sbredis.maintenance._moving import PACE as MOVING
 
-PACE = Pace(visits_at_once=2, batch=3, between_reads=0.5, round=100.0)
-A, B, C = Place(0, "a"), Place(0, "b"), Place(1, "c")
+PACE = VisitPace(visits_at_once=2, batch=3, between_reads=0.5, round=100.0)
+A, B, C = VisitPlace(0, "a"), VisitPlace(0, "b"), VisitPlace(1, "c")
 
 
-def an_agenda(*places: Place, now: float = 0.0) -> Agenda:
+def an_agenda(*places: VisitPlace, now: float = 0.0) -> Agenda:
     """Return an agenda that has read all these places and found nothing due."""
     agenda = Agenda(PACE)
     agenda.set_entities({place.entity: [place.number] for place in places}, now)
@@ -55,7 +55,7 @@ def test_a_busy_place_does_not_starve_the_others() -> None:
     agenda = an_agenda(A, B, C)
     for place in (A, B, C):
         agenda.announced(place, 1.0)
-    visited: list[Place] = []
+    visited: list[VisitPlace] = []
     for step in range(9):
         todo = agenda.next(2.0 + step, 2.0 + step)
         assert isinstance(todo, Visit)
@@ -137,11 +137,11 @@ def test_an_announcement_during_a_failed_visit_causes_no_further_visit() -> None
 
 
 def test_late_visits_do_not_shorten_the_sleep() -> None:
-    agenda = an_agenda(A, B, C, Place(1, "d"), Place(1, "e"))
-    for at, place in enumerate((A, B, C, Place(1, "d"), Place(1, "e")), 1):
+    agenda = an_agenda(A, B, C, VisitPlace(1, "d"), VisitPlace(1, "e"))
+    for at, place in enumerate((A, B, C, VisitPlace(1, "d"), VisitPlace(1, "e")), 1):
         agenda.announced(place, at / 10)
     assert [agenda.next(2.0, 2.0), agenda.next(2.0, 2.0)] == [Visit(A), Visit(B)]
-    assert [agenda.next(3.0, 3.0), agenda.next(3.0, 3.0)] == [Visit(C), Visit(Place(1, "d"))]
+    assert [agenda.next(3.0, 3.0), agenda.next(3.0, 3.0)] == [Visit(C), Visit(VisitPlace(1, "d"))]
     assert agenda.next(3.25, 3.25) == Sleep(0.75)  # C and d are late then, as A and B are now
 
 
@@ -215,7 +215,7 @@ def test_a_read_that_succeeds_ends_the_growth_of_the_pauses() -> None:
 
 
 def test_a_round_leaves_out_entities_that_were_removed_during_it() -> None:
-    agenda = an_agenda(*(Place(0, name) for name in "pqrst"))
+    agenda = an_agenda(*(VisitPlace(0, name) for name in "pqrst"))
     now, seen = 10.0, list[str]()
     while len(seen) < 3:  # the first part of the round
         todo = agenda.next(now, now)
@@ -233,12 +233,12 @@ def test_a_round_leaves_out_entities_that_were_removed_during_it() -> None:
 
 
 def test_every_place_is_read_again_in_each_round_in_several_parts() -> None:
-    places = [Place(0, str(name)) for name in range(7)] + [Place(1, "x")]
-    agenda, now, seen = an_agenda(*places), 50.0, list[tuple[float, Place]]()
+    places = [VisitPlace(0, str(name)) for name in range(7)] + [VisitPlace(1, "x")]
+    agenda, now, seen = an_agenda(*places), 50.0, list[tuple[float, VisitPlace]]()
     while now < 250.0:
         todo = agenda.next(now, now)
         if isinstance(todo, Read):
-            seen += [(now, Place(todo.number, entity)) for entity in todo.entities]
+            seen += [(now, VisitPlace(todo.number, entity)) for entity in todo.entities]
             agenda.read_done(todo, [None] * len(todo.entities))
         else:
             assert isinstance(todo, Sleep)
@@ -266,8 +266,8 @@ def test_a_deleted_entity_is_forgotten() -> None:
 
 def test_an_announcement_for_an_unknown_place_is_reported() -> None:
     agenda = an_agenda(A)
-    assert not agenda.announced(Place(0, "z"), 1.0)
-    assert not agenda.announced(Place(7, "a"), 1.0)
+    assert not agenda.announced(VisitPlace(0, "z"), 1.0)
+    assert not agenda.announced(VisitPlace(7, "a"), 1.0)
 
 
 def test_moving_the_clock_forward_makes_a_place_due() -> None:
@@ -281,31 +281,31 @@ def test_moving_the_clock_forward_makes_a_place_due() -> None:
 
 WITHOUT_ROUND = replace(PACE, round=1e9)
 """A pace without rounds. A round would find due work whose announcement was missed, and so hide the mistake."""
-PLACES = [Place(number, f"{entity}{number}") for number in range(3) for entity in "pqrst"]
+PLACES = [VisitPlace(number, f"{entity}{number}") for number in range(3) for entity in "pqrst"]
 
 
 @dataclass
 class World:
     """Partitions that announce their due times. For a while the listener may miss the announcements of a slot."""
 
-    due: dict[Place, float] = field(default_factory=dict)
-    announced_at: dict[Place, float] = field(default_factory=dict)
+    due: dict[VisitPlace, float] = field(default_factory=dict)
+    announced_at: dict[VisitPlace, float] = field(default_factory=dict)
     deaf: set[int] = field(default_factory=set)
     now: float = 0.0
 
-    def put(self, agenda: Agenda, place: Place, at: float) -> None:
+    def put(self, agenda: Agenda, place: VisitPlace, at: float) -> None:
         """Make work due at a time. The partition announces it by the rule of announce.lua."""
         self.due[place] = min(at, self.due.get(place, at))
         self.announce(agenda, place)
 
-    def announce(self, agenda: Agenda, place: Place) -> None:
+    def announce(self, agenda: Agenda, place: VisitPlace) -> None:
         first, before = self.due.get(place, inf), self.announced_at.get(place, inf)
         if first < before or before <= self.now < first:
             self.announced_at[place] = first
             if place.number not in self.deaf and first < inf:
                 agenda.announced(place, first)
 
-    def visit(self, agenda: Agenda, place: Place) -> float | None:
+    def visit(self, agenda: Agenda, place: VisitPlace) -> float | None:
         """Visit a place and return its next due time."""
         if self.due.get(place, self.now + 1) <= self.now:
             del self.due[place]
@@ -335,7 +335,7 @@ def carried_out(agenda: Agenda, world: World, fails: list[bool]) -> bool:
             if failing:
                 agenda.read_failed(todo, world.now)
             else:
-                agenda.read_done(todo, [world.due.get(Place(number, entity)) for entity in entities])
+                agenda.read_done(todo, [world.due.get(VisitPlace(number, entity)) for entity in entities])
     return True
 
 
@@ -378,7 +378,7 @@ def test_all_due_work_is_done_despite_missed_announcements_and_failures(steps: l
 
 def apply(agenda: Agenda, world: World, kind: str, what: object, more: object) -> None:
     match kind, what, more:
-        case "put", Place() as place, float() as seconds:
+        case "put", VisitPlace() as place, float() as seconds:
             world.put(agenda, place, world.now + seconds)
         case "deafen", int() as number, _:
             world.deaf.add(number)
@@ -401,7 +401,7 @@ def test_ten_thousand_idle_entities_cost_less_than_one_call_a_second() -> None:
     """The calls are the reads of both agendas, the readings of the census, and the renewals of the roles."""
     entities = {str(number): range(16) for number in range(10_000)}
     each_second = 0.0
-    for pace in (Pace(), MOVING):
+    for pace in (VisitPace(), MOVING):
         calls, ends = 0, max(pace.round, 1800.0)
         agenda, now, first = Agenda(pace), 0.0, None
         agenda.set_entities(entities, now)

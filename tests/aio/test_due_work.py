@@ -11,7 +11,7 @@ import pytest
 
 from sbredis.engine import SettingsStaleError, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
-from sbredis.maintenance._agenda import Place
+from sbredis.maintenance._agenda import VisitPlace
 from sbredis.maintenance._due_work import DueWork
 from sbredis.maintenance._duty import Shared
 from tests.aio.queues import HandClock, Queue, in_memory, queue_at
@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.anyio, in_memory]
 
 
 @asynccontextmanager
-async def visited(url: str) -> AsyncIterator[tuple[Queue, DueWork, Place, HandClock]]:
+async def visited(url: str) -> AsyncIterator[tuple[Queue, DueWork, VisitPlace, HandClock]]:
     """Make a queue whose messages live for a second, and the errand of a client that the test lets visit it."""
     clock = HandClock()
     async with queue_at(url, clock=clock, time_to_live=1000, dead_letter_expired=True) as queue:
         connection = queue.client._connection
         errand = DueWork(Shared.of(connection, connection.entity))
-        yield queue, errand, Place(queue.entity.numbers[0], queue.entity.record.id), clock
+        yield queue, errand, VisitPlace(queue.entity.numbers[0], queue.entity.record.id), clock
 
 
 async def test_a_visit_returns_the_next_due_time(url: str) -> None:

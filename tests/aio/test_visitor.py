@@ -13,7 +13,7 @@ import pytest
 from sbredis._tasks import wait_until
 from sbredis.engine import due_channel, salts
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusConnectionError
-from sbredis.maintenance._agenda import Pace, Place, Read
+from sbredis.maintenance._agenda import Read, VisitPace, VisitPlace
 from sbredis.maintenance._duty import Shared
 from sbredis.maintenance._visiting import Visitor
 from sbredis.moving._destinations import NotKnownYetError
@@ -22,7 +22,7 @@ from tests.aio.queues import in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("partitions of all slots are read")]
-PACE = Pace(between_reads=0.0, first_pause=0.01, longest_pause=0.02)
+PACE = VisitPace(between_reads=0.0, first_pause=0.01, longest_pause=0.02)
 
 
 class Hand:
@@ -30,11 +30,11 @@ class Hand:
 
     def __init__(self, shared: Shared, records: list[EntityRecord]) -> None:
         self.reads: Counter[int] = Counter()
-        self.visits: list[Place] = []
-        self.due: set[Place] = set()
+        self.visits: list[VisitPlace] = []
+        self.due: set[VisitPlace] = set()
         """The places at which something is to be done."""
         self.fail_read: Callable[[Read], None] = lambda _: None
-        self.fail_visit: Callable[[Place], None] = lambda _: None
+        self.fail_visit: Callable[[VisitPlace], None] = lambda _: None
         self.news = asyncio.Event()
         self.visitor = Visitor(shared, self, PACE, self.news.set)
         self.census = shared.census
@@ -54,9 +54,9 @@ class Hand:
     async def read(self, read: Read) -> list[float | None]:
         self.reads[read.number] += 1
         self.fail_read(read)
-        return [self.clock() if Place(read.number, each) in self.due else None for each in read.entities]
+        return [self.clock() if VisitPlace(read.number, each) in self.due else None for each in read.entities]
 
-    async def visit(self, place: Place, record: EntityRecord) -> float | None:
+    async def visit(self, place: VisitPlace, record: EntityRecord) -> float | None:
         assert record.id == place.entity
         self.visits.append(place)
         self.fail_visit(place)
@@ -99,10 +99,10 @@ async def test_due_places_are_found_by_reads_and_by_announcements(url: str) -> N
         assert set(hand.reads) == {0, 1, 2, 3}
         assert hand.visits == []
         await announce(connection, 2, record.id.encode())
-        await eventually(lambda: hand.visits == [Place(2, record.id)])
-        hand.due.add(Place(3, record.id))
+        await eventually(lambda: hand.visits == [VisitPlace(2, record.id)])
+        hand.due.add(VisitPlace(3, record.id))
         hand.visitor._missed(3)
-        await eventually(lambda: hand.visits[1:] == [Place(3, record.id)])
+        await eventually(lambda: hand.visits[1:] == [VisitPlace(3, record.id)])
 
 
 async def test_announcements_that_cannot_be_read_or_concern_others_cause_no_visit(
@@ -112,7 +112,7 @@ async def test_announcements_that_cannot_be_read_or_concern_others_cause_no_visi
         await eventually(lambda: hand.visitor.at_rest)
         for payload in (b"other", b"\xff", record.id.encode()):  # they arrive in this order
             await announce(connection, 0, payload)
-        await eventually(lambda: hand.visits == [Place(0, record.id)])
+        await eventually(lambda: hand.visits == [VisitPlace(0, record.id)])
         logged = [each.getMessage() for each in caplog.records if each.name == "sbredis.maintenance"]
         assert len(logged) == 1
         assert logged[0].startswith("partition 0 of each entity: An announcement cannot be read")
@@ -147,7 +147,7 @@ async def test_a_visit_that_only_comes_too_early_is_repeated_without_a_line_in_t
     async with visiting(url) as (hand, record, _):
         await eventually(lambda: hand.visitor.at_rest)
         hand.fail_visit = fail
-        hand.due.add(Place(1, record.id))
+        hand.due.add(VisitPlace(1, record.id))
         hand.visitor._missed(1)
         await eventually(lambda: len(hand.visits) == 2)
         assert sum("the work there waits" in each.getMessage() for each in caplog.records) == logged
@@ -163,14 +163,14 @@ async def test_a_failed_read_and_a_failed_visit_are_repeated(url: str) -> None:
     failures: list[None] = []
     async with visiting(url) as (hand, record, connection):
         await eventually(lambda: hand.visitor.at_rest)
-        hand.due.add(Place(1, record.id))
+        hand.due.add(VisitPlace(1, record.id))
         hand.fail_read = fail
         hand.visitor._missed(1)
-        await eventually(lambda: hand.visits == [Place(1, record.id)])
+        await eventually(lambda: hand.visits == [VisitPlace(1, record.id)])
         failures.clear()
         hand.fail_visit = fail
         await announce(connection, 2, record.id.encode())
-        await eventually(lambda: hand.visits[1:] == [Place(2, record.id)] * 3)
+        await eventually(lambda: hand.visits[1:] == [VisitPlace(2, record.id)] * 3)
         await eventually(lambda: hand.visitor.at_rest)
 
 
@@ -186,7 +186,7 @@ async def test_an_entity_that_is_gone_is_not_visited_again(url: str) -> None:
         await announce(connection, 2, record.id.encode())
         await eventually(lambda: not hand.visitor.agenda.knows(record.id))
         assert hand.census._news.is_set()
-        assert hand.visits == [Place(2, record.id)]
+        assert hand.visits == [VisitPlace(2, record.id)]
 
 
 @in_memory
@@ -199,7 +199,7 @@ async def test_a_defect_is_logged_and_does_not_stop_the_visits(url: str, caplog:
         await eventually(lambda: hand.visitor.at_rest)
         hand.fail_visit = fail
         await announce(connection, 2, record.id.encode())
-        await eventually(lambda: hand.visits == [Place(2, record.id)] * 2)
+        await eventually(lambda: hand.visits == [VisitPlace(2, record.id)] * 2)
         (logged,) = caplog.records
         assert logged.getMessage() == "visiting partitions failed because of a defect, and is tried again"
         assert logged.exc_info is not None

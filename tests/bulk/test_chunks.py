@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.bulk._chunks import Mark, Progress, WriterKey, forgettable, prefix_of, read_mark
+from sbredis.bulk._chunks import Mark, TaskProgress, WriterKey, forgettable, prefix_of, read_mark
 from sbredis.exceptions import BatchConflictError, BatchInterruptedError, DataLayoutError
 
 KEY = WriterKey("w", 5, 3, "stream")
@@ -36,7 +36,7 @@ class FakePartition:
 class FakeWriter:
     """A run of a task that writes rows to a fake partition."""
 
-    progress: Progress
+    progress: TaskProgress
     place: int = 0
 
     def step(self, partition: FakePartition, rows: Sequence[bytes], most: int, *, answered: bool = True) -> None:
@@ -62,7 +62,7 @@ class FakeWriter:
 
 
 def begun(partition: FakePartition, key: WriterKey = KEY) -> FakeWriter:
-    writer = FakeWriter(Progress(key))
+    writer = FakeWriter(TaskProgress(key))
     writer.progress.found(partition.value)
     return writer
 

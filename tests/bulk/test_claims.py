@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.bulk import _claims as decide
-from sbredis.bulk._claims import Change
+from sbredis.bulk._claims import RecordChange
 from sbredis.engine import Counts, PartitionSettings, Pin
 from sbredis.exceptions import DataLayoutError, EntityReservedError, ReservationLostError, ServiceBusError
 from sbredis.registry import EntityRecord, KeptReservation, reservation_of, with_reservation
@@ -44,7 +44,7 @@ def with_kept(reservation: KeptReservation | None, record: EntityRecord = OPEN) 
     return replace(record, settings=settings, properties=with_reservation(record.properties, reservation))
 
 
-def after(record: EntityRecord, change: Change | None) -> EntityRecord:
+def after(record: EntityRecord, change: RecordChange | None) -> EntityRecord:
     """Return the record after a change, or the same record without a change."""
     if change is None:
         return record
@@ -185,7 +185,7 @@ STEPS = st.lists(
 )
 
 
-def tried(decision: Callable[..., Change | None], *arguments: object) -> Change | None:
+def tried(decision: Callable[..., RecordChange | None], *arguments: object) -> RecordChange | None:
     try:
         return decision(*arguments)
     except (EntityReservedError, ReservationLostError):

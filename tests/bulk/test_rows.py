@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.bulk._rows import Backlog, Options, Part, Refusal, encoded, partitions_of, refusals_of, too_large
+from sbredis.bulk._rows import Backlog, Refusal, RowBlock, RowOptions, encoded, partitions_of, refusals_of, too_large
 from sbredis.engine import NEVER, Outbound, Outgoing, PropertyColumns, decode, partition_for_key
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, moment, outgoing
@@ -73,7 +73,7 @@ def message_of(rows: Outbound, row: int) -> ServiceBusMessage:
 def made_here(rows: Outbound, *, detects_duplicates: bool) -> list[Outgoing]:
     """Return what a bulk writer sends."""
     made = encoded(rows)
-    return Part(made.payloads, made.options(detects_duplicates=detects_duplicates)).outgoing()
+    return RowBlock(made.payloads, made.options(detects_duplicates=detects_duplicates)).outgoing()
 
 
 def made_of(rows: Outbound, row: int) -> Outgoing | Exception:
@@ -181,9 +181,9 @@ def test_a_backlog_keeps_rows_and_their_options_together(steps: list[tuple[str, 
         if step == "add":
             payloads = [b"x" * (number + at) for at in range(count)]
             number += count
-            options = [Options(len(payload), b"id", 7) for payload in payloads] if optional else None
+            options = [RowOptions(len(payload), b"id", 7) for payload in payloads] if optional else None
             backlog.add(payloads, options)
-            rows += Part(payloads, options).outgoing()
+            rows += RowBlock(payloads, options).outgoing()
         elif step == "drop":
             backlog.drop(count)
             del rows[:count]

@@ -14,7 +14,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.bulk import BulkWriter, Refusal, WriteSummary, forget_writer, known_writers, stored_rows
 from sbredis.bulk._chunks import Chunk
-from sbredis.bulk._rows import Part
+from sbredis.bulk._rows import RowBlock
 from sbredis.bulk._storing import PartitionWriter
 from sbredis.engine import Outbound, PropertyColumns, Transacted, partition_for_key
 from sbredis.exceptions import (
@@ -108,7 +108,7 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch, count: int, *, ran: bool) -> l
     call = PartitionWriter._call
     lost: list[int] = []
 
-    async def cut(self: PartitionWriter, rows: Part, chunk: Chunk, deadline: float) -> Transacted:
+    async def cut(self: PartitionWriter, rows: RowBlock, chunk: Chunk, deadline: float) -> Transacted:
         if len(lost) < count:
             lost.append(chunk.rows)
             if ran:

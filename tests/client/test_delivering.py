@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.client import _delivering as delivering
-from sbredis.client._delivering import Delivery, DisplacedError, Halving, NextStep, UnmadeError
+from sbredis.client._delivering import CallDelivery, DisplacedError, Halving, NextStep, UnmadeError
 from sbredis.engine import (
     LaneUnknownError,
     MalformedCallError,
@@ -69,7 +69,7 @@ def test_the_error_of_a_call_decides_its_next_step(
     row: tuple[ServiceBusError, NextStep, NextStep], time_is_left: bool
 ) -> None:
     error, with_time, without = row
-    delivery = Delivery(lane_is_known=True)
+    delivery = CallDelivery(lane_is_known=True)
     assert delivery.failed(error.twin(), time_is_left=time_is_left) is (with_time if time_is_left else without)
 
 
@@ -78,7 +78,7 @@ def test_the_error_of_a_call_decides_its_next_step(
 def test_a_call_that_ends_without_a_result_makes_its_lane_unknown(
     row: tuple[ServiceBusError, NextStep, NextStep], lane_is_known: bool
 ) -> None:
-    delivery = Delivery(lane_is_known=lane_is_known)
+    delivery = CallDelivery(lane_is_known=lane_is_known)
     step = delivery.failed(row[0].twin(), time_is_left=True)
     if step is S.MOVE:
         step = delivery.moved(some=False, time_is_left=True)
@@ -92,7 +92,7 @@ def test_a_call_that_ends_without_a_result_makes_its_lane_unknown(
 @pytest.mark.parametrize("some", [False, True])
 @pytest.mark.parametrize("time_is_left", [False, True])
 def test_a_job_that_could_not_be_moved_waits_while_there_is_time(some: bool, time_is_left: bool) -> None:
-    delivery = Delivery(lane_is_known=True)
+    delivery = CallDelivery(lane_is_known=True)
     assert delivery.failed(ServiceBusConnectionError("no way", outcome=NEVER_SENT), time_is_left=time_is_left) is S.MOVE
     assert delivery.unreachable
     stays = S.AGAIN if time_is_left else S.END
@@ -104,7 +104,7 @@ def test_a_job_that_could_not_be_moved_waits_while_there_is_time(some: bool, tim
 def test_a_call_that_may_have_run_is_never_moved_or_reported_as_not_run(
     row: tuple[ServiceBusError, NextStep, NextStep],
 ) -> None:
-    delivery = Delivery(lane_is_known=True)
+    delivery = CallDelivery(lane_is_known=True)
     assert delivery.failed(ServiceBusCommunicationError("lost", outcome=UNKNOWN), time_is_left=True) is S.AGAIN
     assert delivery.maybe_ran
     assert delivery.unreachable
@@ -119,7 +119,7 @@ def test_a_call_that_may_have_run_is_never_moved_or_reported_as_not_run(
 
 
 def test_a_call_stays_unknown_through_later_attempts_that_did_not_run() -> None:
-    delivery = Delivery(lane_is_known=True)
+    delivery = CallDelivery(lane_is_known=True)
     for outcome in (UNKNOWN, NEVER_SENT, NEVER_SENT):
         assert delivery.failed(ServiceBusConnectionError("no way", outcome=outcome), time_is_left=True) is S.AGAIN
         assert delivery.maybe_ran
@@ -132,7 +132,7 @@ def test_a_call_stays_unknown_through_later_attempts_that_did_not_run() -> None:
 def test_a_failed_attempt_to_remove_an_obstacle_does_not_change_the_outcome_of_the_call(
     obstacle: type[ServiceBusError],
 ) -> None:
-    delivery = Delivery(lane_is_known=True)
+    delivery = CallDelivery(lane_is_known=True)
     delivery.failed(obstacle("in the way", outcome=REFUSED), time_is_left=True)
     worse = ServiceBusConnectionError("no way to the registry", outcome=UNKNOWN)
     assert delivery.obstacle_removed(worse) is S.END
@@ -142,7 +142,7 @@ def test_a_failed_attempt_to_remove_an_obstacle_does_not_change_the_outcome_of_t
 
 
 def test_a_result_makes_its_lane_known() -> None:
-    delivery = Delivery(lane_is_known=False)
+    delivery = CallDelivery(lane_is_known=False)
     delivery.answered()
     assert delivery.lane_is_known
     assert not delivery.leaves_lane
@@ -251,7 +251,7 @@ def _check_all_rows() -> None:
             test_a_call_that_ends_without_a_result_makes_its_lane_unknown(row, flag)
         test_a_call_that_may_have_run_is_never_moved_or_reported_as_not_run(row)
     for obstacle in (SettingsBehindError, SettingsStaleError, MessagingEntityNotFoundError):
-        delivery = Delivery(lane_is_known=True)
+        delivery = CallDelivery(lane_is_known=True)
         delivery.failed(obstacle("in the way", outcome=NEVER_SENT), time_is_left=True)
         assert not delivery.unreachable
 
@@ -265,7 +265,7 @@ def test_a_call_that_spans_partitions_is_not_repeated_where_its_record_is_gone(
 
     The transport repeats a call too. Then the outcome of the refusal is unknown.
     """
-    delivery = Delivery(lane_is_known=True, spans=spans)
+    delivery = CallDelivery(lane_is_known=True, spans=spans)
     if asked_before:
         lost = ServiceBusCommunicationError("lost", outcome=Outcome.UNKNOWN)
         assert delivery.failed(lost, time_is_left=True) is NextStep.AGAIN

@@ -13,46 +13,53 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.client import _watching as watching
-from sbredis.client._watching import LATE, REGISTERED, TABLE, Event, State, Watch, to_ask
+from sbredis.client._watching import LATE, REGISTERED, TABLE, Watch, WatchEvent, WatchState, to_ask
 
-ASKING = {State.ASKED, State.OVERTAKEN}
-ENDS = {Event.FOUND, Event.MORE, Event.NOTHING, Event.NOTHING_YET, Event.UNREGISTERED, Event.PASSED_ON}
-
-BY_EVENT: Mapping[Event, Callable[[Watch, float], None]] = {
-    Event.ASK: lambda watch, now: watch.ask(now),
-    Event.FOUND: lambda watch, _: watch.found(),
-    Event.MORE: lambda watch, _: watch.busy_with_due(registered=True),
-    Event.NOTHING: lambda watch, now: watch.nothing(now, 0, registered=True),
-    Event.NOTHING_YET: lambda watch, now: watch.nothing(now, 7, registered=True),
-    Event.UNREGISTERED: lambda watch, now: watch.nothing(now, 7, registered=False),
-    Event.PASSED_ON: lambda watch, _: watch.passed_on(),
-    Event.WOKEN: lambda watch, _: watch.woken(),
-    Event.MISSED: lambda watch, _: watch.missed(),
-    Event.MOVED: lambda watch, _: watch.moved(),
-    Event.DOUBTED: lambda watch, _: watch.doubted(),
-    Event.HEARD: lambda watch, _: watch.heard(),
-    Event.TIME: lambda watch, now: watch.time_passed(now),
-    Event.DISCONNECTED: lambda watch, _: watch.disconnected(),
-    Event.WANTED_NOW: lambda watch, _: watch.wanted_now(),
-    Event.NEW_CALLER: lambda watch, _: watch.new_caller(),
-    Event.FAIL: lambda watch, now: watch.failed(now, refused=False),
-    Event.REFUSE: lambda watch, now: watch.failed(now, refused=True),
-    Event.LEAVE: lambda watch, _: watch.leave(),
+ASKING = {WatchState.ASKED, WatchState.OVERTAKEN}
+ENDS = {
+    WatchEvent.FOUND,
+    WatchEvent.MORE,
+    WatchEvent.NOTHING,
+    WatchEvent.NOTHING_YET,
+    WatchEvent.UNREGISTERED,
+    WatchEvent.PASSED_ON,
 }
 
-PATHS: Mapping[State, tuple[Event, ...]] = {
-    State.UNKNOWN: (),
-    State.STOCKED: (Event.ASK, Event.FOUND),
-    State.CALLED: (Event.WOKEN,),
-    State.DOUBTFUL: (Event.MISSED,),
-    State.ASKED: (Event.ASK,),
-    State.OVERTAKEN: (Event.ASK, Event.WOKEN),
-    State.UNHEARD: (Event.ASK, Event.UNREGISTERED),
-    State.WAITING: (Event.ASK, Event.NOTHING),
-    State.TRUSTED: (Event.ASK, Event.NOTHING_YET),
-    State.FAILED: (Event.ASK, Event.FAIL),
-    State.REFUSED: (Event.ASK, Event.REFUSE),
-    State.LEFT: (Event.LEAVE,),
+BY_EVENT: Mapping[WatchEvent, Callable[[Watch, float], None]] = {
+    WatchEvent.ASK: lambda watch, now: watch.ask(now),
+    WatchEvent.FOUND: lambda watch, _: watch.found(),
+    WatchEvent.MORE: lambda watch, _: watch.busy_with_due(registered=True),
+    WatchEvent.NOTHING: lambda watch, now: watch.nothing(now, 0, registered=True),
+    WatchEvent.NOTHING_YET: lambda watch, now: watch.nothing(now, 7, registered=True),
+    WatchEvent.UNREGISTERED: lambda watch, now: watch.nothing(now, 7, registered=False),
+    WatchEvent.PASSED_ON: lambda watch, _: watch.passed_on(),
+    WatchEvent.WOKEN: lambda watch, _: watch.woken(),
+    WatchEvent.MISSED: lambda watch, _: watch.missed(),
+    WatchEvent.MOVED: lambda watch, _: watch.moved(),
+    WatchEvent.DOUBTED: lambda watch, _: watch.doubted(),
+    WatchEvent.HEARD: lambda watch, _: watch.heard(),
+    WatchEvent.TIME: lambda watch, now: watch.time_passed(now),
+    WatchEvent.DISCONNECTED: lambda watch, _: watch.disconnected(),
+    WatchEvent.WANTED_NOW: lambda watch, _: watch.wanted_now(),
+    WatchEvent.NEW_CALLER: lambda watch, _: watch.new_caller(),
+    WatchEvent.FAIL: lambda watch, now: watch.failed(now, refused=False),
+    WatchEvent.REFUSE: lambda watch, now: watch.failed(now, refused=True),
+    WatchEvent.LEAVE: lambda watch, _: watch.leave(),
+}
+
+PATHS: Mapping[WatchState, tuple[WatchEvent, ...]] = {
+    WatchState.UNKNOWN: (),
+    WatchState.STOCKED: (WatchEvent.ASK, WatchEvent.FOUND),
+    WatchState.CALLED: (WatchEvent.WOKEN,),
+    WatchState.DOUBTFUL: (WatchEvent.MISSED,),
+    WatchState.ASKED: (WatchEvent.ASK,),
+    WatchState.OVERTAKEN: (WatchEvent.ASK, WatchEvent.WOKEN),
+    WatchState.UNHEARD: (WatchEvent.ASK, WatchEvent.UNREGISTERED),
+    WatchState.WAITING: (WatchEvent.ASK, WatchEvent.NOTHING),
+    WatchState.TRUSTED: (WatchEvent.ASK, WatchEvent.NOTHING_YET),
+    WatchState.FAILED: (WatchEvent.ASK, WatchEvent.FAIL),
+    WatchState.REFUSED: (WatchEvent.ASK, WatchEvent.REFUSE),
+    WatchState.LEFT: (WatchEvent.LEAVE,),
 }
 
 
@@ -61,7 +68,7 @@ def patient() -> None:
     """Leave the time limits unchanged: these tests pass every time as an argument, so no machine is too slow."""
 
 
-def watch_in(state: State, now: float = 100.0) -> Watch:
+def watch_in(state: WatchState, now: float = 100.0) -> Watch:
     """Return a watch that these events have brought into a state."""
     watch = Watch()
     for event in PATHS[state]:
@@ -73,12 +80,14 @@ def watch_in(state: State, now: float = 100.0) -> Watch:
 # -- the state table ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("event", [event for event in Event if event is not Event.TIME])
-def test_each_event_in_each_state_follows_the_table(state: State, event: Event) -> None:
+@pytest.mark.parametrize("state", WatchState)
+@pytest.mark.parametrize("event", [event for event in WatchEvent if event is not WatchEvent.TIME])
+def test_each_event_in_each_state_follows_the_table(state: WatchState, event: WatchEvent) -> None:
     watch = watch_in(state)
-    refused = event is Event.ASK and not watch.may_ask
-    refused = refused or (event in ENDS | {Event.FAIL, Event.REFUSE} and state not in {*ASKING, State.LEFT})
+    refused = event is WatchEvent.ASK and not watch.may_ask
+    refused = refused or (
+        event in ENDS | {WatchEvent.FAIL, WatchEvent.REFUSE} and state not in {*ASKING, WatchState.LEFT}
+    )
     before = (watch.state, watch.calls, watch.look_at, watch.registered)
     if refused:
         with pytest.raises(RuntimeError):
@@ -87,12 +96,12 @@ def test_each_event_in_each_state_follows_the_table(state: State, event: Event) 
     else:
         BY_EVENT[event](watch, 100.0)
         assert watch.state is TABLE.get((state, event), state)
-        if state is State.LEFT:
+        if state is WatchState.LEFT:
             assert (watch.state, watch.calls, watch.look_at, watch.registered) == before
 
 
-@pytest.mark.parametrize("state", State)
-def test_a_state_changes_exactly_when_its_time_is_reached(state: State) -> None:
+@pytest.mark.parametrize("state", WatchState)
+def test_a_state_changes_exactly_when_its_time_is_reached(state: WatchState) -> None:
     watch = watch_in(state)
     at = watch.look_at
     if at is None:
@@ -105,12 +114,12 @@ def test_a_state_changes_exactly_when_its_time_is_reached(state: State) -> None:
     if state in ASKING:
         assert (watch.state, watch.late) == (state, True)
     else:
-        assert watch.state is TABLE[state, Event.TIME]
+        assert watch.state is TABLE[state, WatchEvent.TIME]
     assert watch.look_at is None
 
 
-@pytest.mark.parametrize("state", State)
-def test_only_an_answer_that_is_not_late_yet_is_late_sooner_for_a_hurried_caller(state: State) -> None:
+@pytest.mark.parametrize("state", WatchState)
+def test_only_an_answer_that_is_not_late_yet_is_late_sooner_for_a_hurried_caller(state: WatchState) -> None:
     watch = watch_in(state)
     before = (watch.state, watch.look_at)
     watch.hurry()
@@ -127,7 +136,7 @@ def test_only_an_answer_that_is_not_late_yet_is_late_sooner_for_a_hurried_caller
 
 
 def test_an_answer_that_is_late_cannot_be_hurried() -> None:
-    watch = watch_in(State.ASKED)
+    watch = watch_in(WatchState.ASKED)
     watch.time_passed(100 + LATE)
     watch.hurry()
     assert (watch.late, watch.look_at) == (True, None)
@@ -136,25 +145,34 @@ def test_an_answer_that_is_late_cannot_be_hurried() -> None:
 @pytest.mark.parametrize(
     ("state", "look_at"),
     [
-        (State.ASKED, LATE),
-        (State.OVERTAKEN, LATE),
-        (State.WAITING, REGISTERED),
-        (State.TRUSTED, 7),
-        *((state, None) for state in (State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, State.UNHEARD)),
-        (State.LEFT, None),
+        (WatchState.ASKED, LATE),
+        (WatchState.OVERTAKEN, LATE),
+        (WatchState.WAITING, REGISTERED),
+        (WatchState.TRUSTED, 7),
+        *(
+            (state, None)
+            for state in (
+                WatchState.UNKNOWN,
+                WatchState.STOCKED,
+                WatchState.CALLED,
+                WatchState.DOUBTFUL,
+                WatchState.UNHEARD,
+            )
+        ),
+        (WatchState.LEFT, None),
     ],
 )
-def test_each_state_has_the_right_time_of_its_next_look(state: State, look_at: float | None) -> None:
+def test_each_state_has_the_right_time_of_its_next_look(state: WatchState, look_at: float | None) -> None:
     assert watch_in(state).look_at == (None if look_at is None else 100 + look_at)
 
 
-@pytest.mark.parametrize("state", [State.FAILED, State.REFUSED])
-def test_each_failure_in_a_row_pauses_the_watch_for_longer(state: State) -> None:
+@pytest.mark.parametrize("state", [WatchState.FAILED, WatchState.REFUSED])
+def test_each_failure_in_a_row_pauses_the_watch_for_longer(state: WatchState) -> None:
     watch, now = Watch(), 100.0
     ceilings = [0.1 * 2**number for number in range(7)] + [10.0] * 5
     for ceiling in ceilings:
         watch.ask(now)
-        watch.failed(now, refused=state is State.REFUSED)
+        watch.failed(now, refused=state is WatchState.REFUSED)
         assert watch.state is state
         assert watch.troubled
         assert watch.look_at is not None
@@ -172,9 +190,9 @@ def test_each_failure_in_a_row_pauses_the_watch_for_longer(state: State) -> None
     assert watch.look_at - now <= 0.1
 
 
-@pytest.mark.parametrize("state", State)
-def test_a_watch_may_be_registered_only_in_the_listed_states(state: State) -> None:
-    registered = {State.WAITING, State.TRUSTED, State.ASKED, State.OVERTAKEN}
+@pytest.mark.parametrize("state", WatchState)
+def test_a_watch_may_be_registered_only_in_the_listed_states(state: WatchState) -> None:
+    registered = {WatchState.WAITING, WatchState.TRUSTED, WatchState.ASKED, WatchState.OVERTAKEN}
     assert watch_in(state).may_be_registered == (state in registered)
 
 
@@ -185,7 +203,15 @@ def test_a_watch_may_be_registered_only_in_the_listed_states(state: State) -> No
 def test_late_calls_do_not_count_towards_the_limit_of_concurrent_calls(
     together: int, late: bool, places: list[int]
 ) -> None:
-    states = (State.ASKED, State.UNKNOWN, State.WAITING, State.CALLED, State.DOUBTFUL, State.OVERTAKEN, State.FAILED)
+    states = (
+        WatchState.ASKED,
+        WatchState.UNKNOWN,
+        WatchState.WAITING,
+        WatchState.CALLED,
+        WatchState.DOUBTFUL,
+        WatchState.OVERTAKEN,
+        WatchState.FAILED,
+    )
     watches = [watch_in(state) for state in states]
     if late:
         watches[0].time_passed(1000.0)
@@ -197,30 +223,30 @@ def test_a_due_time_after_the_end_of_the_registration_has_no_effect() -> None:
     watch = Watch()
     watch.ask(0)
     watch.nothing(0, REGISTERED, registered=True)
-    assert (watch.state, watch.look_at) == (State.WAITING, REGISTERED)
+    assert (watch.state, watch.look_at) == (WatchState.WAITING, REGISTERED)
 
 
-@pytest.mark.parametrize("state", State)
-def test_a_failed_subscription_affects_only_a_watch_that_needs_it(state: State) -> None:
+@pytest.mark.parametrize("state", WatchState)
+def test_a_failed_subscription_affects_only_a_watch_that_needs_it(state: WatchState) -> None:
     watch = watch_in(state)
     watch.cannot_listen(100.0, refused=False)
-    silent = state in {State.UNHEARD, State.WAITING, State.TRUSTED}
-    assert watch.state is (State.FAILED if silent else state)
+    silent = state in {WatchState.UNHEARD, WatchState.WAITING, WatchState.TRUSTED}
+    assert watch.state is (WatchState.FAILED if silent else state)
 
 
 def test_the_documented_states_match_the_table() -> None:
     rows = [line.split() for line in (watching.__doc__ or "").splitlines() if line.startswith("    ")]
-    drawn = {row[0]: "yes" in row for row in rows if row[0] in State.__members__}
-    assert set(drawn) == set(State.__members__)
-    for state in State:
+    drawn = {row[0]: "yes" in row for row in rows if row[0] in WatchState.__members__}
+    assert set(drawn) == set(WatchState.__members__)
+    for state in WatchState:
         assert watch_in(state).may_ask == drawn[state.name], state
 
 
 HAPPENS = (
-    *(Event.WOKEN, Event.MISSED, Event.MOVED, Event.DOUBTED, Event.HEARD),
-    *(Event.DISCONNECTED, Event.WANTED_NOW, Event.NEW_CALLER),
+    *(WatchEvent.WOKEN, WatchEvent.MISSED, WatchEvent.MOVED, WatchEvent.DOUBTED, WatchEvent.HEARD),
+    *(WatchEvent.DISCONNECTED, WatchEvent.WANTED_NOW, WatchEvent.NEW_CALLER),
 )
-ENDINGS = sorted(ENDS | {Event.FAIL, Event.REFUSE}, key=lambda event: event.name)
+ENDINGS = sorted(ENDS | {WatchEvent.FAIL, WatchEvent.REFUSE}, key=lambda event: event.name)
 
 
 # -- the history of events ---------------------------------------------------------------------------------------------
@@ -232,31 +258,31 @@ class Watching:
     def __init__(self) -> None:
         self.watch = Watch()
         self.now = 100.0
-        self.happened: list[tuple[Event, float]] = []
+        self.happened: list[tuple[WatchEvent, float]] = []
 
-    def do(self, event: Event, at: float = 0.0) -> None:
+    def do(self, event: WatchEvent, at: float = 0.0) -> None:
         self.happened.append((event, at))
 
     # -- questions to the history --
 
     @property
     def left(self) -> bool:
-        return any(event is Event.LEAVE for event, _ in self.happened)
+        return any(event is WatchEvent.LEAVE for event, _ in self.happened)
 
     @property
-    def since_ask(self) -> list[Event]:
+    def since_ask(self) -> list[WatchEvent]:
         """The events since the last call began; if there was no call, all events."""
         events = [event for event, _ in self.happened]
-        asks = [place for place, event in enumerate(events) if event is Event.ASK]
+        asks = [place for place, event in enumerate(events) if event is WatchEvent.ASK]
         return events[asks[-1] + 1 :] if asks else events
 
     @property
     def asked(self) -> bool:
-        return any(event is Event.ASK for event, _ in self.happened)
+        return any(event is WatchEvent.ASK for event, _ in self.happened)
 
     @property
     def under_way(self) -> bool:
-        ends = ENDS | {Event.FAIL, Event.REFUSE, Event.LEAVE}
+        ends = ENDS | {WatchEvent.FAIL, WatchEvent.REFUSE, WatchEvent.LEAVE}
         return self.asked and not any(event in ends for event in self.since_ask) and not self.left
 
     @property
@@ -265,17 +291,17 @@ class Watching:
         only we know has passed.
         """
         since = self.since_ask
-        rousing = {Event.WOKEN, Event.MISSED}
+        rousing = {WatchEvent.WOKEN, WatchEvent.MISSED}
         if not rousing.isdisjoint(since):
-            ended = [place for place, event in enumerate(since) if event in {Event.FAIL, Event.REFUSE}]
+            ended = [place for place, event in enumerate(since) if event in {WatchEvent.FAIL, WatchEvent.REFUSE}]
             if not ended or any(event in rousing for event in since[ended[-1] :]):
                 return True
-        if Event.NOTHING_YET not in since:
+        if WatchEvent.NOTHING_YET not in since:
             return False
-        after = since[since.index(Event.NOTHING_YET) + 1 :]
-        known = {Event.TIME, Event.MOVED, Event.DISCONNECTED, Event.WANTED_NOW, Event.HEARD}
+        after = since[since.index(WatchEvent.NOTHING_YET) + 1 :]
+        known = {WatchEvent.TIME, WatchEvent.MOVED, WatchEvent.DISCONNECTED, WatchEvent.WANTED_NOW, WatchEvent.HEARD}
         first = next((e for e in after if e in known), None)
-        broken = next((e for e in after if e in {Event.FAIL, Event.REFUSE}), None)
+        broken = next((e for e in after if e in {WatchEvent.FAIL, WatchEvent.REFUSE}), None)
         if first is None:
             return False
         return broken is None or after.index(first) < after.index(broken)
@@ -296,39 +322,39 @@ class Watching:
 
     def ask(self) -> None:
         self.watch.ask(self.now)
-        self.do(Event.ASK, self.now)
+        self.do(WatchEvent.ASK, self.now)
 
-    def ends(self, end: Event, due: float) -> None:
-        if end is Event.NOTHING_YET:
+    def ends(self, end: WatchEvent, due: float) -> None:
+        if end is WatchEvent.NOTHING_YET:
             self.watch.nothing(self.now, due, registered=True)
             self.do(end, self.now + due)
         else:
             BY_EVENT[end](self.watch, self.now)
             self.do(end, self.now)
 
-    def happens(self, event: Event) -> None:
-        overtaken = event is Event.MOVED and self.under_way  # the answer may be older than the move of the clock
+    def happens(self, event: WatchEvent) -> None:
+        overtaken = event is WatchEvent.MOVED and self.under_way  # the answer may be older than the move of the clock
         BY_EVENT[event](self.watch, self.now)
-        self.do(Event.MISSED if overtaken else event, self.now)
+        self.do(WatchEvent.MISSED if overtaken else event, self.now)
 
     def cannot_listen(self, refused: bool) -> None:
-        silent = self.watch.state in {State.UNHEARD, State.WAITING, State.TRUSTED}
+        silent = self.watch.state in {WatchState.UNHEARD, WatchState.WAITING, WatchState.TRUSTED}
         self.watch.cannot_listen(self.now, refused=refused)
         if silent:
-            self.do(Event.REFUSE if refused else Event.FAIL, self.now)
+            self.do(WatchEvent.REFUSE if refused else WatchEvent.FAIL, self.now)
 
     def time(self, seconds: float) -> None:
         self.now += seconds
         came = self.watch.look_at is not None and self.watch.look_at <= self.now and not self.under_way
         self.watch.time_passed(self.now)
         if came:
-            self.do(Event.TIME, self.now)
+            self.do(WatchEvent.TIME, self.now)
 
     # -- the properties that must hold
 
     def a_call_is_under_way_from_its_beginning_to_its_end(self) -> None:
         assert self.watch.under_way == self.under_way
-        assert self.watch.calls == sum(event is Event.ASK for event, _ in self.happened)
+        assert self.watch.calls == sum(event is WatchEvent.ASK for event, _ in self.happened)
 
     def a_woken_watch_owes_a_look(self) -> None:
         if not self.under_way and not self.left:
@@ -342,20 +368,26 @@ class Watching:
             assert not self.watch.may_ask
             return
         since = self.since_ask
-        quiet = {Event.NOTHING, Event.NOTHING_YET, Event.UNREGISTERED, Event.FAIL, Event.REFUSE}
+        quiet = {
+            WatchEvent.NOTHING,
+            WatchEvent.NOTHING_YET,
+            WatchEvent.UNREGISTERED,
+            WatchEvent.FAIL,
+            WatchEvent.REFUSE,
+        }
         last = max((place for place, event in enumerate(since) if event in quiet), default=-1)
         if last < 0 or self.roused:
             assert self.watch.may_ask
             return
-        news = {Event.HEARD, Event.WANTED_NOW, Event.TIME, Event.MOVED}
-        news |= {Event.NEW_CALLER} if since[last] is Event.REFUSE else set()
-        news |= {Event.DISCONNECTED} if since[last] not in {Event.FAIL, Event.REFUSE} else set()
+        news = {WatchEvent.HEARD, WatchEvent.WANTED_NOW, WatchEvent.TIME, WatchEvent.MOVED}
+        news |= {WatchEvent.NEW_CALLER} if since[last] is WatchEvent.REFUSE else set()
+        news |= {WatchEvent.DISCONNECTED} if since[last] not in {WatchEvent.FAIL, WatchEvent.REFUSE} else set()
         assert self.watch.may_ask == any(event in news for event in since[last + 1 :])
 
     def a_watch_that_must_look_does_so_at_the_due_time(self) -> None:
         if self.watch.must_look:
             event, due = [each for each in self.happened if each[0] in ENDS][-1]
-            assert event is Event.NOTHING_YET
+            assert event is WatchEvent.NOTHING_YET
             assert self.watch.look_at == due
 
     def a_partition_is_always_looked_at_again(self) -> None:
@@ -388,7 +420,7 @@ def walk(choices: list[int], leaves: bool) -> None:
         steps[choice % len(steps)]()
         both.check()
     if leaves:
-        both.happens(Event.LEAVE)
+        both.happens(WatchEvent.LEAVE)
         both.check()
 
 
@@ -401,23 +433,25 @@ def many_walks(count: int) -> None:
 @pytest.mark.parametrize(
     ("row", "wrong"),
     [
-        ((State.ASKED, Event.WOKEN), State.ASKED),
-        ((State.OVERTAKEN, Event.NOTHING), State.WAITING),
-        ((State.OVERTAKEN, Event.FOUND), State.STOCKED),
-        ((State.WAITING, Event.WOKEN), State.UNKNOWN),
-        ((State.WAITING, Event.MISSED), State.WAITING),
-        ((State.TRUSTED, Event.TIME), State.UNKNOWN),
-        ((State.TRUSTED, Event.MOVED), State.UNKNOWN),
-        ((State.WAITING, Event.MOVED), State.DOUBTFUL),
-        ((State.ASKED, Event.MOVED), State.ASKED),
-        ((State.TRUSTED, Event.WANTED_NOW), State.UNKNOWN),
-        ((State.UNHEARD, Event.HEARD), State.UNHEARD),
-        ((State.WAITING, Event.DISCONNECTED), State.WAITING),
-        ((State.ASKED, Event.MORE), State.WAITING),
-        ((State.REFUSED, Event.NEW_CALLER), State.REFUSED),
+        ((WatchState.ASKED, WatchEvent.WOKEN), WatchState.ASKED),
+        ((WatchState.OVERTAKEN, WatchEvent.NOTHING), WatchState.WAITING),
+        ((WatchState.OVERTAKEN, WatchEvent.FOUND), WatchState.STOCKED),
+        ((WatchState.WAITING, WatchEvent.WOKEN), WatchState.UNKNOWN),
+        ((WatchState.WAITING, WatchEvent.MISSED), WatchState.WAITING),
+        ((WatchState.TRUSTED, WatchEvent.TIME), WatchState.UNKNOWN),
+        ((WatchState.TRUSTED, WatchEvent.MOVED), WatchState.UNKNOWN),
+        ((WatchState.WAITING, WatchEvent.MOVED), WatchState.DOUBTFUL),
+        ((WatchState.ASKED, WatchEvent.MOVED), WatchState.ASKED),
+        ((WatchState.TRUSTED, WatchEvent.WANTED_NOW), WatchState.UNKNOWN),
+        ((WatchState.UNHEARD, WatchEvent.HEARD), WatchState.UNHEARD),
+        ((WatchState.WAITING, WatchEvent.DISCONNECTED), WatchState.WAITING),
+        ((WatchState.ASKED, WatchEvent.MORE), WatchState.WAITING),
+        ((WatchState.REFUSED, WatchEvent.NEW_CALLER), WatchState.REFUSED),
     ],
 )
-def test_a_planted_bug_is_detected(row: tuple[State, Event], wrong: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_detected(
+    row: tuple[WatchState, WatchEvent], wrong: WatchState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watching, "TABLE", {**TABLE, row: wrong})
     with pytest.raises(AssertionError):
         many_walks(3000)

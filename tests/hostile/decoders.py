@@ -61,7 +61,7 @@ from sbredis.registry._registry import Registry, read_namespace
 from sbredis.registry._reservation import reservation_of
 from sbredis.registry._rules import decode_rule
 from sbredis.rules import SqlAction, SqlFilter, check_action, check_filter
-from sbredis.servers._ask import _Stream
+from sbredis.servers._ask import _Exchange
 from sbredis.spark._offsets import Offsets, Place
 from sbredis.spark._values import offsets
 from sbredis.transport._address import Endpoint, parse_target, redacted
@@ -336,7 +336,7 @@ class _Fed:
 
 
 def _answer(given: Any) -> object:
-    return _Stream(cast("Any", _Fed(given)), inf).reply()
+    return _Exchange(cast("Any", _Fed(given)), inf).reply()
 
 
 _OFFSETS = json.dumps(

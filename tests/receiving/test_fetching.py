@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client._watching import State, Watch
+from sbredis.client._watching import Watch, WatchState
 from sbredis.receiving import _fetching as fetching
 from sbredis.receiving._fetching import MOST_AT_ONCE, Fetch, Stock, fetches, keep_for, passing_looks
 from tests.client.test_watching import watch_in
 
-states = st.lists(st.sampled_from(sorted(State, key=lambda state: state.name)), min_size=1, max_size=20)
+states = st.lists(st.sampled_from(sorted(WatchState, key=lambda state: state.name)), min_size=1, max_size=20)
 
 
 @pytest.fixture(autouse=True)
@@ -22,13 +22,20 @@ def patient() -> None:
     """Leave the time limits unchanged: these tests pass every time as an argument, so no machine is too slow."""
 
 
-def watches_in(*drawn: State) -> list[Watch]:
+def watches_in(*drawn: WatchState) -> list[Watch]:
     return [watch_in(state) for state in drawn]
 
 
 # -- the choice of partitions ------------------------------------------------------------------------------------------
 
-U, K, C, D, W, A = State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, State.WAITING, State.ASKED
+U, K, C, D, W, A = (
+    WatchState.UNKNOWN,
+    WatchState.STOCKED,
+    WatchState.CALLED,
+    WatchState.DOUBTFUL,
+    WatchState.WAITING,
+    WatchState.ASKED,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ U, K, C, D, W, A = State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, S
     ],
 )
 def test_calls_are_made_for_the_missing_messages(
-    drawn: list[State], start: int, missing: int, calls: list[Fetch], next_start: int
+    drawn: list[WatchState], start: int, missing: int, calls: list[Fetch], next_start: int
 ) -> None:
     assert fetches(watches_in(*drawn), start, missing) == (calls, next_start)
 
@@ -66,7 +73,7 @@ def test_a_look_waits_for_one_message_if_a_caller_wants_any_message() -> None:
 @settings(deadline=None)
 @given(states, st.integers(0, 19), st.integers(1, 5000), st.sets(st.integers(0, 19)) | st.none())
 def test_no_more_messages_are_requested_than_are_missing(
-    drawn: list[State], start: int, missing: int, only: set[int] | None
+    drawn: list[WatchState], start: int, missing: int, only: set[int] | None
 ) -> None:
     watches = watches_in(*drawn)
     calls, following = fetches(watches, start % len(watches), missing, only)
@@ -97,9 +104,9 @@ def test_partitions_with_messages_are_asked_in_turns(count: int, rounds: int) ->
 
 @settings(deadline=None)
 @given(states)
-def test_a_woken_receiver_that_wants_nothing_looks_without_waiting(drawn: list[State]) -> None:
+def test_a_woken_receiver_that_wants_nothing_looks_without_waiting(drawn: list[WatchState]) -> None:
     calls = passing_looks(watches_in(*drawn))
-    owing = {State.CALLED, State.DOUBTFUL}
+    owing = {WatchState.CALLED, WatchState.DOUBTFUL}
     assert calls == [Fetch(place, 0, 0) for place, state in enumerate(drawn) if state in owing]
 
 

@@ -12,15 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client._watching import LATE, State, Watch
+from sbredis.client._watching import LATE, Watch, WatchState
 from sbredis.receiving._fetching import Fetch, fetches
 from sbredis.receiving._searching import Search
 from tests.client.test_watching import watch_in
 
-U, K, C, D, W, H = State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, State.WAITING, State.UNHEARD
-A, F = State.ASKED, State.FAILED
+U, K, C, D, W, H = (
+    WatchState.UNKNOWN,
+    WatchState.STOCKED,
+    WatchState.CALLED,
+    WatchState.DOUBTFUL,
+    WatchState.WAITING,
+    WatchState.UNHEARD,
+)
+A, F = WatchState.ASKED, WatchState.FAILED
 LATER = "late"
-Drawn = State | str
+Drawn = WatchState | str
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sbredis.servers import ServerBinary
-from sbredis.servers._append_only import Reading, commands_after, read_file
+from sbredis.servers._append_only import FileReading, commands_after, read_file
 
 
 def command(*words: bytes) -> bytes:
@@ -73,7 +73,7 @@ def test_the_commands_and_the_last_time_before_the_cut_are_told() -> None:
     found = read_file(WHOLE + TIME + SET + b"#TS:1800000000\r\n" + MULTI + HSET + b"#TS:1900000000\r\n" + SET)
     assert (found.commands, found.time) == (8, 1_800_000_000)
     assert [(each.name, each.first) for each in found.pending] == [(b"MULTI", b""), (b"HSET", b"h"), (b"SET", b"k")]
-    assert read_file(b"") == Reading(0, 0, 0, "whole", 0, (), None)
+    assert read_file(b"") == FileReading(0, 0, 0, "whole", 0, (), None)
 
 
 LATER: dict[str, tuple[bytes, int]] = {
@@ -125,7 +125,7 @@ def damaged() -> Iterator[bytes]:
         yield whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :]
 
 
-def is_known_to_be_stricter(data: bytes, found: Reading, other: int) -> bool:
+def is_known_to_be_stricter(data: bytes, found: FileReading, other: int) -> bool:
     """Return whether our cut is before that of the program for a known reason.
 
     The program takes an annotation without its end for whole, although a server would append the next command to it. It
@@ -139,7 +139,7 @@ def is_known_to_be_stricter(data: bytes, found: Reading, other: int) -> bool:
 @pytest.mark.slow
 def test_files_are_cut_where_the_program_of_the_server_cuts_them(binary: ServerBinary, tmp_path: Path) -> None:
     path = tmp_path / "appendonly.aof.1.incr.aof"
-    differing: list[tuple[bytes, Reading, int]] = []
+    differing: list[tuple[bytes, FileReading, int]] = []
     for data in damaged():
         path.write_bytes(data)
         found, other = read_file(data), judged(binary, path)

@@ -9,7 +9,7 @@ import pytest
 
 from sbredis.exceptions import ScriptRefusedError
 from sbredis.servers import LocalServer
-from sbredis.servers._ask import Reply, _Stream, ask
+from sbredis.servers._ask import Reply, _Exchange, ask
 
 ANSWERS: list[tuple[bytes, Reply]] = [
     (b"+PONG\r\n", "PONG"),
@@ -28,7 +28,7 @@ ANSWERS: list[tuple[bytes, Reply]] = [
 def test_an_answer_is_read_wherever_it_is_split(sent: bytes, expected: Reply, pieces: int) -> None:
     here, there = socket.socketpair()
     with here, there:
-        stream = _Stream(here, time.monotonic() + 5)
+        stream = _Exchange(here, time.monotonic() + 5)
         for start in range(0, len(sent), pieces):
             there.sendall(sent[start : start + pieces])
         assert stream.reply() == expected
@@ -44,7 +44,7 @@ def test_an_error_inside_an_array_is_returned_as_a_value() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"*2\r\n-ERR no\r\n:1\r\n")
-        reply = _Stream(here, time.monotonic() + 5).reply()
+        reply = _Exchange(here, time.monotonic() + 5).reply()
     assert isinstance(reply, list)
     assert isinstance(reply[0], ScriptRefusedError)
 
@@ -59,7 +59,7 @@ def test_a_server_that_speaks_another_protocol_is_reported() -> None:
     with here, there:
         there.sendall(b"HTTP/1.1 400 Bad Request\r\n")
         with pytest.raises(ConnectionError, match="HTTP"):
-            _Stream(here, time.monotonic() + 5).reply()
+            _Exchange(here, time.monotonic() + 5).reply()
 
 
 def test_a_text_that_is_not_utf8_is_returned_unchanged() -> None:

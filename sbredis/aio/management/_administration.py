@@ -86,7 +86,7 @@ class ServiceBusAdministrationClient(
             partition_count=partition_count,
             clock=clock,
         )
-        self._share = self._connection.share()
+        self._reference = self._connection.reference()
         self._unreadable = UnreadableLog()
 
     @classmethod

@@ -13,7 +13,7 @@ from sbredis.client._connection import Connected
 from sbredis.engine import entity_name, name_key, subscription_name
 from sbredis.entities._counting import Counter, Tally
 from sbredis.entities._definitions import Definition
-from sbredis.entities._paging import AsyncItemPaged, Page
+from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityNotFoundError,
@@ -36,7 +36,7 @@ PATIENCE = 2.0
 """A deletion waits this number of seconds until a mover has moved the messages of transactions."""
 _PAUSE = 0.05
 
-Reading = Callable[[str, int, float], Awaitable[Page[EntityRecord]]]
+Reading = Callable[[str, int, float], Awaitable[ListPage[EntityRecord]]]
 """A function that reads the records after a name. It gets the name, the largest number of records, and a time-out."""
 
 
@@ -139,7 +139,7 @@ class Calls(Connected):
                 after = page[-1].name
         return waiting
 
-    async def _entities(self, after: str, most: int, timeout: float) -> Page[EntityRecord]:
+    async def _entities(self, after: str, most: int, timeout: float) -> ListPage[EntityRecord]:
         """Return queues and topics whose names come after the name ``after``.
 
         A page that is not full is the last page.
@@ -147,20 +147,20 @@ class Calls(Connected):
         page = await self._namespace.page_of_entities(after, most, timeout=timeout)
         return self._readable(page)
 
-    def _readable(self, page: Listing[EntityRecord]) -> Page[EntityRecord]:
+    def _readable(self, page: Listing[EntityRecord]) -> ListPage[EntityRecord]:
         """Return the records of a page that can be read. Log the other ones, each once."""
         self._unreadable.note(page.unreadable, (record.path for record in page.records))
-        return Page(page.records, page.onward)
+        return ListPage(page.records, page.onward)
 
     async def _page(
         self,
-        read: Callable[[str, int, float], Awaitable[Page[T]]],
+        read: Callable[[str, int, float], Awaitable[ListPage[T]]],
         name: Callable[[T], str],
         part: ListPart,
         until: float,
         *,
         wanted: Callable[[T], bool] = lambda _: True,
-    ) -> Page[T]:
+    ) -> ListPage[T]:
         """Return the next page of a part of a list: of the items that ``wanted`` accepts. Only the last page is short.
 
         ``read`` reads the items after a name; it gets the name, the largest number of items, and a time-out. The
@@ -179,14 +179,14 @@ class Calls(Connected):
             accepted = [item for item in items if wanted(item)]
             found += accepted[skip:]
             skip, first = max(0, skip - len(accepted)), False
-        return Page(found[:size], part.token(name(found[size - 1]), size) if len(found) > size else None)
+        return ListPage(found[:size], part.token(name(found[size - 1]), size) if len(found) > size else None)
 
     def _list(
         self, definition: Definition[P], read: Reading, part: ListPart, timeout: float | None
     ) -> AsyncItemPaged[P]:
         """List a part of the records of this kind."""
 
-        async def page(token: str) -> Page[P]:
+        async def page(token: str) -> ListPage[P]:
             until, kind = self._deadline(timeout), definition.word
             records, onwards = await self._page(
                 read, _name, part.at(token, _check_of(kind)), until, wanted=lambda record: record.kind == kind
@@ -197,7 +197,7 @@ class Calls(Connected):
                     found.append(self._described(definition, record))
                 except DataLayoutError as error:
                     self._unreadable.note([Unreadable(name_key(record.path), record.stamp.encode(), error)])
-            return Page(found, onwards)
+            return ListPage(found, onwards)
 
         return AsyncItemPaged(page)
 
@@ -211,7 +211,7 @@ class Calls(Connected):
     ) -> AsyncItemPaged[T]:
         """List the counts of a part of the entities of this kind that are completely created."""
 
-        async def page(token: str) -> Page[T]:
+        async def page(token: str) -> ListPage[T]:
             until, kind = self._deadline(timeout), definition.word
             records, onwards = await self._page(
                 read,
@@ -233,7 +233,7 @@ class Calls(Connected):
             async with anyio.create_task_group() as group:
                 for record in records:
                     group.start_soon(one, record)
-            return Page([found[record.path] for record in records if record.path in found], onwards)
+            return ListPage([found[record.path] for record in records if record.path in found], onwards)
 
         return AsyncItemPaged(page)
 

@@ -8,7 +8,7 @@ from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.client._role import IDLE, MOVE, ROUTE, is_held
 from sbredis.entities._counting import partition_counts
-from sbredis.entities._paging import AsyncItemPaged, Page
+from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.model import PartitionRuntimeProperties
 from sbredis.registry import EntityRecord
 
@@ -29,14 +29,14 @@ class PartitionAdministration(Calls):
         """
         part = list_part(skip, top)
 
-        async def page(_: str) -> Page[PartitionRuntimeProperties]:
+        async def page(_: str) -> ListPage[PartitionRuntimeProperties]:
             until = self._deadline(timeout)
             record = await self._ask(
                 entity_path, until, lambda left: self._namespace.get_entity(entity_path, timeout=left)
             )
             tally = await self._count(record, until)
             inspections = await self._counts.inspect(tally.record, until)
-            return Page(part.of(partition_counts(tally, inspections, self._servers(tally.record))), None)
+            return ListPage(part.of(partition_counts(tally, inspections, self._servers(tally.record))), None)
 
         return AsyncItemPaged(page)
 

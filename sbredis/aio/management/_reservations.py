@@ -7,7 +7,7 @@ from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.bulk._listing import status_of, statuses
 from sbredis.bulk._reserving import Reservations
 from sbredis.client._arguments import seconds_of
-from sbredis.entities._paging import AsyncItemPaged, Page
+from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.model import ReservationStatus
 from sbredis.registry import STALE_AFTER
 
@@ -39,11 +39,11 @@ class ReservationAdministration(Calls):
         part = list_part(skip, top)
         seconds = seconds_of(stale_after, "stale_after")
 
-        async def page(_: str) -> Page[ReservationStatus]:
+        async def page(_: str) -> ListPage[ReservationStatus]:
             until = self._deadline(timeout)
             if entity_path is not None:
-                return Page(part.of(await self._reservation(entity_path, seconds, until)), None)
-            return Page(part.of(await statuses(self._connection, seconds, until)), None)
+                return ListPage(part.of(await self._reservation(entity_path, seconds, until)), None)
+            return ListPage(part.of(await statuses(self._connection, seconds, until)), None)
 
         return AsyncItemPaged(page)
 

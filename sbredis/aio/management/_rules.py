@@ -13,7 +13,7 @@ from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import rule_name as named
 from sbredis.entities._definitions import given_in, subscription_path
-from sbredis.entities._paging import AsyncItemPaged, Page
+from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import (
     RuleFilter,
@@ -153,18 +153,18 @@ class RuleAdministration(Calls):
         path = subscription_path(topic_name, subscription_name)
         part = list_part(skip, top)
 
-        async def read(after: str, most: int, timeout: float) -> Page[KeptRule]:
+        async def read(after: str, most: int, timeout: float) -> ListPage[KeptRule]:
             found = await self._ask(
                 path,
                 anyio.current_time() + timeout,
                 lambda left: self._namespace.page_of_rules(topic_name, subscription_name, after, most, timeout=left),
             )
             self._unreadable.note(found.unreadable, (place_of(path, kept.rule.name) for kept in found.records))
-            return Page(found.records, found.onward)
+            return ListPage(found.records, found.onward)
 
-        async def page(token: str) -> Page[RuleProperties]:
+        async def page(token: str) -> ListPage[RuleProperties]:
             rules, onwards = await self._page(read, _name, part.at(token, named), self._deadline(timeout))
-            return Page(list(map(_shown, rules)), onwards)
+            return ListPage(list(map(_shown, rules)), onwards)
 
         return AsyncItemPaged(page)
 

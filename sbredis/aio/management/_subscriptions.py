@@ -12,7 +12,7 @@ from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
 from sbredis.entities._counting import subscription_counts
 from sbredis.entities._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
-from sbredis.entities._paging import AsyncItemPaged, Page
+from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.model import (
     RuleProperties,
     SubscriptionOptions,
@@ -191,7 +191,7 @@ class SubscriptionAdministration(Calls):
     def _subscriptions(self, topic: str) -> Reading:
         entity_name(topic)
 
-        async def read(after: str, most: int, timeout: float) -> Page[EntityRecord]:
+        async def read(after: str, most: int, timeout: float) -> ListPage[EntityRecord]:
             until = anyio.current_time() + timeout
             await self._namespace.get_entity(topic, kind="topic", timeout=timeout)
             left = until - anyio.current_time()

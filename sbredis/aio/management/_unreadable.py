@@ -10,7 +10,7 @@ import anyio
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.entities._definitions import QUEUES, SUBSCRIPTIONS, TOPICS
-from sbredis.entities._paging import AsyncItemPaged, Page
+from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import UnreadableEntity
 from sbredis.registry import EntityRecord, KeptRule, Listing, Unreadable, reservation_of, rule_path, split_path
@@ -35,10 +35,10 @@ class UnreadableAdministration(Calls):
         """
         part = list_part(skip, top)
 
-        async def page(_: str) -> Page[UnreadableEntity]:
+        async def page(_: str) -> ListPage[UnreadableEntity]:
             until = self._deadline(timeout)
             await self._connection.open(until)
-            return Page(part.of([each async for each in self._unreadable_entities(until)]), None)
+            return ListPage(part.of([each async for each in self._unreadable_entities(until)]), None)
 
         return AsyncItemPaged(page)
 

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from sbredis.client._server_time import read_clock
+from sbredis.entities._server_time import read_clock
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport import (
     SLOTS,

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sbredis.client._arguments import deadline_of, seconds_of
-from sbredis.client._keeping import RoleKeeper
-from sbredis.client._role import OWN
+from sbredis.client._role import OWN, RoleKeeper
 from sbredis.engine import role_name
 from sbredis.exceptions import OperationTimeoutError, Outcome
 

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sbredis.client._delivering import DisplacedError
-from sbredis.client._job import Job
 from sbredis.client._pipeline import Pipeline
 from sbredis.engine import CallId, Partition, Request
 from sbredis.exceptions import (
@@ -33,7 +32,37 @@ from sbredis.exceptions import (
 if TYPE_CHECKING:
     from sbredis.client._partition_client import PartitionClient
 
-__all__ = ["OTHER_LOOP", "Lane"]
+__all__ = ["OTHER_LOOP", "Job", "Lane"]
+
+
+class Job:
+    """The part of a call that belongs to one caller."""
+
+    __slots__ = ("deadline", "done", "future", "over", "since", "size")
+
+    def __init__(self, deadline: float, size: int = 0) -> None:
+        self.deadline = deadline
+        self.size = size
+        self.done = False
+        """Whether the operation was done, even if no caller waits for it any more."""
+        self.over = False
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        """The future result."""
+        self.since = 0.0
+        """The time at which the call was last written to a connection, according to the client's clock.
+
+        The duration of a lock from this call begins no earlier.
+        """
+
+    def end(self) -> None:
+        """End the job, with any outcome."""
+        if not self.over:
+            self.over = True
+            self.ended()
+
+    def ended(self) -> None:
+        """Clean up at the end of the job, if a subclass needs this. The method is called once."""
+
 
 _log = logging.getLogger("sbredis.client")
 _TICK = 0.25

@@ -7,84 +7,23 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sbredis.client._delivering import CallDelivery, DefectError, Halving, NextStep, UnmadeError
-from sbredis.client._job import Job
-from sbredis.engine import CallId, Partition, Request, is_full, perform
+from sbredis.engine import CallId, Request, is_full, perform
 from sbredis.exceptions import DataLayoutError, Outcome, ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Entity
-    from sbredis.client._partition_client import PartitionClient
+    from sbredis.client._lane import Job, Lane
     from sbredis.registry import EntityRecord
 
 __all__ = ["Pipeline"]
 
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound="Job")
 R = TypeVar("R")
 _log = logging.getLogger("sbredis.client")
 _deadline = attrgetter("deadline")
 _OBSTACLE_STEPS = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
-
-
-class LaneOfPipeline(Protocol[J, R]):
-    """The part of a lane that its pipelines use."""
-
-    letter: ClassVar[str]
-    notes_time: ClassVar[bool]
-    spans: ClassVar[bool]
-    link: PartitionClient
-    entity: Entity
-    connection: Connection
-    retired: bool
-
-    @property
-    def gathering(self) -> int:
-        """The number of jobs that wait for the next call."""
-        ...
-
-    def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
-        """Return the jobs for a pipeline's next call."""
-        ...
-
-    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[J]) -> Request[R]:
-        """Return the call for these jobs."""
-        ...
-
-    def answer(self, jobs: Sequence[J], result: R) -> None:
-        """Give each job its outcome."""
-        ...
-
-    def at_limit(self, jobs: list[J]) -> list[J]:
-        """Return the jobs that a server at its memory limit takes, although it has refused a call of all these jobs."""
-        ...
-
-    def own_error(self, partition: Partition, job: J) -> Exception | None:
-        """Return the error if the arguments of the job make its call impossible, and ``None`` otherwise."""
-        ...
-
-    def patience(self, jobs: Sequence[J], seconds: float) -> float:
-        """Return for how many seconds to try to reach the partition before the next step."""
-        ...
-
-    def unreachable(self) -> None:
-        """Called when the partition could not be reached, or did not answer."""
-
-    def move(self, jobs: list[J]) -> list[J]:
-        """Move jobs to other partitions. Return the jobs that must stay."""
-        ...
-
-    def fail(self, jobs: list[J], error: ServiceBusError) -> None:
-        """End jobs with an error."""
-
-    def fail_displaced(self) -> ServiceBusError:
-        """Fail the waiting jobs, because the entity is in other partitions. Return the error for the other jobs."""
-        ...
-
-    def close(self) -> None:
-        """Fail all jobs, because the client is closed."""
 
 
 class _Attempt(Generic[J, R]):
@@ -107,7 +46,7 @@ class _Attempt(Generic[J, R]):
 class Pipeline(Generic[J, R]):
     """Makes the calls of a lane, one after the other."""
 
-    def __init__(self, lane: LaneOfPipeline[J, R], number: int) -> None:
+    def __init__(self, lane: Lane[J, R], number: int) -> None:
         self.busy = False
         self.in_flight: list[J] = []
         self._lane = lane

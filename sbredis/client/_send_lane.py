@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
-from sbredis.client._job import Job
-from sbredis.client._lane import Lane
+from sbredis.client._lane import Job, Lane
 from sbredis.client._routing import facts_of
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, TypedDict
 
-from sbredis.client._catching_up import do_due, read_after_due
 from sbredis.client._clock import Clock
+from sbredis.client._partition_client import do_due, read_after_due
 from sbredis.engine import CallId, Counts, Inspection, ScriptCaller
 from sbredis.entities._asking import AskedPartition, PartitionAsker
 from sbredis.model import (

@@ -1,19 +1,44 @@
-"""The time of the server of an entity."""
+"""The time of the server of an entity, and how its clock differs from that of this machine."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from sbredis.client._server_time import read_clock
 from sbredis.entities._sub_queues import split_sub_queue
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection
 
-__all__ = ["server_time"]
+__all__ = ["ClockReading", "read_clock", "server_time"]
+
+
+class ClockReading(NamedTuple):
+    """The clock of a server, as one call has shown it."""
+
+    ahead: float
+    """The seconds by which the server's clock is ahead of the clock of this machine. Negative if it is behind.
+
+    The server is taken to have read its clock in the middle of the call, so half of ``round_trip`` is uncertain.
+    """
+    round_trip: float
+    """The seconds that the call took."""
+
+    def now(self) -> float:
+        """Return the time of the server in seconds since 1970, soon after the reading."""
+        return time.time() + self.ahead
+
+
+async def read_clock(ask: Callable[[], Awaitable[float]]) -> ClockReading:
+    """Read the clock of a server. ``ask`` calls the server, and returns its time in seconds since 1970."""
+    sent_at, began = time.time(), time.perf_counter()
+    answered = await ask()
+    round_trip = time.perf_counter() - began
+    return ClockReading(answered - (sent_at + round_trip / 2), round_trip)
 
 
 async def server_time(connection: Connection, entity_path: str, partition_key: str | None, deadline: float) -> datetime:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from sbredis.client._failures import BackgroundFailures
+from sbredis.client._background_work import BackgroundFailures
 from sbredis.maintenance._census import Census
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.client._jobs import Jobs
+from sbredis.client._background_work import BackgroundTasks
 from sbredis.client._role import IDLE
 from sbredis.engine import perform, quiet, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
@@ -47,7 +47,7 @@ class IdleDuty(Duty):
         self._records: dict[str, EntityRecord] = {}
         self._unfinished: set[str] = set()
         """The ids of entities that were being deleted when the census was read last."""
-        self._jobs = Jobs("removing unused entities", shared.failures, self._news.set)
+        self._jobs = BackgroundTasks("removing unused entities", shared.failures, self._news.set)
         self._salts = salts(self.connection.namespace.partitions)
 
     def called(self) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sbredis._tasks import TaskScope
-from sbredis.client._keeping import RoleKeeper
+from sbredis.client._role import RoleKeeper
 from sbredis.maintenance._duty import Duty, Shared, Tenure
 from sbredis.maintenance._idle import IdleDuty
 from sbredis.maintenance._moving import MovingDuty

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sbredis.client._jobs import CALLING
+from sbredis.client._background_work import CALLING
 from sbredis.engine import MOST_ASKED, calling, forget_source, outgoing, perform, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._targets import destinations_of

@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.client._jobs import CALLING
+from sbredis.client._background_work import CALLING
 from sbredis.client._role import MOVE
 from sbredis.engine import read_call
 from sbredis.exceptions import MessagingEntityNotFoundError

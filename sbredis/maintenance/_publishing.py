@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sbredis._threads import in_thread
+from sbredis.client._background_work import CALLING
 from sbredis.client._delivering import OF_ONE_JOB
-from sbredis.client._jobs import CALLING
 from sbredis.client._routing import facts_of
 from sbredis.engine import (
     LOST_RECORD,

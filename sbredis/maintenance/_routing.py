@@ -16,7 +16,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.client._jobs import CALLING
+from sbredis.client._background_work import CALLING
 from sbredis.client._role import ROUTE
 from sbredis.client._watching import to_ask
 from sbredis.engine import RoleLostError

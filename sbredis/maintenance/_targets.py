@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sbredis.client._jobs import CALLING
+from sbredis.client._background_work import CALLING
 from sbredis.engine import recipient_of
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome
 from sbredis.model import Purpose

@@ -10,8 +10,8 @@ from sbredis.client._waking import LiveWatch
 from sbredis.maintenance._publishing import TopicPublisher
 
 if TYPE_CHECKING:
+    from sbredis.client._background_work import BackgroundFailures
     from sbredis.client._entity import Entity
-    from sbredis.client._failures import BackgroundFailures
 
 __all__ = ["TopicWatcher"]
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sbredis.client._jobs import Jobs
+from sbredis.client._background_work import BackgroundTasks
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
 from sbredis.maintenance._slot_channels import SlotChannels
@@ -65,7 +65,7 @@ class Visitor:
         self._changed = changed
         self._failures = shared.failures
         self._slots = SlotChannels(shared, self._heard, self._missed)
-        self._jobs = Jobs("visiting partitions", shared.failures, changed)
+        self._jobs = BackgroundTasks("visiting partitions", shared.failures, changed)
         self._listed = False
         """Whether the entities are known."""
 

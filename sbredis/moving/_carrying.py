@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from sbredis.client._jobs import CALLING
+from sbredis.client._background_work import CALLING
 from sbredis.engine import (
     NO_CALL_ID,
     Batch,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from sbredis.client._jobs import CALLING
+from sbredis.client._background_work import CALLING
 from sbredis.client._routing import facts_of
 from sbredis.engine import (
     LOST_RECORD,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client import _keeping as keeping
+from sbredis.client import _role as keeping
 from sbredis.maintenance import _census as census
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
 from sbredis.maintenance._maintenance import DUTIES

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sbredis.aio import ConnectionReport, ServerReport, ServiceBusClient, check_connection
-from sbredis.client import _server_time
+from sbredis.entities import _server_time
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Endpoint, ServerFacts, Target

@@ -14,7 +14,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client import _keeping as keeping
+from sbredis.client import _role as keeping
 from sbredis.client import _routing as routing
 from sbredis.client._role import MOVE
 from sbredis.engine import outgoing, perform

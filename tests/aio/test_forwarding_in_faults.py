@@ -42,8 +42,8 @@ PATH = ("source", "middle", "end")
 MOVER = """
 import asyncio, sys
 from sbredis.aio import ServiceBusClient
-from sbredis.client import _keeping
-_keeping._CLAIM = 1.0  # so that the next mover need not wait for long
+from sbredis.client import _role
+_role._CLAIM = 1.0  # so that the next mover need not wait for long
 
 async def main(url):
     async with ServiceBusClient(url, namespace="ns", maintenance=True):
@@ -55,8 +55,8 @@ asyncio.run(main(sys.argv[1]))
 DYING_MOVER = """
 import asyncio, os, signal, sys
 from sbredis.aio import ServiceBusClient
-from sbredis.client import _keeping
-_keeping._CLAIM = 0.3
+from sbredis.client import _role
+_role._CLAIM = 0.3
 
 async def main(url, last):
     calls = 0

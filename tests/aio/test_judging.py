@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.client._judging import Judge
+from sbredis.client._routing import Judge
 from sbredis.engine import PartitionSettings
 from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Routed, Routes
 from sbredis.rules import MessageView, Rule, SqlAction, SqlFilter, TrueFilter

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis import ServiceBusMessage
-from sbredis.client._known_entities import KnownEntities
+from sbredis.client._entity import KnownEntities
 from sbredis.model import hold_of
 from sbredis.testing import Bus
 from tests.waiting import eventually

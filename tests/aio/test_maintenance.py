@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client import _keeping as keeping
-from sbredis.client._judging import Judge
-from sbredis.client._keeping import RoleKeeper
-from sbredis.client._role import ROUTE, Role, Standing
+from sbredis.client import _role as keeping
+from sbredis.client._role import ROUTE, Role, RoleKeeper, Standing
+from sbredis.client._routing import Judge
 from sbredis.engine import Outgoing, perform, publish, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
 from sbredis.maintenance import _census as census

@@ -579,7 +579,7 @@ async def test_no_span_or_metric_is_built_without_a_listener(
     def made(*_: Any, **__: Any) -> Any:
         raise AssertionError("an operation is watched that nobody wants to see")
 
-    monkeypatch.setattr(_telemetry, "_Observed", made)
+    monkeypatch.setattr(_telemetry, "_LiveObservation", made)
     with caplog.at_level(logging.INFO, "sbredis"):
         await use_all(url, "q")
     assert listener.all_spans == ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.client._sharing import SharedAttempt
+from sbredis.client._connection import SharedAttempt
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,

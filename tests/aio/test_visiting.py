@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client import _keeping as keeping
+from sbredis.client import _role as keeping
 from sbredis.client._role import MOVE, ROUTE
 from sbredis.engine import CallId, PartitionSettings, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError

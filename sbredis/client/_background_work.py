@@ -1,4 +1,4 @@
-"""Failures of work in the background for which no caller waits.
+"""Work in the background for which no caller waits: its tasks, and what becomes of its failures.
 
 Such work never ends the client. An error is logged, and the work is tried again after a pause. Only a cancellation ends
 it: the client is closed, or its owner needs the work no more.
@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from sbredis.client._pauses import Pauses
 from sbredis.exceptions import DataLayoutError, ServiceBusError
 
-__all__ = ["BackgroundFailures"]
+__all__ = ["CALLING", "BackgroundFailures", "BackgroundTasks"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _PAUSE = 1.0
@@ -91,3 +91,42 @@ def _cause(error: BaseException) -> tuple[object, ...]:
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     frames = traceback.extract_tb(error.__traceback__, limit=-1)
     return type(error), *((frame.filename, frame.lineno) for frame in frames)
+
+
+CALLING = 30.0
+"""The seconds after which a call of maintenance gives up. The work is then tried again."""
+
+
+class BackgroundTasks:
+    """Tasks that run while their owner does other things. An unexpected error in one of them is only logged."""
+
+    def __init__(self, purpose: str, failures: BackgroundFailures, ended: Callable[[], None]) -> None:
+        """``purpose`` begins the text that is logged about an error. ``ended`` is called whenever a task has ended."""
+        self._purpose = purpose
+        self._failures = failures
+        self._when_ended = ended
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __bool__(self) -> bool:
+        """Return whether a task is under way."""
+        return bool(self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait until they have ended."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failures.report(self._purpose, error)
+        self._when_ended()

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final, NamedTuple, NoReturn
 
 from sbredis.codec._making import shape_of
-from sbredis.codec._reading import Reading, Said, Takes, reading_of, said_by
+from sbredis.codec._reading import BodyReading, DeclaredForm, Takes, declared_form, reading_of
 from sbredis.codec._shape import Mismatch, Shape, UnsupportedTypeError
 from sbredis.codec._simple import plain, refuse_inside
 from sbredis.exceptions import MessageBodyError
@@ -96,18 +96,20 @@ def decode_body(body: bytes, content_type: str | None = None, as_type: Any = Any
     shape = shape_of(as_type)
     if as_type is str:  # this row of the table is known here, because the type is frequent
         return _decoded_text(shape, body)
-    said = said_by(content_type)
-    reading = reading_of(shape.takes, said)
-    if reading is Reading.BYTES:
+    form = declared_form(content_type)
+    reading = reading_of(shape.takes, form)
+    if reading is BodyReading.BYTES:
         return body
-    if reading is Reading.TEXT:
+    if reading is BodyReading.TEXT:
         return _decoded_text(shape, body)
-    if reading is Reading.KNOWN_TEXT:
+    if reading is BodyReading.KNOWN_TEXT:
         return _decoded_known_text(shape, body)
     try:
         return _decoded_json(shape, body)
     except json.JSONDecodeError as error:
-        hint = "" if said is Said.JSON or shape.takes is Takes.NOTHING else " Text needs a content type of text."
+        hint = (
+            "" if form is DeclaredForm.JSON or shape.takes is Takes.NOTHING else " Text needs a content type of text."
+        )
         raise MessageBodyError(f"The body is not JSON: {error.msg}, at character {error.pos}.{hint}") from None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["Reading", "Said", "Takes", "reading_of", "said_by", "union_takes"]
+__all__ = ["BodyReading", "DeclaredForm", "Takes", "declared_form", "reading_of", "union_takes"]
 
 
 class Takes(enum.Enum):
@@ -24,7 +24,7 @@ class Takes(enum.Enum):
     NOTHING = "JSON alone"
 
 
-class Said(enum.Enum):
+class DeclaredForm(enum.Enum):
     """The form of a body, according to its content type."""
 
     JSON = "JSON"
@@ -32,7 +32,7 @@ class Said(enum.Enum):
     NOTHING = "nothing that the codec knows"
 
 
-class Reading(enum.Enum):
+class BodyReading(enum.Enum):
     """How a body is read."""
 
     BYTES = "as it is"
@@ -41,16 +41,16 @@ class Reading(enum.Enum):
     JSON = "as JSON"
 
 
-_B: Final = Reading.BYTES
-_T: Final = Reading.TEXT
-_K: Final = Reading.KNOWN_TEXT
-_J: Final = Reading.JSON
+_B: Final = BodyReading.BYTES
+_T: Final = BodyReading.TEXT
+_K: Final = BodyReading.KNOWN_TEXT
+_J: Final = BodyReading.JSON
 
 # The codec sends str as text, bytes without a content type, and every other value as JSON. So each row gives back what
 # was sent. A body of another sender without a content type is JSON for a type that has values of JSON beside str: the
 # body 5 must not be a number for str | int while the body 5a is a text.
-_READINGS: Final[dict[Takes, dict[Said, Reading]]] = {
-    takes: dict(zip((Said.JSON, Said.TEXT, Said.NOTHING), readings, strict=True))
+_READINGS: Final[dict[Takes, dict[DeclaredForm, BodyReading]]] = {
+    takes: dict(zip((DeclaredForm.JSON, DeclaredForm.TEXT, DeclaredForm.NOTHING), readings, strict=True))
     for takes, readings in {
         Takes.ANYTHING: (_J, _T, _B),
         Takes.BYTES: (_B, _B, _B),
@@ -65,18 +65,18 @@ _READINGS: Final[dict[Takes, dict[Said, Reading]]] = {
 }
 
 
-def reading_of(takes: Takes, said: Said) -> Reading:
+def reading_of(takes: Takes, form: DeclaredForm) -> BodyReading:
     """Return how a body is read for a type that takes this, if its content type says that."""
-    return _READINGS[takes][said]
+    return _READINGS[takes][form]
 
 
 @lru_cache(maxsize=64)
-def said_by(content_type: str | None) -> Said:
+def declared_form(content_type: str | None) -> DeclaredForm:
     """Return what a content type says."""
     essence = (content_type or "").partition(";")[0].strip().lower()
     if essence == "application/json" or essence.endswith("+json"):
-        return Said.JSON
-    return Said.TEXT if essence.startswith("text/") else Said.NOTHING
+        return DeclaredForm.JSON
+    return DeclaredForm.TEXT if essence.startswith("text/") else DeclaredForm.NOTHING
 
 
 def union_takes(members: Iterable[Takes], kinds: frozenset[str]) -> Takes:

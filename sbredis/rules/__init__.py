@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from sbredis.rules._book import JudgedCopy, RuleBook
+from sbredis.rules._book import Complaints, JudgedCopy, RuleBook
 from sbredis.rules._checks import check_action, check_filter
-from sbredis.rules._complaints import Complaints
 from sbredis.rules._message_view import SETTABLE, SYSTEM_PROPERTIES, MessageView
 from sbredis.rules._rules import (
     CorrelationFilter,

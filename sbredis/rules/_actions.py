@@ -19,7 +19,7 @@ from sbredis.rules._rules import SqlAction
 from sbredis.rules._syntax import Remove, Statement
 from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, Value, kind_of, on_calendar, storable
 
-__all__ = ["RULE_NAME", "Action", "Changed", "compile_action"]
+__all__ = ["RULE_NAME", "Action", "ActionResult", "compile_action"]
 
 RULE_NAME = "RuleName"
 """The application property that contains the name of the rule that made a copy."""
@@ -39,7 +39,7 @@ _DURATION = re.compile(
 )
 
 
-class Changed(NamedTuple):
+class ActionResult(NamedTuple):
     """The result of an action on a message."""
 
     system: dict[str, Constant]
@@ -76,7 +76,7 @@ class _Draft(MessageView):
 
 
 _Step: TypeAlias = Callable[[_Draft], None]
-Action: TypeAlias = Callable[[MessageView], Changed]
+Action: TypeAlias = Callable[[MessageView], ActionResult]
 
 
 def compile_action(given: SqlAction, rule: str) -> Action:
@@ -85,13 +85,13 @@ def compile_action(given: SqlAction, rule: str) -> Action:
     compiler = Compiler(given.text, parameters)
     steps = [_step(statement, compiler) for statement in statements]
 
-    def act(facts: MessageView) -> Changed:
+    def act(facts: MessageView) -> ActionResult:
         draft = _Draft(facts)
         draft.remove_user(RULE_NAME)
         draft.set_user(RULE_NAME, rule)
         for step in steps:
             step(draft)
-        return Changed(draft.changed, draft.properties)
+        return ActionResult(draft.changed, draft.properties)
 
     return act
 

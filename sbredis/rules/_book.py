@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
@@ -12,8 +13,7 @@ from sbredis.exceptions import RuleSyntaxError
 from sbredis.rules._actions import Action, compile_action
 from sbredis.rules._arithmetic import EvaluationError
 from sbredis.rules._checks import check_filter, correlated, read_filter
-from sbredis.rules._compile import Compiler, Condition
-from sbredis.rules._complaints import Complaints
+from sbredis.rules._compile import CompiledCondition, Compiler
 from sbredis.rules._index import Index, Wanted, split
 from sbredis.rules._message_view import MessageView, PropertyView
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlFilter
@@ -21,7 +21,9 @@ from sbredis.rules._sharing import Memory, Sharing
 from sbredis.rules._syntax import Predicate
 from sbredis.rules._values import Constant, Value
 
-__all__ = ["JudgedCopy", "RuleBook"]
+__all__ = ["Complaints", "JudgedCopy", "RuleBook"]
+
+_log = logging.getLogger("sbredis.rules")
 
 _LONGEST_NAME = 64
 _LONGEST_ERROR = 1024
@@ -45,7 +47,7 @@ class JudgedCopy(NamedTuple):
     """Why the rule could not be applied. Such a copy goes to the dead-letter queue."""
 
 
-class _Entry:
+class _RuleEntry:
     """A rule with its position in the book."""
 
     __slots__ = ("action", "condition", "dead_letters", "plain", "position", "rule", "subscription")
@@ -55,7 +57,7 @@ class _Entry:
         self.subscription = plain.subscription
         self.rule = rule.name
         self.dead_letters = dead_letters
-        self.condition: Condition | None = None
+        self.condition: CompiledCondition | None = None
         """The condition that is left to evaluate after the index has found the rule for a message."""
         self.action: Action | None = None
         self.plain = plain
@@ -92,18 +94,18 @@ class RuleBook:
     ) -> None:
         self._names = names
         self._complaints = Complaints() if complaints is None else complaints
-        entries: list[tuple[Wanted | None, _Entry]] = []
+        entries: list[tuple[Wanted | None, _RuleEntry]] = []
         compiling = _Compiling(self._unusable)
         position = 0
         for subscription, (rules, dead_letters) in enumerate(subscriptions):
             plain = JudgedCopy(subscription, None)
             for rule in rules:
-                entry = _Entry(position, rule, plain, dead_letters=dead_letters)
+                entry = _RuleEntry(position, rule, plain, dead_letters=dead_letters)
                 position += 1
                 entries.append((compiling.read(rule, entry), entry))
         self._shares = compiling.finish()
-        indexed: list[tuple[Wanted, _Entry]] = []
-        self._always: list[_Entry] = []
+        indexed: list[tuple[Wanted, _RuleEntry]] = []
+        self._always: list[_RuleEntry] = []
         for wanted, entry in entries:
             if entry not in compiling.unusable:
                 self._complaints.usable(self._name(entry), entry.rule)
@@ -155,7 +157,7 @@ class RuleBook:
                 copies.append(entry.plain)
         return copies
 
-    def _act(self, entry: _Entry, action: Action, facts: MessageView, copies: list[JudgedCopy]) -> None:
+    def _act(self, entry: _RuleEntry, action: Action, facts: MessageView, copies: list[JudgedCopy]) -> None:
         try:
             changed = action(facts)
         except EvaluationError as error:
@@ -167,15 +169,15 @@ class RuleBook:
             return
         copies.append(JudgedCopy(entry.subscription, entry.rule, changed.system, changed.user))
 
-    def _broke(self, entry: _Entry, what: str, error: Exception, copies: list[JudgedCopy]) -> None:
+    def _broke(self, entry: _RuleEntry, what: str, error: Exception, copies: list[JudgedCopy]) -> None:
         self._complaints.defect(self._name(entry), entry.rule, what, error)
         if entry.dead_letters:
             copies.append(entry.failed(what, f"a defect in sbredis: {_why(error)}"))
 
-    def _unusable(self, entry: _Entry, what: str, reason: str) -> None:
+    def _unusable(self, entry: _RuleEntry, what: str, reason: str) -> None:
         self._complaints.unusable(self._name(entry), entry.rule, what, reason)
 
-    def _name(self, entry: _Entry) -> str:
+    def _name(self, entry: _RuleEntry) -> str:
         return f"subscription {entry.subscription}" if self._names is None else self._names[entry.subscription]
 
 
@@ -185,14 +187,14 @@ class _Compiling:
     An unusable filter or action becomes a function that fails, and ``tell`` is called with the reason.
     """
 
-    def __init__(self, tell: Callable[[_Entry, str, str], None]) -> None:
+    def __init__(self, tell: Callable[[_RuleEntry, str, str], None]) -> None:
         self._tell = tell
         self._sharing = Sharing()
-        self._read: list[tuple[_Entry, Compiler, list[Predicate]]] = []
-        self.unusable: set[_Entry] = set()
+        self._read: list[tuple[_RuleEntry, Compiler, list[Predicate]]] = []
+        self.unusable: set[_RuleEntry] = set()
         """The entries whose filter fails on every message."""
 
-    def read(self, rule: Rule, entry: _Entry) -> Wanted | None:
+    def read(self, rule: Rule, entry: _RuleEntry) -> Wanted | None:
         """Read a rule. Returns the equalities for the index; ``None`` for a filter that no message matches."""
         if rule.action is not None:
             try:
@@ -206,15 +208,15 @@ class _Compiling:
             self._refuse(entry, error)
             return None
 
-    def _refuse(self, entry: _Entry, error: Exception) -> None:
+    def _refuse(self, entry: _RuleEntry, error: Exception) -> None:
         entry.condition = _failing(error)
         self.unusable.add(entry)
         self._tell(entry, "filter", _why(error))
 
-    def _filter(self, given: Filter, entry: _Entry) -> Wanted | None:
+    def _filter(self, given: Filter, entry: _RuleEntry) -> Wanted | None:
         if isinstance(given, SqlFilter):
             predicate, parameters = read_filter(given)
-            compiler = Compiler(given.text, parameters, self._sharing.once)
+            compiler = Compiler(given.text, parameters, self._sharing)
             wanted, left = split(predicate, compiler)
             if left:
                 self._read.append((entry, compiler, left))  # first: `Sharing.read` requires that the list stays alive
@@ -254,3 +256,43 @@ def _why(error: Exception) -> str:
     if isinstance(error, RuleSyntaxError):
         return error.message  # `str(error)` would also contain the notes about the call
     return str(error) if type(error) in {TypeError, ValueError} else f"{type(error).__name__}: {error}"
+
+
+# -- the log of rules that cannot be used, or that fail because of a defect --------------------------------------------
+
+
+class Complaints:
+    """Remembers the problems that were logged, so that each is logged once for all messages and all books.
+
+    Any number of threads may use it.
+    """
+
+    def __init__(self) -> None:
+        self._unusable: set[tuple[str, str, str, str]] = set()
+        self._defects: set[tuple[str, str, str, str]] = set()
+
+    def unusable(self, subscription: str, rule: str, what: str, reason: str) -> None:
+        """Log that a filter or an action cannot be compiled."""
+        if _is_first(self._unusable, (subscription, rule.lower(), what, reason)):
+            _log.error(
+                "the %s of rule %r of %s cannot be used, and fails on every message that reaches it: %s",
+                *(what, rule, subscription, reason),
+            )
+
+    def defect(self, subscription: str, rule: str, what: str, error: Exception) -> None:
+        """Log that a filter or an action failed on a message because of a defect, with the traceback."""
+        if _is_first(self._defects, (subscription, rule, what, type(error).__name__)):
+            _log.error("the %s of rule %r of %s failed because of a defect", what, rule, subscription, exc_info=error)
+
+    def usable(self, subscription: str, rule: str) -> None:
+        """Forget that the filter of a rule was unusable, so that it is logged again if it becomes unusable again."""
+        if self._unusable:
+            mine = subscription, rule.lower(), "filter"
+            self._unusable = {key for key in self._unusable if key[:3] != mine}
+
+
+def _is_first(said: set[tuple[str, str, str, str]], key: tuple[str, str, str, str]) -> bool:
+    if key in said:
+        return False
+    said.add(key)
+    return True

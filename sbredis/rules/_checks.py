@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import cast
 
 from sbredis._quoting import quoted
-from sbredis.rules._parser import Parser
+from sbredis.rules._parser import RuleParser
 from sbredis.rules._rules import (
     CORRELATED,
     CorrelationFilter,
@@ -78,14 +78,14 @@ def check_action(action: SqlAction) -> None:
 
 def read_filter(given: SqlFilter) -> tuple[Predicate, dict[str, Constant]]:
     """Check and parse a filter: return its tree, and its parameters by their names in lower case."""
-    parser = Parser(_text(given.text, "a filter"))
+    parser = RuleParser(_text(given.text, "a filter"))
     predicate = parser.filter()
     return predicate, _parameters(given.text, given.parameters, parser.parameters)
 
 
 def read_action(given: SqlAction) -> tuple[list[Statement], dict[str, Constant]]:
     """Check and parse an action: return its statements, and its parameters by their names in lower case."""
-    parser = Parser(_text(given.text, "an action"))
+    parser = RuleParser(_text(given.text, "an action"))
     statements = parser.action()
     if len(statements) > MOST_STATEMENTS:
         raise ValueError(f"an action may have {MOST_STATEMENTS} statements, but this one has {len(statements)}")

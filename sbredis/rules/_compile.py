@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 from uuid import uuid4
 
 from sbredis._quoting import shortened
@@ -32,7 +32,7 @@ from sbredis.rules._syntax import (
     Operator,
     Parameter,
     Predicate,
-    Property,
+    PropertyReference,
     Sign,
     Within,
     reference,
@@ -51,12 +51,15 @@ from sbredis.rules._values import (
     unequal,
 )
 
-__all__ = ["Compiler", "Condition", "Getter"]
+if TYPE_CHECKING:
+    from sbredis.rules._sharing import Sharing
+
+__all__ = ["CompiledCondition", "Compiler", "Getter"]
 
 T = TypeVar("T")
 
 Getter: TypeAlias = Callable[[PropertyView], Constant]
-Condition: TypeAlias = Callable[[PropertyView], Truth]
+CompiledCondition: TypeAlias = Callable[[PropertyView], Truth]
 _Step: TypeAlias = tuple[Operator, Getter, str]
 
 _COMPARISONS: dict[str, Callable[[object, object], Truth]] = {
@@ -72,24 +75,19 @@ _LONGEST_NAME = 64
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-class _Once(Protocol):
-    def __call__(self, node: object, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]: ...
-
-
-def _each_time(node: object, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]:  # noqa: ARG001 -- as in the protocol
-    return own
-
-
 class Compiler:
     """Compiles the trees of one text to functions; ``parameters`` are values under names in lower case.
 
-    ``once`` may replace the function that was made for a node.
+    ``sharing`` may replace the function that was made for a node by one that several filters share.
     """
 
-    def __init__(self, text: str, parameters: Mapping[str, Constant], once: _Once = _each_time) -> None:
+    def __init__(self, text: str, parameters: Mapping[str, Constant], sharing: Sharing | None = None) -> None:
         self._text = text
         self._parameters = parameters
-        self._once = once
+        self._sharing = sharing
+
+    def _once(self, node: object, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]:
+        return own if self._sharing is None else self._sharing.once(node, own)
 
     def _where(self, at: int) -> str:
         line, column = place(self._text, at)
@@ -109,7 +107,7 @@ class Compiler:
         if constant is not None:
             value = constant.value
             return lambda seen: value  # noqa: ARG005 -- as all getters
-        if isinstance(expression, Property):
+        if isinstance(expression, PropertyReference):
             return self._property(expression)
         return self._once(expression, self._value(expression))
 
@@ -129,7 +127,7 @@ class Compiler:
             case _:
                 raise AssertionError(expression)
 
-    def _property(self, named: Property) -> Getter:
+    def _property(self, named: PropertyReference) -> Getter:
         if not named.system:
             key = named.name.lower()
             return lambda seen: seen.names.get(key)
@@ -170,11 +168,11 @@ class Compiler:
 
     # -- conditions ----------------------------------------------------------------------------------------------------
 
-    def condition(self, predicate: Predicate) -> Condition:
+    def condition(self, predicate: Predicate) -> CompiledCondition:
         """Return a function that returns whether a predicate is true."""
         return self._once(predicate, self._condition(predicate))
 
-    def _condition(self, predicate: Predicate) -> Condition:
+    def _condition(self, predicate: Predicate) -> CompiledCondition:
         match predicate:
             case Compare(comparison, left, right):
                 return self._compare(comparison, left, right)
@@ -196,7 +194,7 @@ class Compiler:
             case _:
                 raise AssertionError(predicate)
 
-    def topmost(self, parts: list[Predicate]) -> Condition | None:
+    def topmost(self, parts: list[Predicate]) -> CompiledCondition | None:
         """Return a function that returns whether all topmost conditions are true; ``None`` without conditions."""
         conditions = [self.condition(part) for part in parts]
         if len(conditions) < 2:
@@ -210,7 +208,7 @@ class Compiler:
 
         return self._once(parts, holds)
 
-    def _compare(self, comparison: str, left: Expression, right: Expression) -> Condition:
+    def _compare(self, comparison: str, left: Expression, right: Expression) -> CompiledCondition:
         if self.constant(left) is not None:
             left, right, comparison = right, left, _MIRRORED[comparison]
         compare = _COMPARISONS[comparison]
@@ -239,7 +237,7 @@ class Compiler:
 
         return usually
 
-    def _within(self, operand: Expression, options: tuple[Expression, ...]) -> Condition:
+    def _within(self, operand: Expression, options: tuple[Expression, ...]) -> CompiledCondition:
         getter, others = self.value(operand), [self.value(option) for option in options]
 
         def within(seen: PropertyView) -> Truth:
@@ -257,7 +255,7 @@ class Compiler:
 
         return within
 
-    def _like(self, like: Like) -> Condition:
+    def _like(self, like: Like) -> CompiledCondition:
         getter = self.value(like.operand)
         pattern, escape = self.value(like.pattern), self.value(like.escape) if like.escape is not None else None
         where = self._where(like.at)
@@ -289,7 +287,7 @@ class Compiler:
 
         return varies
 
-    def _exists(self, named: Property) -> Condition:
+    def _exists(self, named: PropertyReference) -> CompiledCondition:
         if named.system:
             getter = self._property(named)
             return lambda seen: getter(seen) is not None
@@ -321,7 +319,7 @@ def _calculated(first: Getter, steps: list[_Step]) -> Getter:
     return calculated
 
 
-def _negated(condition: Condition) -> Condition:
+def _negated(condition: CompiledCondition) -> CompiledCondition:
     def negated(seen: PropertyView) -> Truth:
         truth = condition(seen)
         return None if truth is None else not truth
@@ -329,7 +327,7 @@ def _negated(condition: Condition) -> Condition:
     return negated
 
 
-def _all_of(conditions: list[Condition]) -> Condition:
+def _all_of(conditions: list[CompiledCondition]) -> CompiledCondition:
     def all_of(seen: PropertyView) -> Truth:
         result: Truth = True
         for condition in conditions:
@@ -343,7 +341,7 @@ def _all_of(conditions: list[Condition]) -> Condition:
     return all_of
 
 
-def _any_of(conditions: list[Condition]) -> Condition:
+def _any_of(conditions: list[CompiledCondition]) -> CompiledCondition:
     def any_of(seen: PropertyView) -> Truth:
         result: Truth = False
         for condition in conditions:

@@ -1,9 +1,9 @@
 """Finds the rules that a message may match, without evaluating each of them.
 
-If a filter demands that properties are equal to constants, the properties are its *shape* and the constants are its
-*key*. All filters of one shape are in one table, under their keys. So one lookup finds all filters of the shape that a
-message can match. Each shape is listed under one of its properties: the property that the fewest shapes have. A shape
-is looked up only if the message has this property.
+If a filter demands that properties are equal to constants, the properties are its *key properties* and the constants
+are its *key*. All filters with the same key properties are in one table, under their keys. So one lookup finds all
+filters of the table that a message can match. Each table is listed under one of its properties: the property that the
+fewest tables have. The index looks into a table only if the message has this property.
 
 The index must not change the result of a filter. So the index uses only equalities among the conditions that the
 topmost ANDs join, and only if no condition before them can fail. A filter that the index does not find would not have
@@ -29,11 +29,11 @@ from sbredis.rules._syntax import (
     Like,
     Literally,
     Lookup,
-    Node,
     Not,
     Predicate,
-    Property,
+    PropertyReference,
     Sign,
+    SyntaxNode,
     Within,
 )
 from sbredis.rules._values import Constant, Kind, kind_of
@@ -42,9 +42,9 @@ __all__ = ["Index", "Wanted", "can_fail", "conjuncts", "split"]
 
 T = TypeVar("T")
 
-Place: TypeAlias = tuple[bool, str]
+PropertyKey: TypeAlias = tuple[bool, str]
 """A property: whether it is a system property, and its name in lower case."""
-Wanted: TypeAlias = Mapping[Place, Constant]
+Wanted: TypeAlias = Mapping[PropertyKey, Constant]
 """Properties that must be equal to constants."""
 
 # In Python, True is equal to 1; in the language it is not.
@@ -68,61 +68,61 @@ class Index(Generic[T]):
     """
 
     def __init__(self, things: Iterable[tuple[Wanted, T]]) -> None:
-        shapes: dict[tuple[Place, ...], _Shape[T]] = {}
+        tables: dict[tuple[PropertyKey, ...], _KeyTable[T]] = {}
         for wanted, thing in things:
-            places = tuple(sorted(wanted))
-            if places not in shapes:
-                shapes[places] = _Shape(places)
-            shapes[places].add(wanted, thing)
-        users = Counter(place for places in shapes for place in places)
-        self._system: dict[str, list[_Shape[T]]] = {}
-        self._user: dict[str, list[_Shape[T]]] = {}
-        for shape in shapes.values():
-            system, name = shape.settle(users)
-            (self._system if system else self._user).setdefault(name, []).append(shape)
+            properties = tuple(sorted(wanted))
+            if properties not in tables:
+                tables[properties] = _KeyTable(properties)
+            tables[properties].add(wanted, thing)
+        users = Counter(key_property for properties in tables for key_property in properties)
+        self._system: dict[str, list[_KeyTable[T]]] = {}
+        self._user: dict[str, list[_KeyTable[T]]] = {}
+        for table in tables.values():
+            system, name = table.settle(users)
+            (self._system if system else self._user).setdefault(name, []).append(table)
 
     def find(self, facts: MessageView, found: list[T]) -> None:
         """Add to ``found`` all things whose wanted properties the message has, in no particular order."""
         system, names = facts.system, facts.names
         if self._system:
-            for name, shapes in self._system.items():
+            for name, tables in self._system.items():
                 value = system.get(name)
                 if value is not None:
-                    for shape in shapes:
-                        shape.find(value, system, names, found)
+                    for table in tables:
+                        table.find(value, system, names, found)
         waiting = self._user
         if len(waiting) <= len(names):
-            for name, shapes in waiting.items():
+            for name, tables in waiting.items():
                 value = names.get(name)
                 if value is not None:
-                    for shape in shapes:
-                        shape.find(value, system, names, found)
+                    for table in tables:
+                        table.find(value, system, names, found)
             return
         for name, value in names.items():
             if value is not None and name in waiting:
-                for shape in waiting[name]:
-                    shape.find(value, system, names, found)
+                for table in waiting[name]:
+                    table.find(value, system, names, found)
 
 
-class _Shape(Generic[T]):
-    """The table of one shape: it maps the constants of a key to the things that have this key."""
+class _KeyTable(Generic[T]):
+    """The things with the same key properties: a mapping from their keys to the things that have the key."""
 
-    def __init__(self, places: tuple[Place, ...]) -> None:
-        self._places = places
-        self._first = places[0]
-        self._others: tuple[Place, ...] = places[1:]
+    def __init__(self, properties: tuple[PropertyKey, ...]) -> None:
+        self._properties = properties
+        self._first = properties[0]
+        self._others: tuple[PropertyKey, ...] = properties[1:]
         self._given: list[tuple[Wanted, T]] = []
         self._table: dict[Any, list[T]] = {}
 
     def add(self, wanted: Wanted, thing: T) -> None:
         self._given.append((wanted, thing))
 
-    def settle(self, users: Mapping[Place, int]) -> Place:
-        """Make the table, and return the property under which the shape is listed."""
-        self._first = min(self._places, key=lambda place: users[place])
-        self._others = tuple(place for place in self._places if place != self._first)
+    def settle(self, users: Mapping[PropertyKey, int]) -> PropertyKey:
+        """Make the mapping, and return the property under which the table is listed."""
+        self._first = min(self._properties, key=lambda key_property: users[key_property])
+        self._others = tuple(key_property for key_property in self._properties if key_property != self._first)
         for wanted, thing in self._given:
-            keys = [_key(wanted[place]) for place in (self._first, *self._others)]
+            keys = [_key(wanted[key_property]) for key_property in (self._first, *self._others)]
             self._table.setdefault(tuple(keys) if self._others else keys[0], []).append(thing)
         self._given = []
         return self._first
@@ -154,9 +154,9 @@ def conjuncts(predicate: Predicate) -> list[Predicate]:
     return [predicate]
 
 
-def split(predicate: Predicate, compiler: Compiler) -> tuple[dict[Place, Constant], list[Predicate]]:
+def split(predicate: Predicate, compiler: Compiler) -> tuple[dict[PropertyKey, Constant], list[Predicate]]:
     """Split a filter into the equalities that the index can check, and the conditions that are left to evaluate."""
-    wanted: dict[Place, Constant] = {}
+    wanted: dict[PropertyKey, Constant] = {}
     left: list[Predicate] = []
     parts = conjuncts(predicate)
     for number, part in enumerate(parts):
@@ -170,22 +170,22 @@ def split(predicate: Predicate, compiler: Compiler) -> tuple[dict[Place, Constan
     return wanted, left
 
 
-def _equality(part: Predicate, compiler: Compiler) -> tuple[Place, Constant] | None:
+def _equality(part: Predicate, compiler: Compiler) -> tuple[PropertyKey, Constant] | None:
     """Return the property and the constant of ``property = constant``, in either order; or ``None``."""
     if not isinstance(part, Compare) or part.comparison != "=":
         return None
     for one, other in ((part.left, part.right), (part.right, part.left)):
         constant = compiler.constant(other)
-        if isinstance(one, Property) and constant is not None and constant.value is not None:
+        if isinstance(one, PropertyReference) and constant is not None and constant.value is not None:
             name = canonical(one.name) if one.system else one.name.lower()
             return ((one.system, name), constant.value) if name is not None else None
     return None
 
 
-def can_fail(node: Node) -> bool:
+def can_fail(node: SyntaxNode) -> bool:
     """Return whether there may be a message on which a node cannot be evaluated."""
     match node:
-        case Property(system, name, _):
+        case PropertyReference(system, name, _):
             return system and canonical(name) is None
         case Lookup() | Sign() | Arithmetic():
             return True
@@ -196,7 +196,7 @@ def can_fail(node: Node) -> bool:
             return any(can_fail(part) for part in _parts(node))
 
 
-def _parts(node: Node) -> Iterable[Predicate | Expression]:
+def _parts(node: SyntaxNode) -> Iterable[Predicate | Expression]:
     match node:
         case Compare(_, left, right):
             return (left, right)

@@ -1,11 +1,11 @@
 """Patterns of LIKE: ``%`` is any text, ``_`` is any one character, and the escape character quotes the next character.
 
-A matcher reads the text once, from left to right. A piece between two ``%`` may take the first place that fits, so no
-other place needs to be tried. A piece without ``_`` is found by ``str.find``. A short piece with ``_`` inside is found
-by a regular expression without repetition, which backtracks by no more than its own length. A longer piece takes one
-step for each character of the text: the bits of a whole number mark all places in the piece that a match may have
-reached. So the number of steps grows only with the length of the text, for any pattern; the length of patterns is
-limited.
+A matcher reads the text once, from left to right. A segment between two ``%`` may take the first place that fits, so
+no other place needs to be tried. A segment without ``_`` is found by ``str.find``. A short segment with ``_`` inside is
+found by a regular expression without repetition, which backtracks by no more than its own length. A longer segment
+takes one step for each character of the text: the bits of a whole number mark all places in the segment that a match
+may have reached. So the number of steps grows only with the length of the text, for any pattern; the length of patterns
+is limited.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ unknown.
 
 
 _SHORT = 16
-"""The largest length of a short piece. For a short piece, backtracking costs less than avoiding it."""
+"""The largest length of a short segment. For a short segment, backtracking costs less than avoiding it."""
 
 
 class PatternError(ValueError):
     """A pattern that is not valid."""
 
 
-class _Piece:
-    """A piece between two ``%``: a list of characters, with ``None`` for any character."""
+class _Segment:
+    """A segment between two ``%``: a list of characters, with ``None`` for any character."""
 
     def __init__(self, characters: list[str | None]) -> None:
         self.size = len(characters)
@@ -88,34 +88,34 @@ def _expression(characters: list[str | None]) -> str:
     return "".join("." if one is None else re.escape(one) for one in characters)
 
 
-def _pieces(pattern: str, escape: str | None) -> list[_Piece]:
-    pieces: list[list[str | None]] = [[]]
+def _segments(pattern: str, escape: str | None) -> list[_Segment]:
+    segments: list[list[str | None]] = [[]]
     escaped = False
     for character in pattern:
         if escaped:
             escaped = False
-            pieces[-1].append(character)
+            segments[-1].append(character)
         elif character == escape:
             escaped = True
         elif character == "%":
-            pieces.append([])
+            segments.append([])
         else:
-            pieces[-1].append(None if character == "_" else character)
+            segments[-1].append(None if character == "_" else character)
     if escaped:
         raise PatternError("nothing follows the escape character at the end of the pattern")
-    return [_Piece(piece) for piece in pieces]
+    return [_Segment(segment) for segment in segments]
 
 
 def matcher(pattern: str, escape: str | None = None) -> Matcher:
     """Return a function that returns whether text matches a pattern."""
-    first, *inner = _pieces(pattern, escape)
+    first, *inner = _segments(pattern, escape)
     if not inner:
         exact = first.plain
         if exact is not None:
             return lambda text: text == exact
         return lambda text: len(text) == first.size and first.here(text, 0)
     last = inner.pop()
-    inner = [piece for piece in inner if piece.size]
+    inner = [segment for segment in inner if segment.size]
     if not inner and first.plain is not None and not last.size:
         start = first.plain
         return lambda text: text.startswith(start)
@@ -126,8 +126,8 @@ def matcher(pattern: str, escape: str | None = None) -> Matcher:
         if len(text) < shortest or not first.here(text, 0) or not last.here(text, end):
             return False
         at = first.size
-        for piece in inner:
-            at = piece.find(text, at, end)
+        for segment in inner:
+            at = segment.find(text, at, end)
             if at < 0:
                 return False
         return True

@@ -23,23 +23,23 @@ from sbredis.rules._syntax import (
     Literally,
     Lookup,
     NewId,
-    Node,
     Not,
     Operator,
     Parameter,
     Predicate,
-    Property,
+    PropertyReference,
     Remove,
     SetTo,
     Sign,
     Statement,
+    SyntaxNode,
     Within,
     reference,
 )
 from sbredis.rules._tokens import Sort, Token, tokenize, wrong
 from sbredis.rules._values import LARGEST, SMALLEST
 
-__all__ = ["DEEPEST", "Parser"]
+__all__ = ["DEEPEST", "RuleParser"]
 
 DEEPEST = 32
 """The largest depth of nested parentheses, NOT and signs, so that no text can exhaust the stack."""
@@ -54,7 +54,7 @@ _NAMES = (Sort.NAME, Sort.DELIMITED)
 _VALUES = (*_NAMES, Sort.TEXT, Sort.INTEGER, Sort.DECIMAL, Sort.PARAMETER)
 
 
-class Parser:
+class RuleParser:
     """Parses one text. After the parsing, ``parameters`` are the parameters that the text uses."""
 
     def __init__(self, text: str) -> None:
@@ -131,13 +131,13 @@ class Parser:
 
     # -- conditions ----------------------------------------------------------------------------------------------------
 
-    def _condition(self, node: Node) -> Predicate:
+    def _condition(self, node: SyntaxNode) -> Predicate:
         """Return a node as a condition; refuse a value, because a comparison must follow it."""
         if isinstance(node, Predicate):
             return node
         return self._refuse(*_AFTER_VALUE)
 
-    def _alternatives(self) -> Node:
+    def _alternatives(self) -> SyntaxNode:
         first = self._conjunction()
         if not self._is("OR"):
             return first
@@ -146,7 +146,7 @@ class Parser:
             parts.append(self._condition(self._conjunction()))
         return AnyOf(tuple(parts))
 
-    def _conjunction(self) -> Node:
+    def _conjunction(self) -> SyntaxNode:
         first = self._negation()
         if not self._is("AND"):
             return first
@@ -155,7 +155,7 @@ class Parser:
             parts.append(self._condition(self._negation()))
         return AllOf(tuple(parts))
 
-    def _negation(self) -> Node:
+    def _negation(self) -> SyntaxNode:
         if self._takes("NOT"):
             self._deeper()
             operand = self._condition(self._negation())
@@ -170,7 +170,7 @@ class Parser:
             self._refuse(*_VALUE, "NOT", "EXISTS")
         return self._comparison()
 
-    def _comparison(self) -> Node:
+    def _comparison(self) -> SyntaxNode:
         start = self._now
         left = self._sum()
         if isinstance(left, Predicate):
@@ -193,7 +193,7 @@ class Parser:
         return Not(found) if negated else found
 
     def _is_null(self, left: Expression, start: Token) -> Predicate:
-        if not isinstance(left, Property | Lookup | NewId):
+        if not isinstance(left, PropertyReference | Lookup | NewId):
             self._refuse("a property or a function before IS", at=start)
         self._take()
         negated = self._takes("NOT")
@@ -233,12 +233,12 @@ class Parser:
         start = self._now
         return self._value(self._sum(), start)
 
-    def _value(self, node: Node, start: Token) -> Expression:
+    def _value(self, node: SyntaxNode, start: Token) -> Expression:
         if isinstance(node, Expression):
             return node
         return self._refuse("a value", at=start, found="a condition")
 
-    def _sum(self) -> Node:
+    def _sum(self) -> SyntaxNode:
         first = self._product()
         if isinstance(first, Predicate) or not self._is("+", "-"):
             return first
@@ -249,7 +249,7 @@ class Parser:
             rest.append((cast("Operator", sign.text), self._value(self._product(), start), sign.at))
         return Arithmetic(first, tuple(rest))
 
-    def _product(self) -> Node:
+    def _product(self) -> SyntaxNode:
         first = self._signed()
         if isinstance(first, Predicate) or not self._is("*", "/", "%"):
             return first
@@ -260,7 +260,7 @@ class Parser:
             rest.append((cast("Operator", sign.text), self._value(self._signed(), start), sign.at))
         return Arithmetic(first, tuple(rest))
 
-    def _signed(self) -> Node:
+    def _signed(self) -> SyntaxNode:
         if not self._is("+", "-"):
             return self._primary()
         sign = self._take()
@@ -283,7 +283,7 @@ class Parser:
             raise wrong(self._text, token.at, "the number does not fit into 64 bits")
         return number
 
-    def _primary(self) -> Node:
+    def _primary(self) -> SyntaxNode:
         token = self._now
         if self._takes("("):
             return self._enclosed()
@@ -306,7 +306,7 @@ class Parser:
         self.parameters.append(parameter)
         return parameter
 
-    def _enclosed(self) -> Node:
+    def _enclosed(self) -> SyntaxNode:
         self._deeper()
         node = self._alternatives()
         if not self._takes(")"):
@@ -342,16 +342,16 @@ class Parser:
             self._refuse("a name")
         return self._take()
 
-    def _property(self, name: Token) -> Property:
+    def _property(self, name: Token) -> PropertyReference:
         if not self._is("."):
-            return Property(False, name.text, name.at)
+            return PropertyReference(False, name.text, name.at)
         scope = name.text.lower() if name.sort is Sort.NAME else ""
         if scope not in {"sys", "user"}:
             self._refuse("sys", "user", at=name)
         self._take()
-        return Property(scope == "sys", self._name().text, name.at)
+        return PropertyReference(scope == "sys", self._name().text, name.at)
 
-    def _target(self) -> Property:
+    def _target(self) -> PropertyReference:
         """Parse a property that an action changes."""
         token = self._name()
         target = self._property(token)

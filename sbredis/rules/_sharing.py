@@ -33,11 +33,11 @@ from sbredis.rules._syntax import (
     Literally,
     Lookup,
     NewId,
-    Node,
     Not,
     Predicate,
-    Property,
+    PropertyReference,
     Sign,
+    SyntaxNode,
     Within,
 )
 from sbredis.rules._values import Constant
@@ -68,12 +68,12 @@ class Memory(dict[Callable[[Any], object], object]):
         return answer
 
 
-class _Part:
+class _FilterPart:
     """A condition or an expression that occurs in one or several filters."""
 
     __slots__ = ("answer", "can_fail", "keys", "last", "parts", "shared")
 
-    def __init__(self, parts: Sequence[_Part], *, can_fail: bool) -> None:
+    def __init__(self, parts: Sequence[_FilterPart], *, can_fail: bool) -> None:
         self.parts = parts
         self.can_fail = can_fail
         self.shared = False
@@ -121,8 +121,8 @@ class Sharing:
     """The parts of all filters of a book. First all filters are read, then each is compiled with :meth:`once`."""
 
     def __init__(self) -> None:
-        self._parts: dict[object, _Part] = {}
-        self._of: dict[int, _Part] = {}
+        self._parts: dict[object, _FilterPart] = {}
+        self._of: dict[int, _FilterPart] = {}
         self.any = False
         """Whether anything is shared, so that a memory is needed to judge a message."""
 
@@ -132,7 +132,7 @@ class Sharing:
         The list and its predicates must live until the filter has been compiled.
         """
         read = [self._read(predicate, constant) for predicate in topmost]
-        parts = [part for part in read if isinstance(part, _Part)]
+        parts = [part for part in read if isinstance(part, _FilterPart)]
         if len(parts) > 1:
             parts = [self._part((list, *parts), parts, can_fail=any(part.can_fail for part in parts))]
             self._of[id(topmost)] = parts[0]
@@ -150,7 +150,7 @@ class Sharing:
         self.any = True
         return part.once(own)
 
-    def _read(self, node: Node, constant: _Resolve) -> object:
+    def _read(self, node: SyntaxNode, constant: _Resolve) -> object:
         """Return a key that is equal for two nodes only if their results are always the same.
 
         The key is a part, or the key of a property or of a value.
@@ -158,23 +158,23 @@ class Sharing:
         fixed = constant(node) if isinstance(node, Expression) else None
         if fixed is not None:
             return _constant(fixed.value)
-        if isinstance(node, Property):
+        if isinstance(node, PropertyReference):
             known = canonical(node.name) if node.system else None
-            return Property, node.system, known or node.name.lower()
+            return PropertyReference, node.system, known or node.name.lower()
         if isinstance(node, NewId):
             return object()
         label, children = _taken_apart(node)
         key = (label, *[self._read(child, constant) for child in children])
         part = self._parts.get(key)
         if part is None:
-            part = self._part(key, [child for child in key if isinstance(child, _Part)], can_fail=can_fail(node))
+            part = self._part(key, [child for child in key if isinstance(child, _FilterPart)], can_fail=can_fail(node))
         self._of[id(node)] = part
         return part
 
-    def _part(self, key: tuple[object, ...], parts: Sequence[_Part], *, can_fail: bool) -> _Part:
+    def _part(self, key: tuple[object, ...], parts: Sequence[_FilterPart], *, can_fail: bool) -> _FilterPart:
         part = self._parts.get(key)
         if part is None:
-            part = self._parts[key] = _Part(parts, can_fail=can_fail)
+            part = self._parts[key] = _FilterPart(parts, can_fail=can_fail)
         return part
 
 
@@ -189,7 +189,7 @@ def _constant(value: Constant) -> object:
     return object()
 
 
-def _taken_apart(node: Node) -> tuple[object, Sequence[Node]]:
+def _taken_apart(node: SyntaxNode) -> tuple[object, Sequence[SyntaxNode]]:
     """Return the operation of a node, and its operands."""
     match node:
         case Compare(comparison, left, right):

@@ -20,16 +20,16 @@ __all__ = [
     "Literally",
     "Lookup",
     "NewId",
-    "Node",
     "Not",
     "Operator",
     "Parameter",
     "Predicate",
-    "Property",
+    "PropertyReference",
     "Remove",
     "SetTo",
     "Sign",
     "Statement",
+    "SyntaxNode",
     "Within",
     "reference",
 ]
@@ -50,7 +50,7 @@ class Predicate:
     __slots__ = ()
 
 
-Node: TypeAlias = Expression | Predicate
+SyntaxNode: TypeAlias = Expression | Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Literally(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Property(Expression):
+class PropertyReference(Expression):
     """A property, with its name as the text has it."""
 
     system: bool
@@ -70,12 +70,12 @@ class Property(Expression):
     """Its position in the text."""
 
 
-def reference(name: str, at: int) -> Property:
+def reference(name: str, at: int) -> PropertyReference:
     """Return the property that the function ``property`` finds by a name."""
     scope, point, rest = name.partition(".")
     if point and scope.lower() in {"sys", "user"}:
-        return Property(scope.lower() == "sys", rest, at)
-    return Property(False, name, at)
+        return PropertyReference(scope.lower() == "sys", rest, at)
+    return PropertyReference(False, name, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +147,14 @@ class Like(Predicate):
 class Exists(Predicate):
     """A test whether the message has a property."""
 
-    property: Property
+    property: PropertyReference
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Predicate):
     """A test whether a property is missing or null, or the value of a function is null."""
 
-    operand: Property | Lookup | NewId
+    operand: PropertyReference | Lookup | NewId
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class AnyOf(Predicate):
 class SetTo:
     """A statement that gives a property a value."""
 
-    target: Property
+    target: PropertyReference
     value: Expression
 
 
@@ -190,7 +190,7 @@ class SetTo:
 class Remove:
     """A statement that removes a property."""
 
-    target: Property
+    target: PropertyReference
 
 
 Statement: TypeAlias = SetTo | Remove

@@ -23,15 +23,15 @@ from sbredis.rules._syntax import (
     Literally,
     Lookup,
     NewId,
-    Node,
     Not,
     Parameter,
     Predicate,
-    Property,
+    PropertyReference,
     Remove,
     SetTo,
     Sign,
     Statement,
+    SyntaxNode,
     Within,
 )
 
@@ -81,11 +81,11 @@ constants = st.builds(
     st.sampled_from([None, True, False, 0, 1, -1, 2, -(2**63), 2.5, 1.0, 1e300, "red", "r%", "", "it's", "1"]),
 )
 properties = st.builds(
-    Property,
+    PropertyReference,
     st.just(False),
     st.sampled_from(NAMES),
     st.just(0),
-) | st.builds(Property, st.just(True), st.sampled_from(SYSTEM_NAMES), st.just(0))
+) | st.builds(PropertyReference, st.just(True), st.sampled_from(SYSTEM_NAMES), st.just(0))
 parameters = st.builds(Parameter, st.sampled_from([name.strip("@").lower() for name in PARAMETERS]), st.just(0))
 simple: st.SearchStrategy[Expression] = st.one_of(properties, properties, constants, parameters, st.just(NewId()))
 
@@ -114,10 +114,10 @@ functions: st.SearchStrategy[Lookup | NewId] = st.just(NewId()) | st.builds(
 expressions = simple | st.recursive(simple, _larger, max_leaves=4)
 sums = st.sampled_from([Literally(1), Literally(2), Literally(2.5), Literally(-3)]) | st.builds(
     Arithmetic,
-    st.just(Property(False, "price", 0)),
+    st.just(PropertyReference(False, "price", 0)),
     st.tuples(st.tuples(st.sampled_from("+-*/%"), numbers.filter(bool).map(Literally), st.just(0))),
 )
-prices = st.just(Property(False, "price", 0))
+prices = st.just(PropertyReference(False, "price", 0))
 signs = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 orders = st.builds(Compare, signs, prices, sums) | st.builds(Compare, signs, sums, prices)
 patterns = st.builds(Literally, st.sampled_from(["red", "r%", "_e_", "%", "R\\%", "", "%1%"])) | properties
@@ -145,7 +145,7 @@ predicates: st.SearchStrategy[Predicate] = st.recursive(
     max_leaves=6,
 )
 targets = properties.filter(lambda target: not target.system) | st.builds(
-    Property, st.just(True), st.sampled_from(["Label", "sessionid", "TO"]), st.just(0)
+    PropertyReference, st.just(True), st.sampled_from(["Label", "sessionid", "TO"]), st.just(0)
 )
 statements: st.SearchStrategy[list[Statement]] = st.lists(
     st.builds(SetTo, targets, expressions) | st.builds(Remove, targets), min_size=1, max_size=4
@@ -154,7 +154,7 @@ statements: st.SearchStrategy[list[Statement]] = st.lists(
 # -- trees as text -----------------------------------------------------------------------------------------------------
 
 
-def as_text(node: Node) -> str:  # noqa: C901 -- a line for each kind of node
+def as_text(node: SyntaxNode) -> str:  # noqa: C901 -- a line for each kind of node
     """Return a tree as text with the same meaning."""
     match node:
         case Literally(None):
@@ -165,7 +165,7 @@ def as_text(node: Node) -> str:  # noqa: C901 -- a line for each kind of node
             return "'" + value.replace("'", "''") + "'"
         case Literally(value):
             return repr(value)
-        case Property(system, name, _):
+        case PropertyReference(system, name, _):
             scope = "sys." if system else ""
             return scope + (name if name.isalpha() else "[" + name.replace("]", "]]") + "]")
         case Parameter(name, _):
@@ -199,7 +199,7 @@ def as_text(node: Node) -> str:  # noqa: C901 -- a line for each kind of node
             raise AssertionError(node)
 
 
-def parenthesised(node: Node) -> str:
+def parenthesised(node: SyntaxNode) -> str:
     """Return a tree as text, in parentheses if another operator could split it."""
     return f"({as_text(node)})" if isinstance(node, Sign | Arithmetic | Not | AllOf | AnyOf) else as_text(node)
 

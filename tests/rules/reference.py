@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 
 from sbredis.exceptions import RuleSyntaxError
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlFilter, TrueFilter
-from sbredis.rules._parser import Parser
+from sbredis.rules._parser import RuleParser
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,
@@ -31,7 +31,7 @@ from sbredis.rules._syntax import (
     NewId,
     Not,
     Parameter,
-    Property,
+    PropertyReference,
     Sign,
     Within,
 )
@@ -235,7 +235,7 @@ class Walk:
             return node.value
         if isinstance(node, Parameter):
             return self.parameters[node.name]
-        if isinstance(node, Property):
+        if isinstance(node, PropertyReference):
             return self.property(node.system, node.name)[1]
         if isinstance(node, NewId):
             return uuid4()
@@ -321,7 +321,7 @@ def passes(given: Any, system: Mapping[str, Any], user: Mapping[str, Any]) -> bo
     if isinstance(given, SqlFilter):
         walk.parameters = {name.lstrip("@").lower(): value for name, value in given.parameters.items()}
         try:
-            read = Parser(given.text).filter()
+            read = RuleParser(given.text).filter()
         except RuleSyntaxError:
             raise Failure from None
         return walk.passes(read)
@@ -345,7 +345,7 @@ def passes(given: Any, system: Mapping[str, Any], user: Mapping[str, Any]) -> bo
 
 def readable(action: str) -> None:
     try:
-        Parser(action).action()
+        RuleParser(action).action()
     except RuleSyntaxError:
         raise Failure from None
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sbredis.rules import MessageView, Rule, RuleBook, SqlFilter, check_filter
 from sbredis.rules._like import PatternError, matcher
-from sbredis.rules._parser import Parser
+from sbredis.rules._parser import RuleParser
 from tests.rules.drawing import (
     PARAMETERS,
     action_as_text,
@@ -103,18 +103,18 @@ def anywhere(node: Any) -> Any:
 @THOROUGH
 @given(predicates.map(as_text).filter(lambda text: len(text) <= 1024))
 def test_a_filter_that_is_read_and_written_again_is_the_same(text: str) -> None:
-    tree = Parser(text).filter()
-    assert anywhere(Parser(as_text(tree)).filter()) == anywhere(tree)
+    tree = RuleParser(text).filter()
+    assert anywhere(RuleParser(as_text(tree)).filter()) == anywhere(tree)
     check_filter(SqlFilter(text, PARAMETERS))
 
 
 @settings(max_examples=150, deadline=None)
 @given(statements)
 def test_an_action_that_is_read_and_written_again_is_the_same(action: list[Any]) -> None:
-    tree = Parser(action_as_text(action)).action()
+    tree = RuleParser(action_as_text(action)).action()
     assert [type(one) for one in tree] == [type(one) for one in action]
     assert [one.target.name for one in tree] == [one.target.name for one in action]
-    assert anywhere([*Parser(action_as_text(tree)).action()]) == anywhere(tree)
+    assert anywhere([*RuleParser(action_as_text(tree)).action()]) == anywhere(tree)
 
 
 @settings(max_examples=600, deadline=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import entity_of
 from sbredis.cli._names import entity_names
@@ -40,7 +40,7 @@ acl = group(
 @click.argument("name")
 @_user
 @_loaded
-def namespace(call: Call, *, name: str, user: str | None, scripts_loaded: bool) -> None:
+def namespace(call: Invocation, *, name: str, user: str | None, scripts_loaded: bool) -> None:
     """Print the rights of a user that may do everything in a namespace.
 
     The command needs no server. Run what it prints on every server as an administrator, with a password in the place of
@@ -62,7 +62,7 @@ def namespace(call: Call, *, name: str, user: str | None, scripts_loaded: bool) 
 @click.argument("paths", metavar="ENTITY...", nargs=-1, required=True, shell_complete=entity_names)
 @_user
 @_loaded
-async def entity(call: Call, *, paths: Sequence[str], user: str | None, scripts_loaded: bool) -> None:
+async def entity(call: Invocation, *, paths: Sequence[str], user: str | None, scripts_loaded: bool) -> None:
     """Print the rights of a user that may use some entities, and neither change them nor use others.
 
     The user may send to these entities, receive from them and settle messages. Of a topic, the user may send to all
@@ -76,7 +76,7 @@ async def entity(call: Call, *, paths: Sequence[str], user: str | None, scripts_
     _print(call, _user_of(user, name), entity_rules(name, found, loads=not scripts_loaded))
 
 
-async def _found(call: Call, paths: Sequence[str]) -> tuple[str, list[AccessTo]]:
+async def _found(call: Invocation, paths: Sequence[str]) -> tuple[str, list[AccessTo]]:
     """Return the namespace, and the entities at the paths, with each topic its subscriptions."""
     from sbredis.engine import AccessTo
 
@@ -103,7 +103,7 @@ def _user_of(user: str | None, namespace: str) -> str:
     return name
 
 
-def _print(call: Call, user: str, rules: Sequence[str]) -> None:
+def _print(call: Invocation, user: str, rules: Sequence[str]) -> None:
     if call.out.as_json:
         call.out.json({"user": user, "rules": list(rules)})
     else:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._call import Call
-from sbredis.cli._declared import LONGEST, Declared, Key, MistakesError, read_declarations
+from sbredis.cli._call import Invocation
+from sbredis.cli._declared import LONGEST, DeclaredEntity, Key, MistakesError, read_declarations
 from sbredis.cli._entities import messages_in, wrong_arguments
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._exporting import export_text
-from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, path_of
+from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, path_of
 from sbredis.cli._plan_text import plan_json, plan_lines, plan_summary
-from sbredis.cli._planning import Existing, Plan, Step, make_plan, undeclared
-from sbredis.cli._progress import Progress
+from sbredis.cli._planning import Existing, Plan, PlanStep, make_plan, undeclared
+from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.model import Described, RuleProperties
 
@@ -29,7 +29,7 @@ __all__ = ["apply_file", "export_file"]
 
 
 async def apply_file(
-    call: Call, file: str, *, plan_only: bool, prune: bool, prune_nonempty: bool, yes: bool
+    call: Invocation, file: str, *, plan_only: bool, prune: bool, prune_nonempty: bool, yes: bool
 ) -> ExitCode:
     """Plan what the file declares, and carry it out. Return the exit code."""
     if prune_nonempty and not prune:
@@ -59,7 +59,7 @@ async def apply_file(
     return ExitCode.DONE
 
 
-async def _require_readable(administration: ServiceBusAdministrationClient, declared: Iterable[Declared]) -> None:
+async def _require_readable(administration: ServiceBusAdministrationClient, declared: Iterable[DeclaredEntity]) -> None:
     """Refuse a file that declares an entity whose record cannot be read, before anything is changed."""
     unreadable = {each.path: each async for each in administration.list_unreadable_entities()}
     for each in declared:
@@ -71,7 +71,7 @@ async def _require_readable(administration: ServiceBusAdministrationClient, decl
             )
 
 
-def _print(call: Call, plan: Plan, *, done: bool) -> None:
+def _print(call: Invocation, plan: Plan, *, done: bool) -> None:
     if not call.out.as_json:
         for line in plan_lines(plan):
             call.out.line(line)
@@ -96,11 +96,11 @@ async def _carry_out(administration: ServiceBusAdministrationClient, plan: Plan,
             await _do(administration, step)
             progress.add()
 
-    with Progress("applied", "change", len(plan.steps)) as progress:
+    with ProgressCounter("applied", "change", len(plan.steps)) as progress:
         await to_a_good_end(steps)
 
 
-async def _do(administration: ServiceBusAdministrationClient, step: Step) -> None:
+async def _do(administration: ServiceBusAdministrationClient, step: PlanStep) -> None:
     call = step.kind.call(administration, step.action)
     if step.action == "delete":
         await call(*step.names)
@@ -113,7 +113,7 @@ async def _do(administration: ServiceBusAdministrationClient, step: Step) -> Non
         await call(*step.names, **step.values)
 
 
-async def export_file(call: Call, file: str | None, *, defaults: bool) -> ExitCode:
+async def export_file(call: Invocation, file: str | None, *, defaults: bool) -> ExitCode:
     """Write the entities of the namespace to the file, or to stdout. Return the exit code.
 
     It is not a success if some entities cannot be read, because the file then does not have them.
@@ -161,7 +161,7 @@ async def _read(administration: ServiceBusAdministrationClient) -> list[Existing
     """Return all entities and rules of the namespace."""
     found: list[Existing] = []
 
-    async def add(kind: Kind, parents: Names) -> list[Names]:
+    async def add(kind: EntityKind, parents: Names) -> list[Names]:
         listed: list[Described] = [each async for each in kind.call(administration, "list")(*parents)]
         new = [Existing(kind, (*parents, each.name), dict(each)) for each in listed]
         found.extend(new)

@@ -7,9 +7,9 @@ from datetime import timedelta
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
-from sbredis.cli._fitting import Column
+from sbredis.cli._fitting import TableColumn
 from sbredis.cli._parameters import DURATION, WholeRange
 
 __all__ = ["bench"]
@@ -20,7 +20,7 @@ __all__ = ["bench"]
               help="How long each measurement takes. [1s]")  # fmt: skip
 @click.option("--size", type=WholeRange(0, 200_000), default=100, metavar="BYTES", help="The size of a body. [100]")
 @click.option("--partitioned", is_flag=True, help="Use a queue in all partitions, and so on all servers.")
-async def bench(call: Call, *, duration: timedelta, size: int, partitioned: bool) -> None:
+async def bench(call: Invocation, *, duration: timedelta, size: int, partitioned: bool) -> None:
     """Measure the server: sending, receiving and completing, one by one, in parallel and in batches.
 
     It takes about ten seconds, loads the server, and works in a queue of its own, which is deleted at the end and after
@@ -31,6 +31,6 @@ async def bench(call: Call, *, duration: timedelta, size: int, partitioned: bool
     from sbredis.cli._benching import measure
 
     rows = await measure(call, duration.total_seconds(), size, partitioned=partitioned)
-    call.out.table([Column(name, rank) for rank, name in enumerate(rows[0])], rows)
+    call.out.table([TableColumn(name, rank) for rank, name in enumerate(rows[0])], rows)
     if not call.out.as_json:
         call.out.remark(f"bodies of {counted(size, 'byte')}; the times are of one call, in milliseconds")

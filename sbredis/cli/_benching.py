@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sbredis._tasks import to_the_end
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._measuring import Result, summary_of
-from sbredis.cli._progress import Progress
+from sbredis.cli._progress import ProgressCounter
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 
@@ -34,12 +34,12 @@ Step = Callable[[], Awaitable[int]]
 """One operation. It returns the number of messages that it has dealt with."""
 
 
-async def measure(call: Call, seconds: float, size: int, *, partitioned: bool) -> list[dict[str, Any]]:
+async def measure(call: Invocation, seconds: float, size: int, *, partitioned: bool) -> list[dict[str, Any]]:
     """Make all measurements with bodies of this size. Return a row for each."""
     rows: list[dict[str, Any]] = []
     client, name = call.client(), f"sbredis-bench-{secrets.token_hex(4)}"
     measurements = _Bench(client, name, seconds, bytes(size)).measurements
-    with Progress("made", "measurement", total=len(measurements)) as progress:
+    with ProgressCounter("made", "measurement", total=len(measurements)) as progress:
         async with client, _queue(call, name, partitioned=partitioned):
             for title, made in measurements.items():
                 result = await made()
@@ -49,7 +49,7 @@ async def measure(call: Call, seconds: float, size: int, *, partitioned: bool) -
 
 
 @asynccontextmanager
-async def _queue(call: Call, name: str, *, partitioned: bool) -> AsyncGenerator[None]:
+async def _queue(call: Invocation, name: str, *, partitioned: bool) -> AsyncGenerator[None]:
     """Make a queue, and delete it whatever happens."""
     async with call.administration() as administration:
 

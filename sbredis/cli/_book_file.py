@@ -8,7 +8,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from sbredis.cli._places import Book, NoPlaceError, read_book, write_book
+from sbredis.cli._places import Book, NoServerError, read_book, write_book
 
 __all__ = ["book_path", "exposure", "load_book", "save_book"]
 
@@ -16,7 +16,7 @@ __all__ = ["book_path", "exposure", "load_book", "save_book"]
 def book_path() -> Path:
     """Return the path of the file: ``$SBREDIS_CONTEXTS``, or ``sbredis/contexts.json`` in the user's settings.
 
-    Raises :class:`~sbredis.cli._places.NoPlaceError` if the user has no home folder.
+    Raises :class:`~sbredis.cli._places.NoServerError` if the user has no home folder.
     """
     if named := os.environ.get("SBREDIS_CONTEXTS"):
         return Path(named)
@@ -27,7 +27,7 @@ def book_path() -> Path:
     except RuntimeError:  # the user has no entry among the users of the system, as in some containers
         home = None
     if home is None:
-        raise NoPlaceError(
+        raise NoServerError(
             "There is no home folder, where contexts are stored. Set SBREDIS_CONTEXTS to the path of a file for them, "
             "or name a server: --url, or SBREDIS_URL."
         )
@@ -55,7 +55,7 @@ def exposure(path: Path, *, mode: int, owner: int, user: int) -> str | None:
 def load_book() -> Book:
     """Return the stored contexts; none if there is no file.
 
-    Raises :class:`~sbredis.cli._places.NoPlaceError` if other users have access to the file, or it is malformed.
+    Raises :class:`~sbredis.cli._places.NoServerError` if other users have access to the file, or it is malformed.
     """
     path = book_path()
     try:
@@ -64,14 +64,14 @@ def load_book() -> Book:
                 found = os.fstat(file.fileno())  # of the open file, which nobody can exchange any more
                 problem = exposure(path, mode=found.st_mode, owner=found.st_uid, user=os.geteuid())
                 if problem is not None:
-                    raise NoPlaceError(problem)
+                    raise NoServerError(problem)
             text = file.read()
     except FileNotFoundError:
         return Book()
     try:
         return read_book(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoPlaceError(f"{path} is not a file of contexts. Correct or delete it.") from error
+        raise NoServerError(f"{path} is not a file of contexts. Correct or delete it.") from error
 
 
 def save_book(book: Book) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sbredis.cli._call import Call
-from sbredis.cli._fitting import Column
+from sbredis.cli._call import Invocation
+from sbredis.cli._fitting import TableColumn
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.exceptions import MessageNotFoundError, Outcome
 
@@ -20,16 +20,16 @@ __all__ = ["browse", "found_by_number", "show_messages", "source_of"]
 
 PAGE = 500
 _COLUMNS = (
-    Column("number"),
-    Column("state"),
-    Column("due", 6),
-    Column("enqueued", 8),
-    Column("deliveries", 7),
-    Column("message_id", 9),
-    Column("session", 4),
-    Column("subject", 5, shortest=12),
-    Column("reason", 3, shortest=24),  # MaxDeliveryCountExceeded
-    Column("body", 2, shortest=16),
+    TableColumn("number"),
+    TableColumn("state"),
+    TableColumn("due", 6),
+    TableColumn("enqueued", 8),
+    TableColumn("deliveries", 7),
+    TableColumn("message_id", 9),
+    TableColumn("session", 4),
+    TableColumn("subject", 5, shortest=12),
+    TableColumn("reason", 3, shortest=24),  # MaxDeliveryCountExceeded
+    TableColumn("body", 2, shortest=16),
 )
 _OPTIONAL = {"due", "session", "subject", "reason"}
 """The columns that are left out if no message has a value."""
@@ -66,7 +66,7 @@ async def found_by_number(receiver: ServiceBusReceiver, numbers: Sequence[int]) 
     return found
 
 
-def show_messages(call: Call, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+def show_messages(call: Invocation, messages: Sequence[ServiceBusReceivedMessage]) -> None:
     """Print messages as a table, or as one JSON object a line."""
     if call.out.as_json:
         for message in messages:

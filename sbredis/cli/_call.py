@@ -18,14 +18,14 @@ from sbredis._visible import visible
 from sbredis.cli._book_file import load_book
 from sbredis.cli._interrupting import ending_at_once, interruption
 from sbredis.cli._output import Output
-from sbredis.cli._places import Book, Place, choose_place
+from sbredis.cli._places import Book, ChosenServer, choose_place
 from sbredis.cli._stdin import first_line
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient
     from sbredis.aio.management import ServiceBusAdministrationClient
 
-__all__ = ["Call", "Settings"]
+__all__ = ["Invocation", "Settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Settings:
     output: str | None = None
 
 
-class Call:
+class Invocation:
     """What a command gets as its first argument."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.out = Output(as_json=settings.output == "json")
-        self._place: Place | None = None
+        self._place: ChosenServer | None = None
         self._first_line: str | None = None
 
     def take_url(self) -> None:
@@ -58,10 +58,10 @@ class Call:
                 raise click.UsageError(f"stdin cannot be read: {error.strerror}.") from error
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ChosenServer:
         """The server and namespace to work on.
 
-        Raises :class:`~sbredis.cli._places.NoPlaceError` or
+        Raises :class:`~sbredis.cli._places.NoServerError` or
         :class:`~sbredis.exceptions.InvalidConnectionStringError`.
         """
         if self._place is None:

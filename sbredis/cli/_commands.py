@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from sbredis.cli._call import Call, Settings
-from sbredis.cli._running import Work, run_work
+from sbredis.cli._call import Invocation, Settings
+from sbredis.cli._running import CommandFunction, run_work
 
-__all__ = ["Group", "LazyGroup", "command", "group"]
+__all__ = ["LazyGroup", "OrderedGroup", "command", "group"]
 
 _CONNECTION = (
     click.Option(
@@ -30,7 +30,7 @@ _OUTPUT = click.Option(
 )
 
 
-class Group(click.Group):
+class OrderedGroup(click.Group):
     """A group of commands. Its help lists them in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -39,7 +39,7 @@ class Group(click.Group):
         return list(self.commands)
 
 
-class LazyGroup(Group):
+class LazyGroup(OrderedGroup):
     """A group that imports the module of a command when the command is used, so that help needs none of them."""
 
     def __init__(self, *arguments: Any, parts: Mapping[str, tuple[str, str]], **options: Any) -> None:
@@ -83,21 +83,22 @@ def command(
     into: click.Group | None = None,
     text: str | None = None,
     params: Sequence[click.Parameter] = (),
-) -> Callable[[Work], click.Command]:
+) -> Callable[[CommandFunction], click.Command]:
     """Make a command of a function, whose docstring is the help; ``text`` takes its place.
 
-    The function gets a :class:`~sbredis.cli._call.Call` and the values of its ``click.option`` and ``click.argument``
-    decorators and of ``params``. It may be a coroutine function. It returns the exit code, or ``None`` for success.
+    The function gets an :class:`~sbredis.cli._call.Invocation`, and the values of ``params`` and of its decorators
+    ``click.option`` and ``click.argument``. It may be a coroutine function. It returns the exit code, or ``None`` for
+    success.
     With ``connects`` the command has the options that name a server.
     """
     if not examples:
         raise ValueError(f"the command {name} needs an example")
 
-    def decorate(work: Work) -> click.Command:
+    def decorate(work: CommandFunction) -> click.Command:
         @functools.wraps(work)
         @click.pass_context
         def run(ctx: click.Context, /, **given: Any) -> None:
-            call = Call(_settings(ctx, given))
+            call = Invocation(_settings(ctx, given))
             if connects:
                 call.take_url()
             ctx.exit(run_work(work, call, given))
@@ -111,9 +112,9 @@ def command(
     return decorate
 
 
-def group(name: str, text: str, *, examples: Sequence[str]) -> Group:
+def group(name: str, text: str, *, examples: Sequence[str]) -> OrderedGroup:
     """Make a group of commands with this help."""
-    return Group(name, help=text, epilog=_epilog(examples))
+    return OrderedGroup(name, help=text, epilog=_epilog(examples))
 
 
 def common_options(made: click.Command) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 
 __all__ = ["completion"]
@@ -17,7 +17,7 @@ __all__ = ["completion"]
     "sbredis completion fish > ~/.config/fish/completions/sbredis.fish",
 ])  # fmt: skip
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(call: Call, shell: str) -> None:
+def completion(call: Invocation, shell: str) -> None:
     """Print what makes a shell complete commands and entities.
 
     The names of entities come from the server of the context, if it answers within two seconds.

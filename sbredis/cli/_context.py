@@ -11,13 +11,13 @@ import click
 
 from sbredis._server_url import URL_VARIABLE
 from sbredis.cli._book_file import load_book, save_book
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
-from sbredis.cli._fitting import Column
+from sbredis.cli._fitting import TableColumn
 from sbredis.cli._places import (
     CONTEXT_VARIABLE,
     Book,
-    Context,
+    StoredContext,
     address_of,
     require_url,
     with_absolute_paths,
@@ -33,11 +33,11 @@ contexts = group(
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _COLUMNS = (
-    Column("name"),
-    Column("in_use", 1),
-    Column("url", 2, shortest=20),
-    Column("namespace", 4),
-    Column("protected", 3),
+    TableColumn("name"),
+    TableColumn("in_use", 1),
+    TableColumn("url", 2, shortest=20),
+    TableColumn("namespace", 4),
+    TableColumn("protected", 3),
 )
 
 
@@ -50,7 +50,7 @@ _COLUMNS = (
 @click.option("--namespace", metavar="NAME", help="The namespace, if not that of the connection string.")
 @click.option("--protected", is_flag=True, help="Ask for the entity's name before anything is destroyed.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before a protected context is replaced.")
-def add(call: Call, *, name: str, url: str, namespace: str | None, protected: bool, yes: bool) -> None:
+def add(call: Invocation, *, name: str, url: str, namespace: str | None, protected: bool, yes: bool) -> None:
     """Store a server under NAME. URL '-' reads the connection string from stdin.
 
     The first context is in use at once. A context of the same name is replaced; if it is protected, you are asked for
@@ -60,7 +60,7 @@ def add(call: Call, *, name: str, url: str, namespace: str | None, protected: bo
         raise click.BadParameter("a name has letters, digits, '.', '_' and '-', at most 64", param_hint="NAME")
     text = sys.stdin.readline().strip() if url == "-" else url
     require_url(text)
-    context = Context(with_absolute_paths(text, Path.cwd()), namespace, protected)
+    context = StoredContext(with_absolute_paths(text, Path.cwd()), namespace, protected)
     book = load_book()
     before = book.contexts.get(name)
     if before is not None and before != context:
@@ -70,7 +70,7 @@ def add(call: Call, *, name: str, url: str, namespace: str | None, protected: bo
     call.out.done(f"context {name}: {address}", name=name, url=address)
 
 
-def _require_agreement(call: Call, verb: str, name: str, context: Context, *, yes: bool) -> None:
+def _require_agreement(call: Invocation, verb: str, name: str, context: StoredContext, *, yes: bool) -> None:
     """Ask before a protected context is lost."""
     if context.protected and not yes:
         call.ask(f"{verb} the protected context {name} ({address_of(context.url)})?", typed=name)
@@ -78,14 +78,14 @@ def _require_agreement(call: Call, verb: str, name: str, context: Context, *, ye
 
 @command("use", into=contexts, connects=False, examples=["sbredis context use prod"])
 @click.argument("name")
-def use(call: Call, name: str) -> None:
+def use(call: Invocation, name: str) -> None:
     """Let commands work on the context NAME from now on."""
     save_book(load_book().using(name))
     call.out.done(f"context {name} is in use", name=name)
 
 
 @command("list", into=contexts, connects=False, examples=["sbredis context list"])
-def list_(call: Call) -> None:
+def list_(call: Invocation) -> None:
     """List the contexts. Passwords are not shown."""
     book = load_book()
     rows = [
@@ -104,7 +104,7 @@ def list_(call: Call) -> None:
 @command("remove", into=contexts, connects=False, examples=["sbredis context remove local"])
 @click.argument("name")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before a protected context is forgotten.")
-def remove(call: Call, *, name: str, yes: bool) -> None:
+def remove(call: Invocation, *, name: str, yes: bool) -> None:
     """Forget the context NAME. The server is not touched.
 
     If the context is protected, you are asked for its name before.

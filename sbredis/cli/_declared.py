@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, cast
 import yaml
 
 from sbredis.cli._caret import under_mistake
-from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, key_of, path_of
+from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, key_of, path_of
 from sbredis.cli._values import read_action, read_filter, read_value
 from sbredis.exceptions import RuleSyntaxError
 from sbredis.model import RuleProperties, rule_created
 
-__all__ = ["LONGEST", "Declared", "Key", "Mistake", "MistakesError", "read_declarations"]
+__all__ = ["LONGEST", "DeclaredEntity", "Key", "Mistake", "MistakesError", "read_declarations"]
 
 Key = tuple[str, Names]
 """The kind of an entity, and its names in small letters."""
@@ -51,10 +51,10 @@ class MistakesError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredEntity:
     """An entity in a file."""
 
-    kind: Kind
+    kind: EntityKind
     names: Names
     properties: Mapping[str, Any]
     line: int
@@ -78,7 +78,7 @@ class Declared:
         return self.lines.get(name, self.line)
 
 
-def read_declarations(text: str, file: str, namespace: str | None = None) -> list[Declared]:
+def read_declarations(text: str, file: str, namespace: str | None = None) -> list[DeclaredEntity]:
     """Return the entities that a file declares. Raises :class:`MistakesError`.
 
     ``file`` is its name in errors. ``namespace`` chooses from the namespaces of a configuration of Azure's emulator.
@@ -149,7 +149,7 @@ def _inner(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-class _Entry(NamedTuple):
+class _YamlEntry(NamedTuple):
     """A key of a mapping, and its value."""
 
     name: str
@@ -161,7 +161,7 @@ class _Reader:
     """Reads nodes, and collects what they declare and the mistakes."""
 
     def __init__(self) -> None:
-        self.found: list[Declared] = []
+        self.found: list[DeclaredEntity] = []
         self.mistakes: list[Mistake] = []
         self._lines: dict[Key, int] = {}
         self._flattened: set[yaml.Node] = set()
@@ -189,11 +189,11 @@ class _Reader:
 
     # -- our own form --------------------------------------------------------------------------------------------------
 
-    def _entities(self, kind: Kind, parents: Names, node: yaml.Node) -> None:
+    def _entities(self, kind: EntityKind, parents: Names, node: yaml.Node) -> None:
         for entry in self._entries(node, kind.plural):
             self._entity(kind, (*parents, entry.name), entry.line, self._entries(entry.value, kind.word))
 
-    def _entity(self, kind: Kind, names: Names, line: int, entries: Sequence[_Entry]) -> None:
+    def _entity(self, kind: EntityKind, names: Names, line: int, entries: Sequence[_YamlEntry]) -> None:
         nested = NESTED.get(kind)
         inside = [entry for entry in entries if nested is not None and entry.name == nested.plural]
         own = [entry for entry in entries if entry not in inside]
@@ -202,7 +202,7 @@ class _Reader:
             assert nested is not None
             self._entities(nested, names, entry.value)
 
-    def _properties(self, kind: Kind, entries: Sequence[_Entry]) -> dict[str, Any]:
+    def _properties(self, kind: EntityKind, entries: Sequence[_YamlEntry]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         known = ["filter", "action"] if kind is RULE else list(kind.settable(new=True))
         for entry in entries:
@@ -216,23 +216,23 @@ class _Reader:
                 self.wrong(entry.value, str(error))
         return values
 
-    def _value(self, kind: Kind, name: str, plain: Any) -> Any:
+    def _value(self, kind: EntityKind, name: str, plain: Any) -> Any:
         if kind is RULE:
             return read_filter(plain) if name == "filter" else read_action(plain)
         return read_value(kind.properties.fields()[name], plain)
 
     def _declare(
         self,
-        kind: Kind,
+        kind: EntityKind,
         names: Names,
         line: int,
         properties: Mapping[str, Any],
-        entries: Sequence[_Entry],
+        entries: Sequence[_YamlEntry],
         *,
         with_rules: bool = False,
     ) -> None:
         lines = {entry.name: entry.value.start_mark.line + 1 for entry in entries}
-        declared = Declared(kind, names, properties, line, lines, with_rules)
+        declared = DeclaredEntity(kind, names, properties, line, lines, with_rules)
         try:
             kind.check(names[-1])
         except ValueError as error:
@@ -245,7 +245,7 @@ class _Reader:
             self._check_rule(declared)
         self.found.append(declared)
 
-    def _check_rule(self, rule: Declared) -> None:
+    def _check_rule(self, rule: DeclaredEntity) -> None:
         for name in rule.properties:
             try:
                 rule_created(RuleProperties(rule.names[-1], **{name: rule.properties[name]}))
@@ -271,7 +271,7 @@ class _Reader:
         for kind in (QUEUE, TOPIC):
             self._emulated(kind, (), chosen[0])
 
-    def _emulated(self, kind: Kind, parents: Names, entries: Mapping[str, _Entry]) -> None:
+    def _emulated(self, kind: EntityKind, parents: Names, entries: Mapping[str, _YamlEntry]) -> None:
         plural = kind.plural.capitalize()
         listed = self._items(entries[plural].value, plural) if plural in entries else []
         for node in listed:
@@ -288,7 +288,7 @@ class _Reader:
             if nested is not None:
                 self._emulated(nested, names, inside)
 
-    def _emulated_rule(self, entries: Sequence[_Entry]) -> dict[str, Any]:
+    def _emulated_rule(self, entries: Sequence[_YamlEntry]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for entry in entries:
             try:
@@ -307,7 +307,7 @@ class _Reader:
                 self.wrong(entry.value, str(error))
         return values
 
-    def _named(self, node: yaml.Node, what: str) -> tuple[str, int, Mapping[str, _Entry]]:
+    def _named(self, node: yaml.Node, what: str) -> tuple[str, int, Mapping[str, _YamlEntry]]:
         entries = {entry.name: entry for entry in self._entries(node, what)}
         named = entries.get("Name")
         if named is None or not isinstance(named.value, yaml.ScalarNode):
@@ -317,7 +317,7 @@ class _Reader:
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
-    def _entries(self, node: yaml.Node, what: str) -> list[_Entry]:
+    def _entries(self, node: yaml.Node, what: str) -> list[_YamlEntry]:
         """Return the keys and values of a mapping. Nothing at all is an empty mapping."""
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_STANDARD}null":
             return []
@@ -328,10 +328,10 @@ class _Reader:
             self._flattened.add(node)
             self._require_different([key for key, _ in node.value if key.tag != f"{_STANDARD}merge"])
             self._loader.flatten_mapping(node)  # what is merged comes first, so that the mapping's own values win
-        entries: dict[str, _Entry] = {}
+        entries: dict[str, _YamlEntry] = {}
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
-                entries[key.value] = _Entry(key.value, key.start_mark.line + 1, value)
+                entries[key.value] = _YamlEntry(key.value, key.start_mark.line + 1, value)
             else:
                 self.wrong(key, "a name must be text")
         return list(entries.values())
@@ -362,7 +362,7 @@ class _Reader:
             return node.value
         raise ValueError(f"{node.tag} is not a type of a value here")
 
-    def _unknown(self, entry: _Entry, what: str, known: Sequence[str]) -> None:
+    def _unknown(self, entry: _YamlEntry, what: str, known: Sequence[str]) -> None:
         near = difflib.get_close_matches(entry.name, known, 1)
         hint = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(known)}."
         self.wrong(entry.line, f"{what} has no {entry.name!r}. {hint}")

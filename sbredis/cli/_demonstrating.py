@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 
 __all__ = ["demo", "demo_file"]
@@ -19,7 +19,7 @@ def demo_file() -> Path:
 
 
 @command("demo", connects=False, examples=["sbredis demo"])
-def demo(call: Call) -> int:
+def demo(call: Invocation) -> int:
     """Show sbredis at work on servers that it starts itself.
 
     It takes half a minute: a queue, schedules, sessions, topics, transactions, a worker, and a cluster that loses a

@@ -10,14 +10,14 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._browsing import browse, show_messages, source_of
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._first_messages import FEW, first_of, remark_more
-from sbredis.cli._fitting import Column
+from sbredis.cli._fitting import TableColumn
 from sbredis.cli._parameters import DURATION, PROPERTY, NumberRange, WholeRange, confirmed, entity_argument
-from sbredis.cli._progress import Progress
+from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._purge import purge_path
 from sbredis.cli._stopping import Stop, to_a_good_end
 
@@ -44,7 +44,7 @@ _filter = click.option(
 @_reason
 @_filter
 @click.option("--count", type=WholeRange(1), metavar="N", help="Show N messages at most. [20]")
-async def list_(call: Call, *, entity: str, reason: str | None, text: str | None, count: int | None) -> int:
+async def list_(call: Invocation, *, entity: str, reason: str | None, text: str | None, count: int | None) -> int:
     """List dead letters with their reasons. Nothing is received or changed."""
     from sbredis.moving import condition_of
 
@@ -67,7 +67,7 @@ async def list_(call: Call, *, entity: str, reason: str | None, text: str | None
 @entity_argument()
 @_reason
 @_filter
-async def report(call: Call, *, entity: str, reason: str | None, text: str | None) -> None:
+async def report(call: Invocation, *, entity: str, reason: str | None, text: str | None) -> None:
     """Count dead letters by what they died of.
 
     A fingerprint is the reason and the first line of the description, with '#' in place of each number.
@@ -79,7 +79,7 @@ async def report(call: Call, *, entity: str, reason: str | None, text: str | Non
         return
     counts = sorted(result.by_fingerprint.items(), key=lambda pair: (-pair[1], pair[0]))
     rows = [{"count": count, "fingerprint": fingerprint} for fingerprint, count in counts]
-    call.out.table([Column("count"), Column("fingerprint", shortest=20)], rows, empty="no dead letters")
+    call.out.table([TableColumn("count"), TableColumn("fingerprint", shortest=20)], rows, empty="no dead letters")
 
 
 @command("redrive", into=dlq, examples=[
@@ -99,7 +99,7 @@ async def report(call: Call, *, entity: str, reason: str | None, text: str | Non
               help="Stop when more than this share of the moved messages has died again.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 async def redrive(
-    call: Call,
+    call: Invocation,
     *,
     entity: str,
     numbers: Sequence[int],
@@ -131,7 +131,7 @@ async def redrive(
     return _told(call, result, entity, to or entity_of(entity), dry_run=dry_run)
 
 
-def _told(call: Call, result: RedriveResult, entity: str, place: str, *, dry_run: bool) -> int:
+def _told(call: Invocation, result: RedriveResult, entity: str, place: str, *, dry_run: bool) -> int:
     """Print what a redrive has done, and return the exit code."""
     words = (
         f"{counted(result.matched, 'message')} would be moved"
@@ -151,25 +151,25 @@ def _told(call: Call, result: RedriveResult, entity: str, place: str, *, dry_run
 @entity_argument()
 @click.option("--older-than", type=DURATION, metavar="DURATION", help="Only those enqueued before, such as 30d.")
 @confirmed
-async def purge(call: Call, *, entity: str, older_than: timedelta | None, dry_run: bool, yes: bool) -> None:
+async def purge(call: Invocation, *, entity: str, older_than: timedelta | None, dry_run: bool, yes: bool) -> None:
     """Delete dead letters. Those that a receiver holds stay."""
     await purge_path(call, dead_letters_of(entity), older_than, None, dry_run=dry_run, yes=yes)
 
 
-async def move_dead_letters(call: Call, path: str, to: str, text: str | None, *, dry_run: bool) -> int:
+async def move_dead_letters(call: Invocation, path: str, to: str, text: str | None, *, dry_run: bool) -> int:
     """Move dead letters to another entity, as 'sbredis move' does."""
     result = await _redrive(call, path, {"matching": text, "to": to, "dry_run": dry_run})
     return _told(call, result, path, to, dry_run=dry_run)
 
 
-async def _redrive(call: Call, entity: str, options: dict[str, Any]) -> RedriveResult:
+async def _redrive(call: Invocation, entity: str, options: dict[str, Any]) -> RedriveResult:
     """Carry out a redrive or a dry run, which end between two steps when the command is interrupted."""
     from sbredis.moving import watch_redrives
 
     path = dead_letters_of(entity)
     results: list[RedriveResult] = []
 
-    async def work(receiver: ServiceBusReceiver, progress: Progress, stop: Stop) -> None:
+    async def work(receiver: ServiceBusReceiver, progress: ProgressCounter, stop: Stop) -> None:
         def goes_on(moved: int) -> bool:
             progress.add(moved - progress.count)
             return not stop
@@ -179,7 +179,7 @@ async def _redrive(call: Call, entity: str, options: dict[str, Any]) -> RedriveR
         done = results[0].matched if options["dry_run"] else results[0].moved
         progress.add(done - progress.count)
 
-    with Progress("counted" if options["dry_run"] else "moved") as progress:
+    with ProgressCounter("counted" if options["dry_run"] else "moved") as progress:
         async with call.client() as client:
             async with call.looking_for(entity_of(path)):
                 await source_of(client, path)

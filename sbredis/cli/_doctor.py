@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_facts import read_entities
 from sbredis.cli._entity_findings import findings_of_entities
@@ -37,7 +37,7 @@ _STYLES = {Severity.NOTE: "blue", Severity.WARNING: "yellow", Severity.CRITICAL:
     "--handling-time", type=DURATION, metavar="TIME", help="How long your handlers take, to compare locks with it."
 )
 @click.option("--servers-only", is_flag=True, help="Examine the servers, and not the entities.")
-async def doctor(call: Call, handling_time: timedelta | None, servers_only: bool) -> ExitCode:
+async def doctor(call: Invocation, handling_time: timedelta | None, servers_only: bool) -> ExitCode:
     """Examine the servers and the entities, and say what to do.
 
     Each finding is a note, a warning or critical. The exit code is 0 if there are only notes, 3 if there are warnings,
@@ -56,7 +56,7 @@ async def doctor(call: Call, handling_time: timedelta | None, servers_only: bool
     return _show(call, found, report)
 
 
-async def _of_entities(call: Call, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
+async def _of_entities(call: Invocation, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
     async with call.administration() as administration:
         entities = await read_entities(administration)
         return findings_of_entities(
@@ -73,7 +73,7 @@ async def _of_entities(call: Call, report: ConnectionReport, handling: timedelta
         )
 
 
-def _show(call: Call, found: Sequence[Finding], report: ConnectionReport | None) -> ExitCode:
+def _show(call: Invocation, found: Sequence[Finding], report: ConnectionReport | None) -> ExitCode:
     """Print the findings, the worst first, and return the exit code."""
     found = gathered(found)
     worst = max((finding.severity for finding in found), default=Severity.NOTE)

@@ -14,10 +14,10 @@ from typing import IO, TYPE_CHECKING
 from sbredis._counting import counted
 from sbredis._visible import json_line
 from sbredis.cli._browsing import browse, source_of
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._entity_paths import entity_of
 from sbredis.cli._message_lines import fields_of, read_line
-from sbredis.cli._progress import Progress
+from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._sink import Sink
 from sbredis.cli._stdin import everything
 from sbredis.cli._stopping import Stop, to_a_good_end
@@ -35,10 +35,10 @@ _Write = Callable[[bytes, Stop], Awaitable[bool]]
 """Writes a line. Returns False if the command is interrupted before all of it is written."""
 
 
-async def dump_messages(call: Call, source: str, state: str | None, text: str | None, path: str | None) -> None:
+async def dump_messages(call: Invocation, source: str, state: str | None, text: str | None, path: str | None) -> None:
     """Write the messages at a path that are in a state and match a filter, to stdout or to a file."""
     is_chosen = _choice(state, text)
-    with Progress("written", beside_output=path is None and sys.stdout.isatty()) as progress:
+    with ProgressCounter("written", beside_output=path is None and sys.stdout.isatty()) as progress:
         async with call.client() as client, call.looking_for(entity_of(source)):
             await source_of(client, source)
             receiver = client.get_receiver(source)
@@ -65,7 +65,7 @@ def _choice(state: str | None, text: str | None) -> _Choice:
 
 
 async def _dump(
-    receiver: ServiceBusReceiver, is_chosen: _Choice, write: _Write, progress: Progress, stop: Stop
+    receiver: ServiceBusReceiver, is_chosen: _Choice, write: _Write, progress: ProgressCounter, stop: Stop
 ) -> None:
     async for message in browse(receiver):
         if is_chosen(message):
@@ -77,7 +77,7 @@ async def _dump(
             return
 
 
-async def load_messages(call: Call, entity: str, path: str | None, name: str | None, *, dry_run: bool) -> None:
+async def load_messages(call: Invocation, entity: str, path: str | None, name: str | None, *, dry_run: bool) -> None:
     """Send the messages of the lines of a file or of stdin."""
     async with AsyncExitStack() as stack:
         file = _opened(stack, path)
@@ -91,7 +91,7 @@ async def load_messages(call: Call, entity: str, path: str | None, name: str | N
             return
         from sbredis.bulk import BulkWriter
 
-        progress = stack.enter_context(Progress("stored", total=total))
+        progress = stack.enter_context(ProgressCounter("stored", total=total))
         writer = await stack.enter_async_context(
             BulkWriter(client, info.path, writer=writer_name, batch=0, task=0, kind="batch")
         )
@@ -106,7 +106,11 @@ async def load_messages(call: Call, entity: str, path: str | None, name: str | N
 
 
 async def _load(
-    writer: BulkWriter, messages: Iterator[ServiceBusMessage], progress: Progress, done: list[WriteSummary], stop: Stop
+    writer: BulkWriter,
+    messages: Iterator[ServiceBusMessage],
+    progress: ProgressCounter,
+    done: list[WriteSummary],
+    stop: Stop,
 ) -> None:
     while not stop and (some := list(islice(messages, _AT_ONCE))):
         await writer.write_messages(some)

@@ -15,10 +15,10 @@ from click.shell_completion import CompletionItem
 
 from sbredis._counting import counted
 from sbredis._root_error import ServiceBusError
-from sbredis.cli._call import Call
-from sbredis.cli._commands import Group, command, group
-from sbredis.cli._fitting import Column
-from sbredis.cli._kinds import KINDS, RULE, SUBSCRIPTION, TOPIC, Kind, Names, first_sentence, path_of
+from sbredis.cli._call import Invocation
+from sbredis.cli._commands import OrderedGroup, command, group
+from sbredis.cli._fitting import TableColumn
+from sbredis.cli._kinds import KINDS, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, first_sentence, path_of
 from sbredis.cli._names import names_of
 from sbredis.cli._parameters import ParamType
 from sbredis.cli._rule_options import RULE_OPTIONS, rule_properties
@@ -29,7 +29,7 @@ from sbredis.model import Choice, Described, Duration, Field, Flag, RuleProperti
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
 
-__all__ = ["Held", "messages_in", "queues", "rules", "subscriptions", "topics", "wrong_arguments"]
+__all__ = ["MessageCount", "messages_in", "queues", "rules", "subscriptions", "topics", "wrong_arguments"]
 
 
 class _Given(NamedTuple):
@@ -61,14 +61,14 @@ class _FieldType(ParamType):
         return [CompletionItem(name) for name in found if name.lower().startswith(incomplete.lower())]
 
 
-def _options(kind: Kind, *, new: bool) -> Sequence[click.Parameter]:
+def _options(kind: EntityKind, *, new: bool) -> Sequence[click.Parameter]:
     """Return an option for each property that can be set."""
     if kind is RULE:
         return RULE_OPTIONS
     return [_option(kind, name, field) for name, field in kind.settable(new=new).items()]
 
 
-def _option(kind: Kind, name: str, field: Field[Any, Any]) -> click.Option:
+def _option(kind: EntityKind, name: str, field: Field[Any, Any]) -> click.Option:
     text, option = first_sentence(kind.documentation(name)), name.replace("_", "-")
     if isinstance(field, Flag):
         return click.Option([f"--{option}/--no-{option}"], default=None, help=f"{text}.")
@@ -76,7 +76,7 @@ def _option(kind: Kind, name: str, field: Field[Any, Any]) -> click.Option:
     return click.Option([f"--{option}"], type=_FieldType(field), metavar=metavar, help=f"{text}.")
 
 
-def _names(kind: Kind, words: Sequence[str]) -> list[click.Argument]:
+def _names(kind: EntityKind, words: Sequence[str]) -> list[click.Argument]:
     return [click.Argument([word], metavar=word.upper(), shell_complete=names_of(kind)) for word in words]
 
 
@@ -84,7 +84,7 @@ def _pop_names(words: Sequence[str], given: dict[str, Any]) -> Names:
     return tuple(given.pop(word) for word in words)
 
 
-def _properties(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+def _properties(kind: EntityKind, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties that the options set."""
     if kind is RULE:
         return rule_properties(given)
@@ -103,7 +103,7 @@ def wrong_arguments() -> Generator[None]:
         raise click.UsageError(str(error)) from error
 
 
-def entity_commands(kind: Kind) -> Group:
+def entity_commands(kind: EntityKind) -> OrderedGroup:
     """Make the commands for a kind of entity."""
     example = " ".join(kind.example)
     made = group(
@@ -130,8 +130,8 @@ _EXAMPLES = {
 }
 
 
-def _add_create(kind: Kind, made: Group, names: Sequence[click.Argument], example: str) -> None:
-    async def create(call: Call, **given: Any) -> None:
+def _add_create(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
+    async def create(call: Invocation, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         with wrong_arguments():
             properties = _properties(kind, given)
@@ -161,8 +161,8 @@ def _named_in(properties: Mapping[str, Any]) -> list[str]:
     return [str(properties[name]) for name in _RELATED if properties.get(name)]
 
 
-def _add_list(kind: Kind, made: Group) -> None:
-    async def list_(call: Call, **given: Any) -> None:
+def _add_list(kind: EntityKind, made: OrderedGroup) -> None:
+    async def list_(call: Invocation, **given: Any) -> None:
         parents = _pop_names(kind.parents, given)
         with wrong_arguments():
             async with call.administration() as administration, call.looking_for(path_of(parents)):
@@ -179,15 +179,17 @@ def _add_list(kind: Kind, made: Group) -> None:
     )(list_)
 
 
-def _columns(kind: Kind) -> list[Column]:
+def _columns(kind: EntityKind) -> list[TableColumn]:
     """Return the columns of a list. The counts matter in the order in which they are shown."""
     if kind is RULE:
-        return [Column("name"), Column("filter", 1, shortest=20), Column("action", 2, shortest=20)]
-    counts = [Column(name, rank) for rank, name in enumerate(kind.counts, 1)]
-    return [Column("name"), Column("status", 3), *counts]
+        return [TableColumn("name"), TableColumn("filter", 1, shortest=20), TableColumn("action", 2, shortest=20)]
+    counts = [TableColumn(name, rank) for rank, name in enumerate(kind.counts, 1)]
+    return [TableColumn("name"), TableColumn("status", 3), *counts]
 
 
-async def _rows(administration: ServiceBusAdministrationClient, kind: Kind, parents: Names) -> list[dict[str, Any]]:
+async def _rows(
+    administration: ServiceBusAdministrationClient, kind: EntityKind, parents: Names
+) -> list[dict[str, Any]]:
     listed: list[Described] = [each async for each in kind.call(administration, "list")(*parents)]
     if kind is RULE:
         return [{"name": each.name, **_rule_row(each)} for each in listed]
@@ -207,8 +209,8 @@ def _rule_row(rule: Described) -> dict[str, Any]:
     return {"filter": filter_text(rule.filter), "action": None if rule.action is None else sql_text(rule.action)}
 
 
-def _add_show(kind: Kind, made: Group, names: Sequence[click.Argument], example: str) -> None:
-    async def show(call: Call, **given: Any) -> None:
+def _add_show(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
+    async def show(call: Invocation, **given: Any) -> None:
         from sbredis.cli._inspecting import inspect_entity, print_entity
 
         entity = _pop_names(kind.arguments, given)
@@ -228,8 +230,8 @@ def _add_show(kind: Kind, made: Group, names: Sequence[click.Argument], example:
     )(show)
 
 
-def _add_update(kind: Kind, made: Group, names: Sequence[click.Argument], example: str) -> None:
-    async def update(call: Call, **given: Any) -> None:
+def _add_update(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
+    async def update(call: Invocation, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         with wrong_arguments():
             properties = _properties(kind, given)
@@ -252,8 +254,8 @@ def _add_update(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
     )(update)
 
 
-def _add_delete(kind: Kind, made: Group, names: Sequence[click.Argument], example: str) -> None:
-    async def delete(call: Call, *, yes: bool, dry_run: bool, **given: Any) -> None:
+def _add_delete(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
+    async def delete(call: Invocation, *, yes: bool, dry_run: bool, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         path = path_of(entity)
         with wrong_arguments():
@@ -283,7 +285,7 @@ def _add_delete(kind: Kind, made: Group, names: Sequence[click.Argument], exampl
     )(delete)
 
 
-async def _deletable(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> Held:
+async def _deletable(administration: ServiceBusAdministrationClient, kind: EntityKind, entity: Names) -> MessageCount:
     """Count the messages in an entity that is to be deleted, and refuse if it is protected.
 
     If its record is damaged, neither is known, and it can be deleted all the same. If another release has written the
@@ -295,10 +297,10 @@ async def _deletable(administration: ServiceBusAdministrationClient, kind: Kind,
     except DataLayoutError as error:
         if error.layout is not None:
             raise
-        return Held(0, silent=None)
+        return MessageCount(0, silent=None)
 
 
-async def _require_unprotected(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> None:
+async def _require_unprotected(administration: ServiceBusAdministrationClient, kind: EntityKind, entity: Names) -> None:
     """Refuse to delete an entity that is protected, or a topic of which a subscription is."""
     found: Described = await kind.call(administration, "get")(*entity)
     path = path_of(entity)
@@ -317,12 +319,12 @@ async def _require_unprotected(administration: ServiceBusAdministrationClient, k
         )
 
 
-def _unprotecting(kind: Kind, entity: Names) -> str:
+def _unprotecting(kind: EntityKind, entity: Names) -> str:
     return f"sbredis {kind.word} update {' '.join(entity)} --no-protected"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MessageCount:
     """The messages in an entity, those of a topic's subscriptions included."""
 
     count: int
@@ -346,19 +348,19 @@ class Held:
         )
 
 
-async def messages_in(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> Held:
+async def messages_in(administration: ServiceBusAdministrationClient, kind: EntityKind, entity: Names) -> MessageCount:
     """Count the messages in an entity, those of a topic's subscriptions included."""
     if kind is RULE:
-        return Held(0)
+        return MessageCount(0)
     counts = await kind.call(administration, "get", of="_runtime_properties")(*entity)
     if kind is not TOPIC:
-        return Held(counts.total_message_count, len(counts.unreachable_partitions))
+        return MessageCount(counts.total_message_count, len(counts.unreachable_partitions))
     here = counts.scheduled_message_count + counts.transfer_message_count + counts.transfer_dead_letter_message_count
     silent = len(counts.unreachable_partitions)
     async for each in SUBSCRIPTION.call(administration, "list", of="_runtime_properties")(*entity):
         here += each.total_message_count
         silent += len(each.unreachable_partitions)
-    return Held(here, silent)
+    return MessageCount(here, silent)
 
 
 queues, topics, subscriptions, rules = map(entity_commands, KINDS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_facts import read_entities
 from sbredis.cli._measures import Measures, json_of, prometheus_of
@@ -36,7 +36,7 @@ _ENTITIES = "/entities"
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:9109", help="Where to answer. [127.0.0.1:9109]")
 @click.option("--every", type=DURATION, default=_EVERY, metavar="TIME", help="The time between two rounds. [15s]")
 @click.option("--print", "shipped", type=click.Choice(list(_SHIPPED)), help="Print a file to start from, and end.")
-async def exporter(call: Call, listen: str, every: timedelta, shipped: str | None) -> None:
+async def exporter(call: Invocation, listen: str, every: timedelta, shipped: str | None) -> None:
     """Serve the measures of all entities over HTTP, for Prometheus and KEDA.
 
     /metrics has the text for Prometheus. /entities/NAME has the numbers of an entity as JSON, and /entities those of
@@ -58,7 +58,7 @@ async def exporter(call: Call, listen: str, every: timedelta, shipped: str | Non
     if every <= timedelta(0):
         raise click.BadParameter("must be longer than 0", param_hint="--every")
     async with call.administration() as administration:
-        state = _State()
+        state = _LastRound()
         async with serving_answers(host, port, state.answer) as bound:
             call.out.remark(f"http://{host}:{bound}/metrics and http://{host}:{bound}{_ENTITIES}; Ctrl-C ends it")
             while True:
@@ -66,7 +66,7 @@ async def exporter(call: Call, listen: str, every: timedelta, shipped: str | Non
                 await asyncio.sleep(every.total_seconds())
 
 
-class _State:
+class _LastRound:
     """The measures of the last round."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _State:
         self._up = False
         self._problem = "no round has ended yet"
 
-    async def read(self, call: Call, administration: ServiceBusAdministrationClient) -> None:
+    async def read(self, call: Invocation, administration: ServiceBusAdministrationClient) -> None:
         """Read the entities. If that fails, say so once, and go on."""
         started = time.monotonic()
         try:

@@ -10,7 +10,7 @@ import yaml
 
 from sbredis._visible import visible
 from sbredis.cli._declared import NESTED
-from sbredis.cli._kinds import QUEUE, RULE, TOPIC, Kind, Names
+from sbredis.cli._kinds import QUEUE, RULE, TOPIC, EntityKind, Names
 from sbredis.cli._planning import Existing
 from sbredis.cli._values import written
 from sbredis.model import DEFAULT_RULE, TrueRuleFilter
@@ -69,7 +69,7 @@ def declarations(existing: Iterable[Existing], *, defaults: bool = False) -> dic
     return {kind.plural: _entities(kind, (), listed, defaults=defaults) for kind in (QUEUE, TOPIC)}
 
 
-def _entities(kind: Kind, parents: Names, existing: list[Existing], *, defaults: bool) -> dict[str, Any]:
+def _entities(kind: EntityKind, parents: Names, existing: list[Existing], *, defaults: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in existing:
         if each.kind is not kind or each.names[:-1] != parents:
@@ -85,7 +85,7 @@ def _entities(kind: Kind, parents: Names, existing: list[Existing], *, defaults:
     return found
 
 
-def _values(kind: Kind, properties: Mapping[str, Any], *, defaults: bool) -> dict[str, Any]:
+def _values(kind: EntityKind, properties: Mapping[str, Any], *, defaults: bool) -> dict[str, Any]:
     fields = kind.settable(new=True)
     kept = {name: properties[name] for name in fields if _can_be_declared(fields[name], properties[name])}
     return {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["GAP", "Column", "broken", "fitted"]
+__all__ = ["GAP", "TableColumn", "broken", "fitted"]
 
 GAP = 2
 """The blanks between two columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table, and what becomes of it on a narrow terminal."""
 
     name: str
@@ -22,7 +22,7 @@ class Column:
     """The width down to which its texts may be cut; ``None`` for numbers, states and names, which are never cut."""
 
 
-def fitted(columns: Sequence[Column], widths: Mapping[str, int], room: int) -> dict[str, int]:
+def fitted(columns: Sequence[TableColumn], widths: Mapping[str, int], room: int) -> dict[str, int]:
     """Return the columns that fit into ``room``, with their widths. ``widths`` has the width of each whole column.
 
     Texts that may be cut make room first. Then a column is left out if it does not fit beside more important ones. What
@@ -41,7 +41,7 @@ def fitted(columns: Sequence[Column], widths: Mapping[str, int], room: int) -> d
     return {each.name: found[each.name] for each in columns if each.name in found}
 
 
-def _least(column: Column, width: int) -> int:
+def _least(column: TableColumn, width: int) -> int:
     return width if column.shortest is None else min(width, column.shortest)
 
 

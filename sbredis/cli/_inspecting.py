@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sbredis.cli._fitting import Column
-from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, Kind, Names, path_of
+from sbredis.cli._fitting import TableColumn
+from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, EntityKind, Names, path_of
 from sbredis.cli._output import Output
 from sbredis.cli._values import written
 from sbredis.model import Described, PartitionRuntimeProperties
@@ -20,23 +20,25 @@ __all__ = ["inspect_entity", "print_entity"]
 STATES = ("active", "locked", "delayed", "deferred", "scheduled", "transfer", "dead_letter", "transfer_dead_letter")
 
 _COLUMNS = (
-    Column("partition"),
-    Column("server", 12),
-    Column("active", 1),
-    Column("locked", 3),
-    Column("delayed", 6),
-    Column("deferred", 5),
-    Column("scheduled", 4),
-    Column("transfer", 7),
-    Column("dead_letter", 2),
-    Column("transfer_dead_letter", 8),
-    Column("bytes", 11),
-    Column("oldest", 9),
-    Column("waiting_receivers", 10),
+    TableColumn("partition"),
+    TableColumn("server", 12),
+    TableColumn("active", 1),
+    TableColumn("locked", 3),
+    TableColumn("delayed", 6),
+    TableColumn("deferred", 5),
+    TableColumn("scheduled", 4),
+    TableColumn("transfer", 7),
+    TableColumn("dead_letter", 2),
+    TableColumn("transfer_dead_letter", 8),
+    TableColumn("bytes", 11),
+    TableColumn("oldest", 9),
+    TableColumn("waiting_receivers", 10),
 )
 
 
-async def inspect_entity(administration: ServiceBusAdministrationClient, kind: Kind, entity: Names) -> dict[str, Any]:
+async def inspect_entity(
+    administration: ServiceBusAdministrationClient, kind: EntityKind, entity: Names
+) -> dict[str, Any]:
     """Return what is known about an entity, as it is printed in JSON."""
     properties: Described = await kind.call(administration, "get")(*entity)
     path = path_of((*entity[:-1], properties.name))

@@ -18,7 +18,7 @@ from sbredis.model import (
     property_docs,
 )
 
-__all__ = ["KINDS", "QUEUE", "RULE", "SUBSCRIPTION", "TOPIC", "Kind", "Names", "first_sentence"]
+__all__ = ["KINDS", "QUEUE", "RULE", "SUBSCRIPTION", "TOPIC", "EntityKind", "Names", "first_sentence"]
 
 Names = tuple[str, ...]
 """The name of an entity, with those of its topic and its subscription before it."""
@@ -27,7 +27,7 @@ _INFIXES = ("/subscriptions/", "/rules/")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class EntityKind:
     """A kind of entity."""
 
     word: str
@@ -85,7 +85,7 @@ def first_sentence(text: str) -> str:
 _STORED = {"active": "active_message_count", "dead_letters": "dead_letter_message_count"}
 _MOVED = {"transfers": "transfer_message_count"}
 
-QUEUE = Kind(
+QUEUE = EntityKind(
     "queue",
     "queues",
     QueueProperties,
@@ -94,7 +94,7 @@ QUEUE = Kind(
     entity_name,
     ("orders",),
 )
-TOPIC = Kind(
+TOPIC = EntityKind(
     "topic",
     "topics",
     TopicProperties,
@@ -103,7 +103,7 @@ TOPIC = Kind(
     entity_name,
     ("news",),
 )
-SUBSCRIPTION = Kind(
+SUBSCRIPTION = EntityKind(
     "subscription",
     "subscriptions",
     SubscriptionProperties,
@@ -112,7 +112,9 @@ SUBSCRIPTION = Kind(
     subscription_name,
     ("news", "sports"),
 )
-RULE = Kind("rule", "rules", RuleProperties, ("topic", "subscription"), {}, rule_name, ("news", "sports", "urgent"))
+RULE = EntityKind(
+    "rule", "rules", RuleProperties, ("topic", "subscription"), {}, rule_name, ("news", "sports", "urgent")
+)
 
-KINDS: Sequence[Kind] = (QUEUE, TOPIC, SUBSCRIPTION, RULE)
+KINDS: Sequence[EntityKind] = (QUEUE, TOPIC, SUBSCRIPTION, RULE)
 """All kinds; one that belongs to another one comes after it."""

@@ -6,14 +6,14 @@ import asyncio
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 
 __all__ = ["maintain", "upgrade"]
 
 
 @command("maintain", examples=["sbredis maintain", "sbredis maintain --context prod"])
-async def maintain(call: Call) -> None:
+async def maintain(call: Invocation) -> None:
     """Do background maintenance until Ctrl-C.
 
     It publishes messages that are scheduled on topics, moves messages that are forwarded or that a transaction sent to
@@ -31,7 +31,7 @@ async def maintain(call: Call) -> None:
 
 @command("upgrade", examples=["sbredis upgrade --plan", "sbredis upgrade"])
 @click.option("--plan", "plan_only", is_flag=True, help="Only show what there is to do. Exit code 3: there is some.")
-async def upgrade(call: Call, *, plan_only: bool) -> int:
+async def upgrade(call: Invocation, *, plan_only: bool) -> int:
     """Show the layout of the stored data, and finish what was interrupted.
 
     Each entity and each of its partitions name the layout in which their data are stored. A release refuses data in a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import names_dead_letters
 from sbredis.cli._parameters import WholeRange, entity_argument
@@ -23,7 +23,7 @@ __all__ = ["move"]
 @click.option("--count", type=WholeRange(1), metavar="N", help="Move N messages at most.")
 @click.option("--dry-run", is_flag=True, help="Only count the messages.")
 async def move(
-    call: Call, *, source: str, destination: str, text: str | None, count: int | None, dry_run: bool
+    call: Invocation, *, source: str, destination: str, text: str | None, count: int | None, dry_run: bool
 ) -> int | None:
     """Move messages to another queue or topic.
 

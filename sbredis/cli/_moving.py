@@ -14,9 +14,9 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._browsing import PAGE, browse, source_of
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._progress import Progress
+from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._server_clocks import ServerClocks, read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.exceptions import (
@@ -53,11 +53,11 @@ _SOONEST, _LATEST = 0.02, 0.5
 
 
 async def move_messages(
-    call: Call, source: str, destination: str, matches: Condition | None, limit: int | None, *, dry_run: bool
+    call: Invocation, source: str, destination: str, matches: Condition | None, limit: int | None, *, dry_run: bool
 ) -> int:
     """Move messages, and return the exit code."""
-    progress = Progress("counted" if dry_run else "moved")
-    begun: list[_Move] = []
+    progress = ProgressCounter("counted" if dry_run else "moved")
+    begun: list[_MoveRun] = []
 
     async def move() -> None:
         async with call.client() as client:
@@ -67,7 +67,7 @@ async def move_messages(
                 target = await client.describe_entity(destination)
             if target.path == origin.path or target.kind == "subscription":
                 raise click.UsageError(f"{target.path} cannot be the destination: name another queue or a topic.")
-            work = _Move(
+            work = _MoveRun(
                 call, client, origin, target, matches, limit,
                 partitions=await _partitions(call, origin), dry_run=dry_run, progress=progress,
             )  # fmt: skip
@@ -86,7 +86,7 @@ async def move_messages(
     return _report(call, begun[0])
 
 
-def _report(call: Call, work: _Move) -> int:
+def _report(call: Invocation, work: _MoveRun) -> int:
     origin, target, stay, waiting, refused = work.origin, work.target, work.stay, work.waiting or 0, work.refused
     count = work.progress.count
     words = f"{counted(count, 'message')} would be moved" if work.dry_run else f"moved {counted(count, 'message')}"
@@ -97,7 +97,7 @@ def _report(call: Call, work: _Move) -> int:
     return ExitCode.DIFFERENT if waiting or refused else ExitCode.DONE
 
 
-def _remark(call: Call, work: _Move) -> None:
+def _remark(call: Invocation, work: _MoveRun) -> None:
     """Say which messages have not arrived."""
     source = work.origin.path
     if work.waiting is None:
@@ -113,7 +113,7 @@ def _remark(call: Call, work: _Move) -> None:
         )
 
 
-class _Step(NamedTuple):
+class _Portion(NamedTuple):
     """Messages that are moved in one transaction."""
 
     numbers: list[int]
@@ -122,10 +122,10 @@ class _Step(NamedTuple):
 
 
 @dataclass
-class _Move:
+class _MoveRun:
     """One run of the command."""
 
-    call: Call
+    call: Invocation
     client: ServiceBusClient
     origin: EntityInfo
     target: EntityInfo
@@ -146,7 +146,7 @@ class _Move:
     """The number of messages that have not arrived in their new partition. It is unknown until they are counted."""
     refused: int = 0
     """The number of messages that the destination has refused when they arrived."""
-    progress: Progress = field(kw_only=True)
+    progress: ProgressCounter = field(kw_only=True)
 
     def __post_init__(self) -> None:
         self.present = _present(self.partitions)
@@ -236,7 +236,7 @@ class _Move:
         finally:
             await receiver.close()
 
-    async def _move_step(self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Step) -> None:
+    async def _move_step(self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Portion) -> None:
         try:
             received = await receiver.receive_messages_by_number(step.numbers)
         except MessageNotFoundError:  # a receiver holds one of them, or it is gone
@@ -257,14 +257,14 @@ class _Move:
         self.progress.add(len(received))
 
     async def _move_parts(
-        self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Step, *, size: int
+        self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Portion, *, size: int
     ) -> None:
         """Move the messages of a step that was refused in smaller steps. A message that is refused alone stays."""
         if len(step.numbers) == 1:
             self.stay += 1
             return
         for at in range(0, len(step.numbers), size):
-            await self._move_step(sender, receiver, _Step(step.numbers[at : at + size], step.partition_key))
+            await self._move_step(sender, receiver, _Portion(step.numbers[at : at + size], step.partition_key))
 
     async def _copy(self, message: ServiceBusReceivedMessage, partition_key: str | None) -> ServiceBusMessage:
         """Return the message to send: it ends when the received one would have ended, by the clock of its server."""
@@ -285,7 +285,7 @@ class _Move:
         return next((each.server for each in self.partitions if each.number == message.sequence_number >> 48), None)
 
 
-def _steps(messages: Sequence[ServiceBusReceivedMessage], target: EntityInfo) -> list[_Step]:
+def _steps(messages: Sequence[ServiceBusReceivedMessage], target: EntityInfo) -> list[_Portion]:
     """Divide the messages of one partition and session into steps.
 
     In a partitioned destination, all messages of a transaction must have the same key.
@@ -299,13 +299,13 @@ def _steps(messages: Sequence[ServiceBusReceivedMessage], target: EntityInfo) ->
         if partitioned and key is None and properties.requires_duplicate_detection:
             key = str(message.message_id)
         by_key.setdefault(key, []).append(message)
-    steps: list[_Step] = []
+    steps: list[_Portion] = []
     for key, some in by_key.items():
         size = 0
         for at, message in enumerate(some):
             own = len(outgoing(as_message(message), detects_duplicates=True).payload) + _KEY
             if not at or len(steps[-1].numbers) == _AT_ONCE or size + own > _MOST_BYTES:
-                steps.append(_Step([], str(message.message_id) if partitioned and key is None else None))
+                steps.append(_Portion([], str(message.message_id) if partitioned and key is None else None))
                 size = 0
             steps[-1].numbers.append(message.sequence_number)
             size += own
@@ -317,7 +317,7 @@ async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMe
         await receiver.release_message(message)
 
 
-async def _partitions(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+async def _partitions(call: Invocation, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
     async with call.administration() as administration:
         return [each async for each in administration.list_partitions(origin.path)]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sbredis.cli._call import Call, Settings
+from sbredis.cli._call import Invocation, Settings
 
 if TYPE_CHECKING:
-    from sbredis.cli._kinds import Kind
+    from sbredis.cli._kinds import EntityKind
 
 __all__ = ["entity_names", "names_of"]
 
@@ -27,7 +27,7 @@ def entity_names(ctx: click.Context, parameter: click.Parameter, incomplete: str
     return _matching(ctx, incomplete, _all_paths)
 
 
-def names_of(kind: Kind) -> Completion:
+def names_of(kind: EntityKind) -> Completion:
     """Return the completion of the names in the arguments of a command for this kind of entity."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -38,7 +38,7 @@ def names_of(kind: Kind) -> Completion:
         before = tuple(str(ctx.params.get(word) or "") for word in words[:at])
         listed = kind if at == len(kind.parents) else (TOPIC, SUBSCRIPTION)[at]
 
-        async def names(call: Call) -> list[str]:
+        async def names(call: Invocation) -> list[str]:
             async with call.administration() as administration:
                 return [each.name async for each in listed.call(administration, "list")(*before)]
 
@@ -47,7 +47,7 @@ def names_of(kind: Kind) -> Completion:
     return complete
 
 
-async def _all_paths(call: Call) -> list[str]:
+async def _all_paths(call: Invocation) -> list[str]:
     async with call.administration() as administration:
         found = [each.name async for each in administration.list_queues()]
         async for topic in administration.list_topics():
@@ -57,8 +57,8 @@ async def _all_paths(call: Call) -> list[str]:
         return found
 
 
-def _matching(ctx: click.Context, incomplete: str, names: Callable[[Call], Any]) -> list[str]:
-    async def within_time(call: Call) -> list[str]:
+def _matching(ctx: click.Context, incomplete: str, names: Callable[[Invocation], Any]) -> list[str]:
+    async def within_time(call: Invocation) -> list[str]:
         async with asyncio.timeout(_PATIENCE):
             found: list[str] = await names(call)
             return found
@@ -69,7 +69,7 @@ def _matching(ctx: click.Context, incomplete: str, names: Callable[[Call], Any])
         return []
     try:
         import_module("sbredis.aio.management")  # before the time begins
-        found = asyncio.run(within_time(Call(Settings(**settings))))
+        found = asyncio.run(within_time(Invocation(Settings(**settings))))
     except Exception:  # noqa: BLE001 -- there is nobody to tell
         return []
     return [name for name in found if name.lower().startswith(incomplete.lower())]

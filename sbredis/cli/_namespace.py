@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._parameters import ParamType, WholeRange
 
@@ -51,7 +51,7 @@ class _LimitType(ParamType):
 
 
 @command("show", into=namespaces, examples=["sbredis namespace show", "sbredis namespace show --output json"])
-async def show(call: Call) -> None:
+async def show(call: Invocation) -> None:
     """Show the namespace: its partitions, the number and the size of its entities, and their limits."""
     async with call.administration() as administration:
         _print(call, await administration.get_namespace_properties())
@@ -67,7 +67,7 @@ async def show(call: Call) -> None:
     type=_LimitType(),
     help="The largest sum of the sizes of queues and topics, each counted once for each of its partitions.",
 )
-async def limit(call: Call, *, max_entities: _Limit | None, max_size_in_megabytes: _Limit | None) -> None:
+async def limit(call: Invocation, *, max_entities: _Limit | None, max_size_in_megabytes: _Limit | None) -> None:
     """Limit the number of the entities of the namespace, and the size that they may have together.
 
     A limit is a number, or 'none'. An option that is left out changes nothing. Entities that exist are kept, even if
@@ -86,6 +86,6 @@ async def limit(call: Call, *, max_entities: _Limit | None, max_size_in_megabyte
         _print(call, after)
 
 
-def _print(call: Call, namespace: NamespaceProperties) -> None:
+def _print(call: Invocation, namespace: NamespaceProperties) -> None:
     facts = asdict(namespace)
     call.out.record({name: facts[name] for name in _SHOWN})

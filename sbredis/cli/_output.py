@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 import click
 
 from sbredis._visible import json_line, visible
-from sbredis.cli._fitting import GAP, Column, broken, fitted
+from sbredis.cli._fitting import GAP, TableColumn, broken, fitted
 from sbredis.cli._interrupting import ending_at_once
 
 __all__ = ["Output", "plain"]
@@ -34,10 +34,12 @@ class Output:
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, empty: str = "nothing") -> None:
+    def table(
+        self, columns: Sequence[TableColumn], rows: Sequence[Mapping[str, Any]], *, empty: str = "nothing"
+    ) -> None:
         """Print rows. A column's heading is its name in capitals. With JSON, print a list of objects with all keys.
 
-        On a terminal, texts are cut and columns are left out as :class:`~sbredis.cli._fitting.Column` declares, and a
+        On a terminal, texts are cut and columns are left out as :class:`~sbredis.cli._fitting.TableColumn` declares. A
         remark names the columns that are left out. In a pipe the table is whole.
         """
         if self.as_json:
@@ -49,7 +51,7 @@ class Output:
             if left_out:
                 self.remark(f"left out: {', '.join(left_out)}; a wider terminal or --output json shows all")
 
-    def _table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _table(self, columns: Sequence[TableColumn], rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """Print a table, and return the names of the columns that do not fit."""
         from rich.cells import cell_len, set_cell_size
 
@@ -139,11 +141,11 @@ def _room() -> int:
     return shutil.get_terminal_size((_USUAL, 0)).columns
 
 
-def _titled(column: Column) -> str:
+def _titled(column: TableColumn) -> str:
     return column.name.replace("_", " ")
 
 
-def _heading(column: Column) -> str:
+def _heading(column: TableColumn) -> str:
     return _titled(column).upper()
 
 

@@ -46,7 +46,7 @@ class NumberRange(click.FloatRange):
     name = "number"
 
 
-class _Duration(ParamType):
+class _DurationType(ParamType):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
@@ -58,7 +58,7 @@ class _Duration(ParamType):
             self.fail(str(error), param, ctx)
 
 
-class _Moment(ParamType):
+class _TimeType(ParamType):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
@@ -76,7 +76,7 @@ class _Moment(ParamType):
             self.fail(f"{value!r} is not a time: write '10m' for in ten minutes, or '2030-01-31T12:00Z'", param, ctx)
 
 
-class _Property(ParamType):
+class _PropertyType(ParamType):
     name = "property"
 
     def __init__(self, *, of_rule: bool = False) -> None:
@@ -98,13 +98,13 @@ class _Property(ParamType):
             self.fail(f"{value!r}: the value behind ':=' must be JSON: {error}", param, ctx)
 
 
-DURATION: Any = _Duration()
+DURATION: Any = _DurationType()
 """``90s``, ``5m``, ``1h30m``, ``0.5`` (seconds), or ISO 8601: a timedelta."""
-MOMENT: Any = _Moment()
+MOMENT: Any = _TimeType()
 """A time in ISO 8601, in UTC unless it has an offset, or a duration from now on: a datetime."""
-PROPERTY: Any = _Property()
+PROPERTY: Any = _PropertyType()
 """``name=text``, or ``name:=JSON`` for a number, a truth value, null or a list: a name and a value."""
-RULE_VALUE: Any = _Property(of_rule=True)
+RULE_VALUE: Any = _PropertyType(of_rule=True)
 """The same for a value of a rule, which can also be a duration: ``age:={"$duration": "5m"}``."""
 existing_file = click.Path(exists=True, dir_okay=False, readable=True)
 

@@ -15,9 +15,9 @@ import click
 
 from sbredis._root_error import ServiceBusError
 from sbredis._server_url import URL_VARIABLE
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
-from sbredis.cli._places import NoPlaceError, Place, address_of
+from sbredis.cli._places import ChosenServer, NoServerError, address_of
 
 __all__ = ["release_command", "spark", "worker"]
 
@@ -33,14 +33,14 @@ context, unless it has an option that names another one.
 """
 
 
-def _passing(name: str, text: str, examples: list[str], main: Callable[[Call, list[str]], int]) -> click.Command:
+def _passing(name: str, text: str, examples: list[str], main: Callable[[Invocation, list[str]], int]) -> click.Command:
     """Make a command that gives all its arguments to another program."""
 
-    def run(call: Call, arguments: tuple[str, ...]) -> int:
+    def run(call: Invocation, arguments: tuple[str, ...]) -> int:
         environment = os.environ.get(URL_VARIABLE)
         try:
             os.environ[URL_VARIABLE] = connection_string(call.place)
-        except (NoPlaceError, ServiceBusError):
+        except (NoServerError, ServiceBusError):
             if names_server(call):
                 raise
             # the program says what is missing, if it needs a server
@@ -62,12 +62,12 @@ def _passing(name: str, text: str, examples: list[str], main: Callable[[Call, li
     return made
 
 
-def names_server(call: Call) -> bool:
+def names_server(call: Invocation) -> bool:
     """Return whether the options of the call name a server, and not only the environment or a stored choice."""
     return call.settings.url is not None or call.settings.context is not None
 
 
-def connection_string(place: Place) -> str:
+def connection_string(place: ChosenServer) -> str:
     """Return a connection string that names the namespace too."""
     if place.namespace is None:
         return place.url
@@ -75,7 +75,7 @@ def connection_string(place: Place) -> str:
     return f"{url}{'&' if '?' in url else '?'}namespace={quote(place.namespace)}"
 
 
-def release_command(call: Call, path: str) -> str:
+def release_command(call: Invocation, path: str) -> str:
     """Return the command that ends the reservation of an entity in the place of this call.
 
     A connection string is left out if it was not an option, or if it has secrets.
@@ -83,7 +83,7 @@ def release_command(call: Call, path: str) -> str:
     return shlex.join([*_spark_here(call), "release", path])
 
 
-def _spark_here(call: Call) -> list[str]:
+def _spark_here(call: Invocation) -> list[str]:
     """Return the command that runs jobs in the place of this call."""
     given, place = call.settings, call.place
     line = ["sbredis"]
@@ -96,7 +96,7 @@ def _spark_here(call: Call) -> list[str]:
     return [*line, "spark"]
 
 
-def _run_worker(call: Call, arguments: list[str]) -> int:
+def _run_worker(call: Invocation, arguments: list[str]) -> int:
     from sbredis.workers.__main__ import main
 
     if names_server(call):
@@ -107,11 +107,11 @@ def _run_worker(call: Call, arguments: list[str]) -> int:
     return main(arguments, "sbredis worker")
 
 
-def _run_spark(call: Call, arguments: list[str]) -> int:
+def _run_spark(call: Invocation, arguments: list[str]) -> int:
     from sbredis.spark.__main__ import main
 
     program = ["sbredis", "spark"]
-    with suppress(NoPlaceError, ServiceBusError):
+    with suppress(NoServerError, ServiceBusError):
         program = _spark_here(call)
     return main(arguments, program)
 

@@ -11,7 +11,7 @@ import click
 
 from sbredis._visible import json_line
 from sbredis.cli._browsing import browse, found_by_number, show_messages, source_of
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._exit_codes import ExitCode
@@ -46,7 +46,7 @@ _PAUSE = 0.5
 @click.option("--count", type=WholeRange(1), metavar="N", help="Show N messages at most. [20]")
 @click.option("--follow", is_flag=True, help="Go on and show new messages as they come.")
 async def peek(
-    call: Call,
+    call: Invocation,
     *,
     entity: str,
     dead_letters: bool,
@@ -85,7 +85,7 @@ async def peek(
 
 
 async def _follow(
-    call: Call,
+    call: Invocation,
     look: Callable[..., AsyncIterator[ServiceBusReceivedMessage]],
     start: int,
     count: int | None,
@@ -116,7 +116,7 @@ _numbers = click.argument("numbers", type=WholeRange(1), nargs=-1, required=True
 @entity_argument()
 @_numbers
 @dead_letters
-async def show(call: Call, entity: str, numbers: Sequence[int], dead_letters: bool) -> None:
+async def show(call: Invocation, entity: str, numbers: Sequence[int], dead_letters: bool) -> None:
     """Show all fields of messages, in any state."""
     path = dead_letters_of(entity) if dead_letters else entity
     async with call.client() as client, call.looking_for(entity_of(path)):
@@ -139,7 +139,7 @@ async def show(call: Call, entity: str, numbers: Sequence[int], dead_letters: bo
 @dead_letters
 @confirmed
 async def delete(
-    call: Call, *, entity: str, numbers: Sequence[int], dead_letters: bool, dry_run: bool, yes: bool
+    call: Invocation, *, entity: str, numbers: Sequence[int], dead_letters: bool, dry_run: bool, yes: bool
 ) -> None:
     """Delete messages by their numbers.
 
@@ -171,7 +171,7 @@ async def delete(
 @click.option("--description", metavar="TEXT", help="Why they are dead letters, in a sentence.")
 @click.option("--dry-run", is_flag=True, help="Only show the messages.")
 async def dead_letter(
-    call: Call, *, entity: str, numbers: Sequence[int], reason: str | None, description: str | None, dry_run: bool
+    call: Invocation, *, entity: str, numbers: Sequence[int], reason: str | None, description: str | None, dry_run: bool
 ) -> None:
     """Move messages to the dead-letter queue by their numbers.
 
@@ -194,7 +194,7 @@ async def dead_letter(
     call.out.done(f"dead-lettered {_listed(numbers)} of {entity}", dead_lettered=list(numbers), entity=entity)
 
 
-def _show_line(call: Call, message: ServiceBusReceivedMessage) -> None:
+def _show_line(call: Invocation, message: ServiceBusReceivedMessage) -> None:
     if call.out.as_json:
         call.out.json(fields_of(message))
     else:

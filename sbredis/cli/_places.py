@@ -15,9 +15,9 @@ from sbredis.transport import Target, parse_target, redacted
 
 __all__ = [
     "Book",
-    "Context",
-    "NoPlaceError",
-    "Place",
+    "ChosenServer",
+    "NoServerError",
+    "StoredContext",
     "address_of",
     "choose_place",
     "read_book",
@@ -31,12 +31,12 @@ _FILES = {"tls_ca", "tls_cert", "tls_key"}
 """The options of a connection string that are paths of files."""
 
 
-class NoPlaceError(ValueError):
+class NoServerError(ValueError):
     """The settings name no server, one that ends with the command, or a context that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class StoredContext:
     """A named server and namespace."""
 
     url: str = field(repr=False)
@@ -49,35 +49,35 @@ class Context:
 class Book:
     """The contexts of a user, and the one in use."""
 
-    contexts: Mapping[str, Context] = field(default_factory=dict[str, Context])
+    contexts: Mapping[str, StoredContext] = field(default_factory=dict[str, StoredContext])
     current: str | None = None
 
-    def with_context(self, name: str, context: Context) -> Book:
+    def with_context(self, name: str, context: StoredContext) -> Book:
         """Return a book that has this context too. The first context is in use at once."""
         return Book({**self.contexts, name: context}, self.current or name)
 
     def without(self, name: str) -> Book:
-        """Return a book without this context. Raises :class:`NoPlaceError` if there is none of this name."""
+        """Return a book without this context. Raises :class:`NoServerError` if there is none of this name."""
         self.find(name)
         left = {other: context for other, context in self.contexts.items() if other != name}
         return Book(left, None if self.current == name else self.current)
 
     def using(self, name: str) -> Book:
-        """Return a book in which this context is in use. Raises :class:`NoPlaceError` if there is none of this name."""
+        """Return a book in which this context is in use. Raises :class:`NoServerError` if it does not exist."""
         self.find(name)
         return replace(self, current=name)
 
-    def find(self, name: str) -> Context:
-        """Return the context of this name. Raises :class:`NoPlaceError`, which offers the nearest name."""
+    def find(self, name: str) -> StoredContext:
+        """Return the context of this name. Raises :class:`NoServerError`, which offers the nearest name."""
         if name in self.contexts:
             return self.contexts[name]
         near = difflib.get_close_matches(name, self.contexts, 1)
         hint = f" Did you mean {near[0]!r}?" if near else " 'sbredis context list' lists them."
-        raise NoPlaceError(f"There is no context {name!r}.{hint}")
+        raise NoServerError(f"There is no context {name!r}.{hint}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChosenServer:
     """The server and the namespace that a command works on."""
 
     url: str = field(repr=False)
@@ -97,25 +97,25 @@ def address_of(url: str) -> str:
 
 def choose_place(
     book: Book, environment: Mapping[str, str], *, url: str | None, context: str | None, namespace: str | None
-) -> Place:
+) -> ChosenServer:
     """Return the place that the settings name.
 
     The first of these counts: the option ``--url``, the option ``--context``, the variable ``SBREDIS_URL``, the
-    variable ``SBREDIS_CONTEXT``, the context in use. Raises :class:`NoPlaceError` if there is none of them, and the
+    variable ``SBREDIS_CONTEXT``, the context in use. Raises :class:`NoServerError` if there is none of them, and the
     errors of :func:`require_url`.
     """
     if url is not None and context is not None:
-        raise NoPlaceError("--url and --context exclude each other.")
+        raise NoServerError("--url and --context exclude each other.")
     if url is None and context is None:
         url = environment.get(URL_VARIABLE) or None
         context = None if url else environment.get(CONTEXT_VARIABLE) or book.current
     if url is not None:
-        place = Place(url, namespace)
+        place = ChosenServer(url, namespace)
     elif context is not None:
         found = book.find(context)
-        place = Place(found.url, namespace or found.namespace, found.protected, context)
+        place = ChosenServer(found.url, namespace or found.namespace, found.protected, context)
     else:
-        raise NoPlaceError(
+        raise NoServerError(
             "No server is named. Give --url, set SBREDIS_URL, or store a context: sbredis context add NAME URL. "
             "An example: --url embedded://./bus starts a server in the folder bus."
         )
@@ -126,13 +126,13 @@ def choose_place(
 def require_url(url: str) -> Target:
     """Parse a connection string.
 
-    Raises :class:`~sbredis.exceptions.InvalidConnectionStringError`, or :class:`NoPlaceError` for a server in memory
+    Raises :class:`~sbredis.exceptions.InvalidConnectionStringError`, or :class:`NoServerError` for a server in memory
     and for an empty text.
     """
     if not url.strip():
-        raise NoPlaceError("The connection string is empty.")
+        raise NoServerError("The connection string is empty.")
     if url.lower().startswith("memory:"):  # with or without a name
-        raise NoPlaceError(
+        raise NoServerError(
             "A server in memory ends with the command, so nothing is left of what the command does on "
             f"{redacted(url)}. Use a server on a folder: --url embedded://./bus"
         )
@@ -160,7 +160,7 @@ def read_book(text: str) -> Book:
     """Read the file of contexts. Raises :class:`ValueError` if it is not one."""
     stored: Any = json.loads(text)
     contexts = {
-        str(name): Context(str(entry["url"]), entry.get("namespace"), bool(entry.get("protected", False)))
+        str(name): StoredContext(str(entry["url"]), entry.get("namespace"), bool(entry.get("protected", False)))
         for name, entry in stored["contexts"].items()
     }
     return Book(contexts, stored.get("current"))

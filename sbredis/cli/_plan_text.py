@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from sbredis._counting import counted
-from sbredis.cli._declared import Declared
+from sbredis.cli._declared import DeclaredEntity
 from sbredis.cli._kinds import path_of
-from sbredis.cli._planning import Plan, Step
+from sbredis.cli._planning import Plan, PlanStep
 from sbredis.cli._values import written
 
 __all__ = ["plan_json", "plan_lines", "plan_summary"]
@@ -48,7 +48,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     return {"changes": [_step_json(step) for step in plan.steps], "kept": spared}
 
 
-def _step_json(step: Step) -> dict[str, Any]:
+def _step_json(step: PlanStep) -> dict[str, Any]:
     found: dict[str, Any] = {"action": step.action, "kind": step.kind.word, "name": step.path}
     if step.action != "delete":
         found["properties"] = {
@@ -59,7 +59,7 @@ def _step_json(step: Step) -> dict[str, Any]:
     return found
 
 
-def _rule_json(rule: Declared) -> dict[str, Any]:
+def _rule_json(rule: DeclaredEntity) -> dict[str, Any]:
     return {name: written(value) for name, value in rule.properties.items()}
 
 

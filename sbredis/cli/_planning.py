@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from sbredis._nearest import nearest_name
-from sbredis.cli._declared import Declared, Key, Mistake, MistakesError
-from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names, key_of, path_of
+from sbredis.cli._declared import DeclaredEntity, Key, Mistake, MistakesError
+from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, key_of, path_of
 from sbredis.cli._values import same_value, written
 from sbredis.engine import PartitionSettings, name_key
 from sbredis.model import entity_created
 from sbredis.registry import DESTINATIONS, Hop, judge_destination, require_properties, split_path
 
-__all__ = ["Change", "Existing", "Plan", "Spared", "Step", "make_plan", "undeclared"]
+__all__ = ["Existing", "Plan", "PlanStep", "PropertyChange", "Spared", "make_plan", "undeclared"]
 
 _NEIGHBOUR, _PARTITIONED = "colocate_with", "enable_partitioning"
 _RELATED = (*DESTINATIONS, _NEIGHBOUR, _PARTITIONED, "requires_session")
@@ -33,7 +33,7 @@ _RELATED = (*DESTINATIONS, _NEIGHBOUR, _PARTITIONED, "requires_session")
 class Existing:
     """An entity on the server."""
 
-    kind: Kind
+    kind: EntityKind
     names: Names
     properties: Mapping[str, Any]
 
@@ -43,7 +43,7 @@ class Existing:
         return self.kind.word, key_of(self.names)
 
 
-class Change(NamedTuple):
+class PropertyChange(NamedTuple):
     """A new value of a property. For a new entity, ``before`` is the default."""
 
     name: str
@@ -52,14 +52,14 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One call of the administration client."""
 
     action: Literal["create", "update", "delete"]
-    kind: Kind
+    kind: EntityKind
     names: Names
-    changes: tuple[Change, ...] = ()
-    rules: tuple[Declared, ...] | None = None
+    changes: tuple[PropertyChange, ...] = ()
+    rules: tuple[DeclaredEntity, ...] | None = None
     """The rules with which a subscription is created; ``None`` for the rule that matches all messages."""
 
     @property
@@ -76,7 +76,7 @@ class Step:
 class Spared(NamedTuple):
     """An entity that is not declared and not deleted either, and why."""
 
-    kind: Kind
+    kind: EntityKind
     names: Names
     reason: str
 
@@ -85,11 +85,11 @@ class Spared(NamedTuple):
 class Plan:
     """The steps, in their order."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
     spared: tuple[Spared, ...] = ()
 
 
-def undeclared(declared: Sequence[Declared], existing: Iterable[Existing]) -> list[Existing]:
+def undeclared(declared: Sequence[DeclaredEntity], existing: Iterable[Existing]) -> list[Existing]:
     """Return the existing entities that are not declared, in the order of deletion.
 
     The content of such an entity is left out. The rules of a subscription count only if the file has its rules.
@@ -107,7 +107,7 @@ def undeclared(declared: Sequence[Declared], existing: Iterable[Existing]) -> li
 
 def make_plan(
     file: str,
-    declared: Sequence[Declared],
+    declared: Sequence[DeclaredEntity],
     existing: Iterable[Existing],
     *,
     prune: bool = False,
@@ -133,11 +133,11 @@ def make_plan(
 
 @dataclass
 class _Planner:
-    declared: Sequence[Declared]
+    declared: Sequence[DeclaredEntity]
     existing: Mapping[Key, Existing]
     mistakes: list[Mistake] = field(default_factory=list[Mistake])
-    steps: list[Step] = field(default_factory=list[Step])
-    deletions: list[Step] = field(default_factory=list[Step])
+    steps: list[PlanStep] = field(default_factory=list[PlanStep])
+    deletions: list[PlanStep] = field(default_factory=list[PlanStep])
     spared: list[Spared] = field(default_factory=list[Spared])
 
     def __post_init__(self) -> None:
@@ -164,7 +164,7 @@ class _Planner:
             self.spared.append(Spared(each.kind, each.names, reason))
         for each in doomed.values():
             self._gone.update(self._inside(each))
-            self.deletions.append(Step("delete", each.kind, each.names))
+            self.deletions.append(PlanStep("delete", each.kind, each.names))
 
     def _inside(self, each: Existing) -> list[Key]:
         """Return the keys of an entity and of all that is deleted with it."""
@@ -211,14 +211,14 @@ class _Planner:
                 self._check_others(each)
                 self._check_chains(each, final)
 
-    def _after(self, each: Declared) -> dict[str, Any]:
+    def _after(self, each: DeclaredEntity) -> dict[str, Any]:
         before = self.existing.get(each.key)
         return {**({} if before is None else before.properties), **each.properties}
 
-    def _wrong(self, each: Declared, name: str, text: str) -> None:
+    def _wrong(self, each: DeclaredEntity, name: str, text: str) -> None:
         self.mistakes.append(Mistake(each.line_of(name), f"{each.kind.word} {each.path}: {text}"))
 
-    def _check_kind(self, each: Declared) -> None:
+    def _check_kind(self, each: DeclaredEntity) -> None:
         other = {QUEUE: TOPIC, TOPIC: QUEUE}.get(each.kind)
         if other is None or (other.word, each.key[1]) not in self.existing:
             return
@@ -228,7 +228,7 @@ class _Planner:
             text = f"there is a {other.word} of this name"
         self._wrong(each, "", text)
 
-    def _check_properties(self, each: Declared) -> None:
+    def _check_properties(self, each: DeclaredEntity) -> None:
         before, fields = self.existing.get(each.key), each.kind.properties.fields()
         for name, value in each.properties.items():
             if before is not None and fields[name].fixed and not fields[name].same(before.properties[name], value):
@@ -242,7 +242,7 @@ class _Planner:
             name = next((name for name in _RELATED if name in each.properties and name in str(error)), "")
             self._wrong(each, name, str(error))
 
-    def _check_others(self, each: Declared) -> None:
+    def _check_others(self, each: DeclaredEntity) -> None:
         """Note destinations and neighbours that will not exist, also a destination that the file does not name."""
         there = {key for key in (*self.existing, *(other.key for other in self.declared)) if key not in self._gone}
         after = self._after(each)
@@ -262,10 +262,10 @@ class _Planner:
 
     def _destinations(self, keys: AbstractSet[Key]) -> list[str]:
         """Return the names of the queues and topics with these keys."""
-        found: list[Existing | Declared] = [*self.existing.values(), *self.declared]
+        found: list[Existing | DeclaredEntity] = [*self.existing.values(), *self.declared]
         return [path_of(each.names) for each in found if each.kind in (QUEUE, TOPIC) and each.key in keys]
 
-    def _check_neighbour(self, each: Declared, value: str) -> None:
+    def _check_neighbour(self, each: DeclaredEntity, value: str) -> None:
         """Note a neighbour that is partitioned, and neighbours that name each other."""
         by_name = {other.key[1][0]: other for other in self.declared if other.kind in (QUEUE, TOPIC)}
         seen, at = [each.key[1][0]], name_key(value)
@@ -283,7 +283,7 @@ class _Planner:
                 self._wrong(each, _NEIGHBOUR, f"{_NEIGHBOUR}: {value!r} is partitioned")
                 return
 
-    def _check_chains(self, each: Declared, final: _Graph) -> None:
+    def _check_chains(self, each: DeclaredEntity, final: _Graph) -> None:
         for name in DESTINATIONS:
             value = each.properties.get(name)
             if value is not None:
@@ -310,14 +310,14 @@ class _Planner:
             if ("subscription", rule.key[1][:-1]) not in with_new:
                 self._step("create", rule, rule.properties)
 
-    def _has_neighbour(self, each: Declared) -> bool:
+    def _has_neighbour(self, each: DeclaredEntity) -> bool:
         value = each.properties.get(_NEIGHBOUR)
         return value is None or self._exists(value)
 
-    def _has_destinations(self, each: Declared) -> bool:
+    def _has_destinations(self, each: DeclaredEntity) -> bool:
         return all(self._can_be_set(each, name, each.properties.get(name)) for name in DESTINATIONS)
 
-    def _can_be_set(self, each: Declared, name: str, value: Any) -> bool:
+    def _can_be_set(self, each: DeclaredEntity, name: str, value: Any) -> bool:
         """Return whether a property can be set now. Only destinations may have to wait."""
         if name not in DESTINATIONS or value is None:
             return True
@@ -338,10 +338,10 @@ class _Planner:
             each = next(each for each in waiting if any(self._graph.of(each.path, name) for name in DESTINATIONS))
             self._step("update", each, {name: None for name in DESTINATIONS if self._graph.of(each.path, name)})
 
-    def _can_change(self, each: Declared) -> bool:
+    def _can_change(self, each: DeclaredEntity) -> bool:
         return all(self._can_be_set(each, name, value) for name, value in self._left(each).items())
 
-    def _left(self, each: Declared) -> dict[str, Any]:
+    def _left(self, each: DeclaredEntity) -> dict[str, Any]:
         """Return the properties that differ from those of the entity after the steps that were planned."""
         fields, now = each.kind.properties.fields(), self._now[each.key]
         return {
@@ -351,14 +351,14 @@ class _Planner:
     def _step(
         self,
         action: Literal["create", "update"],
-        each: Declared,
+        each: DeclaredEntity,
         values: Mapping[str, Any],
-        rules: tuple[Declared, ...] | None = None,
+        rules: tuple[DeclaredEntity, ...] | None = None,
     ) -> None:
         for new in (each, *(rules or ())):
             self._now.setdefault(new.key, {name: of.default for name, of in new.kind.properties.fields().items()})
-        changes = tuple(Change(name, self._now[each.key][name], value) for name, value in values.items())
-        self.steps.append(Step(action, each.kind, each.names, changes, rules))
+        changes = tuple(PropertyChange(name, self._now[each.key][name], value) for name, value in values.items())
+        self.steps.append(PlanStep(action, each.kind, each.names, changes, rules))
         self._now[each.key].update(values)
         for rule in rules or ():
             self._now[rule.key].update(rule.properties)

@@ -12,12 +12,12 @@ from typing import Self
 
 from sbredis._counting import counted
 
-__all__ = ["Progress"]
+__all__ = ["ProgressCounter"]
 
 _PERIOD = 0.1  # seconds between two showings
 
 
-class Progress:
+class ProgressCounter:
     """Counts what a command has done. Use it as a context manager around the work.
 
     On a terminal, stderr shows the count while it grows. With ``beside_output`` it does not, because the work writes to

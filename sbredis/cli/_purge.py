@@ -10,11 +10,11 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._browsing import browse, source_of
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._parameters import DURATION, confirmed, dead_letters, entity_argument
-from sbredis.cli._progress import Progress
+from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._server_clocks import read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end
 
@@ -37,7 +37,7 @@ _AT_ONCE = 2000
 @click.option("--session", metavar="ID", help="Only the messages of this session.")
 @confirmed
 async def purge(
-    call: Call,
+    call: Invocation,
     *,
     entity: str,
     dead_letters: bool,
@@ -56,10 +56,10 @@ async def purge(
 
 
 async def purge_path(
-    call: Call, path: str, older_than: timedelta | None, session: str | None, *, dry_run: bool, yes: bool
+    call: Invocation, path: str, older_than: timedelta | None, session: str | None, *, dry_run: bool, yes: bool
 ) -> None:
     """Delete the messages at a path, after the user has agreed."""
-    with Progress("counted" if dry_run else "deleted") as progress:
+    with ProgressCounter("counted" if dry_run else "deleted") as progress:
         async with call.client() as client, call.looking_for(entity_of(path)):
             info = await source_of(client, path)
             before = await _end(call, older_than)
@@ -88,7 +88,7 @@ def require_unprotected(info: EntityInfo, path: str) -> None:
         )
 
 
-async def _end(call: Call, older_than: timedelta | None) -> datetime:
+async def _end(call: Invocation, older_than: timedelta | None) -> datetime:
     """Return the time, by the clocks of the servers, before which the messages to delete were enqueued.
 
     A clock is read between the start and the return, so the time in the middle is not before those of the messages that
@@ -106,7 +106,7 @@ async def _end(call: Call, older_than: timedelta | None) -> datetime:
 
 
 async def _purge(
-    receiver: ServiceBusReceiver, before: datetime, session: str | None, progress: Progress, stop: Stop
+    receiver: ServiceBusReceiver, before: datetime, session: str | None, progress: ProgressCounter, stop: Stop
 ) -> None:
     while not stop:
         deleted = await receiver.delete_messages(_AT_ONCE, before_enqueued_time_utc=before, session_id=session)

@@ -15,14 +15,14 @@ import click
 from sbredis._counting import counted
 from sbredis._visible import json_line
 from sbredis.cli._browsing import source_of
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._handler_process import handle
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.cli._parameters import DURATION, WholeRange, dead_letters, entity_argument
-from sbredis.cli._progress import Progress
+from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._sink import Sink
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.exceptions import OperationTimeoutError, ServiceBusError
@@ -64,7 +64,7 @@ Settlement = Literal["complete", "dead-letter", "abandon", "none"]
 @click.option("--retry-delay", type=DURATION, metavar="DURATION",
               help="How long an abandoned message waits at first. The time doubles up to 5m. [1s]")  # fmt: skip
 async def receive(
-    call: Call,
+    call: Invocation,
     *,
     entity: str,
     dead_letters: bool,
@@ -101,7 +101,7 @@ async def receive(
     if names_dead_letters(path) and "dead-letter" in {ack, on_failure}:
         raise click.UsageError("The messages are dead letters already.")
     limit = None if everything or follow else count or 1
-    work = _Work(
+    work = _ReceiveRun(
         call=call, limit=limit, wait=None if follow else wait.total_seconds(), ack=ack, reason=reason, handler=handler,
         on_failure=on_failure, retry_delay=_FIRST_DELAY if retry_delay is None else retry_delay.total_seconds(),
     )  # fmt: skip
@@ -152,10 +152,10 @@ async def _receiver(
 
 
 @dataclass(kw_only=True)
-class _Work:
+class _ReceiveRun:
     """One run of the command."""
 
-    call: Call
+    call: Invocation
     limit: int | None
     wait: float | None
     """How long to wait for a message, in seconds; ``None`` for ever."""
@@ -165,7 +165,7 @@ class _Work:
     on_failure: Settlement
     retry_delay: float
     """How long a message waits after its first failure, in seconds."""
-    progress: Progress = field(default_factory=lambda: Progress("received", beside_output=True))
+    progress: ProgressCounter = field(default_factory=lambda: ProgressCounter("received", beside_output=True))
     failed: int = 0
     """The number of messages that were not handled, or whose settlement has failed."""
     reader_gone: bool = False

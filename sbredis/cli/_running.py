@@ -16,11 +16,11 @@ import click
 
 from sbredis._root_error import Outcome, ServiceBusError
 from sbredis._visible import visible
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._caret import under_mistake
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 from sbredis.cli._interrupting import Terminated
-from sbredis.cli._places import NoPlaceError
+from sbredis.cli._places import NoServerError
 from sbredis.cli._remarking import remarking
 from sbredis.exceptions import (
     OperationTimeoutError,
@@ -30,17 +30,17 @@ from sbredis.exceptions import (
     ServiceBusConnectionError,
 )
 
-__all__ = ["Work", "run_work"]
+__all__ = ["CommandFunction", "run_work"]
 
-Work = Callable[..., Any]
+CommandFunction = Callable[..., Any]
 """The function of a command: it gets the call and the command's own options."""
-_EXPECTED = (ServiceBusError, NoPlaceError, OSError, ValueError)
+_EXPECTED = (ServiceBusError, NoServerError, OSError, ValueError)
 """The errors that are reported in one line. The others are faults of the program."""
 _NO_ANSWER = (ServiceBusConnectionError, ServiceBusCommunicationError, OperationTimeoutError)
 _WRONG_FILE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
-def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
+def run_work(work: CommandFunction, call: Invocation, given: dict[str, Any]) -> int:
     """Run the function of a command, and return the exit code."""
     begun: list[bool] = []
     try:
@@ -61,7 +61,7 @@ def run_work(work: Work, call: Call, given: dict[str, Any]) -> int:
         return _report(error)
 
 
-def _run(work: Work, call: Call, given: dict[str, Any], begun: list[bool]) -> int:
+def _run(work: CommandFunction, call: Invocation, given: dict[str, Any], begun: list[bool]) -> int:
     """Run the function of a command, and note that it has begun. Of a group of errors, only one is raised."""
     try:
         if inspect.iscoroutinefunction(work):
@@ -83,7 +83,7 @@ def _errors_in(error: BaseException) -> Iterator[BaseException]:
         yield from _errors_in(each)
 
 
-def _run_async(work: Work, call: Call, given: dict[str, Any], begun: list[bool]) -> int:
+def _run_async(work: CommandFunction, call: Invocation, given: dict[str, Any], begun: list[bool]) -> int:
     terminated = False
 
     async def whole() -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._parameters import DURATION, MOMENT, PROPERTY, NumberRange, WholeRange, entity_argument, existing_file
 from sbredis.cli._stdin import is_terminal
@@ -40,7 +40,7 @@ __all__ = ["send"]
 @click.option("--count", type=WholeRange(1), default=1, metavar="N", help="Send the body N times. [1]")
 @click.option("--rate", type=NumberRange(0, min_open=True), metavar="N", help="Send N messages a second at most.")
 async def send(
-    call: Call,
+    call: Invocation,
     *,
     entity: str,
     body: str | None,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._message_lines import message_of, read_line
-from sbredis.cli._progress import Progress
+from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stdin import everything, is_terminal, lines
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.exceptions import ServiceBusError
@@ -25,7 +25,7 @@ from sbredis.model import ServiceBusMessage, outgoing
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusSender
 
-__all__ = ["Source", "bodies", "lines_of", "send_messages"]
+__all__ = ["MessageSource", "bodies", "lines_of", "send_messages"]
 
 _Make = Callable[[bytes], ServiceBusMessage]
 """Makes the message of a line."""
@@ -36,7 +36,7 @@ _PLACE = re.compile(r"^The message (\d+) of the stream(?: \(message id .*?\))?(?
 
 
 @dataclass(frozen=True)
-class Source:
+class MessageSource:
     """Where messages come from."""
 
     messages: _Messages
@@ -46,26 +46,28 @@ class Source:
     """The number of messages, if it is known."""
 
 
-def bodies(body: str | None, path: str | None, count: int, defaults: dict[str, Any]) -> Source:
+def bodies(body: str | None, path: str | None, count: int, defaults: dict[str, Any]) -> MessageSource:
     """Return messages with the same body: a text, or the content of a file or of stdin."""
     content = _content(body, path)
     outgoing(ServiceBusMessage(content, **defaults), detects_duplicates=True)  # checks it before anything is sent
     made = _each(lambda: (ServiceBusMessage(content, **defaults) for _ in range(count)))
-    return Source(made, lambda place: "The message" if count == 1 else f"Message {place + 1:,} of {count:,}", count)
+    return MessageSource(
+        made, lambda place: "The message" if count == 1 else f"Message {place + 1:,} of {count:,}", count
+    )
 
 
-def lines_of(path: str | None, defaults: dict[str, Any], *, from_json: bool) -> Source:
+def lines_of(path: str | None, defaults: dict[str, Any], *, from_json: bool) -> MessageSource:
     """Return a message for each line of a file, which is checked as a whole, or of stdin."""
     make = _maker(defaults, from_json=from_json)
     if path is None:
-        return Source(_stdin_of(make), lambda place: f"Line {place + 1:,} of stdin")
+        return MessageSource(_stdin_of(make), lambda place: f"Line {place + 1:,} of stdin")
     total = sum(1 for _ in _from_file(path, make))
-    return Source(_each(partial(_from_file, path, make)), lambda place: f"Line {place + 1:,} of {path}", total)
+    return MessageSource(_each(partial(_from_file, path, make)), lambda place: f"Line {place + 1:,} of {path}", total)
 
 
-async def send_messages(call: Call, entity: str, source: Source, rate: float | None) -> None:
+async def send_messages(call: Invocation, entity: str, source: MessageSource, rate: float | None) -> None:
     """Send the messages of a source, at most ``rate`` in a second."""
-    progress = Progress("sent", total=source.total, beside_output=is_terminal())
+    progress = ProgressCounter("sent", total=source.total, beside_output=is_terminal())
     with progress:
         async with call.client() as client, call.looking_for(entity), client.get_sender(entity) as sender:
             try:
@@ -86,7 +88,7 @@ async def _send(
     sender: ServiceBusSender,
     source: AsyncIterator[ServiceBusMessage],
     rate: float | None,
-    progress: Progress,
+    progress: ProgressCounter,
     stop: Stop,
 ) -> None:
     """Send all messages of a source, until it ends or the command is interrupted."""

@@ -7,7 +7,7 @@ import sys
 from typing import Any, cast
 
 from sbredis._counting import counted
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.engine import ENTITIES_PATTERN, namespace_of
 from sbredis.servers import Damage, LocalServer, back_up, repairing, restoring
@@ -17,14 +17,14 @@ __all__ = ["back_up_folder", "repair_folder", "restore_folder"]
 _AT_ONCE = 1000
 
 
-def back_up_folder(call: Call, folder: str, backup: str) -> None:
+def back_up_folder(call: Invocation, folder: str, backup: str) -> None:
     """Copy the data of a server."""
     made = back_up(folder, backup)
     text = f"copied {counted(made.size, 'byte')} of {folder} into {backup}"
     call.out.done(text, folder=folder, backup=str(made.path), bytes=made.size)
 
 
-def restore_folder(call: Call, backup: str, folder: str) -> None:
+def restore_folder(call: Invocation, backup: str, folder: str) -> None:
     """Restore a backup, and show what it has."""
     with restoring(backup, folder) as restored:
         keys, namespaces = _contents(restored.server)
@@ -57,7 +57,7 @@ def _contents(server: LocalServer) -> tuple[int, dict[str, int]]:
             return keys, namespaces
 
 
-def repair_folder(call: Call, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
+def repair_folder(call: Invocation, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
     """Show the damage of a folder, and cut it off after a yes. Return the exit code."""
     with repairing(folder) as damage:
         if damage is None:

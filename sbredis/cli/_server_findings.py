@@ -10,7 +10,7 @@ from sbredis.cli._findings import NEARLY_FULL, VERY_FULL, Finding, Severity
 if TYPE_CHECKING:
     from sbredis.aio import ConnectionReport, ServerReport
 
-__all__ = ["Node", "findings_of_servers", "nodes_in", "version_of"]
+__all__ = ["NodeLine", "findings_of_servers", "nodes_in", "version_of"]
 
 _SLOTS = 16_384
 _UNEVEN = 1.5
@@ -22,7 +22,7 @@ _FIXED = {
 """The first releases of each line without the security flaws in Lua of October 2025. Later lines never had them."""
 
 
-class Node(NamedTuple):
+class NodeLine(NamedTuple):
     """One line of the answer to CLUSTER NODES."""
 
     id: str
@@ -43,9 +43,9 @@ def version_of(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in (text or "").split(".")[:3] if part.isdecimal())
 
 
-def nodes_in(text: str) -> list[Node]:
+def nodes_in(text: str) -> list[NodeLine]:
     """Read the answer to CLUSTER NODES."""
-    found: list[Node] = []
+    found: list[NodeLine] = []
     for line in text.splitlines():
         fields = line.split()
         if len(fields) < 8:
@@ -54,7 +54,7 @@ def nodes_in(text: str) -> list[Node]:
         slots = sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
         address = fields[1].partition("@")[0]
         found.append(
-            Node(fields[0], address, frozenset(fields[2].split(",")), fields[3], fields[7] == "connected", slots)
+            NodeLine(fields[0], address, frozenset(fields[2].split(",")), fields[3], fields[7] == "connected", slots)
         )
     return found
 
@@ -258,7 +258,7 @@ def _of_cluster(report: ConnectionReport) -> Iterator[Finding]:
     yield from _of_shards(nodes, report)
 
 
-def _of_spread(masters: Sequence[Node]) -> Iterator[Finding]:
+def _of_spread(masters: Sequence[NodeLine]) -> Iterator[Finding]:
     if len(masters) > 1:
         most, least = max(masters, key=lambda node: node.slots), min(masters, key=lambda node: node.slots)
         if most.slots > _UNEVEN * least.slots:
@@ -270,7 +270,7 @@ def _of_spread(masters: Sequence[Node]) -> Iterator[Finding]:
             )
 
 
-def _of_replicas(masters: Sequence[Node], replicas: Sequence[Node]) -> Iterator[Finding]:
+def _of_replicas(masters: Sequence[NodeLine], replicas: Sequence[NodeLine]) -> Iterator[Finding]:
     for master in masters:
         own = [node for node in replicas if node.master == master.id and not node.flags & {"fail", "fail?"}]
         if not own:
@@ -289,7 +289,7 @@ def _of_replicas(masters: Sequence[Node], replicas: Sequence[Node]) -> Iterator[
             )
 
 
-def _of_shards(nodes: Sequence[Node], report: ConnectionReport) -> Iterator[Finding]:
+def _of_shards(nodes: Sequence[NodeLine], report: ConnectionReport) -> Iterator[Finding]:
     if not report.shards:
         return
     shard_of = {member: number for number, shard in enumerate(report.shards) for member in shard}

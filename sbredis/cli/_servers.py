@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._parameters import WholeRange, confirmed
@@ -44,7 +44,7 @@ def _shape(port: int | None, cluster: int | None, replicas: int | None) -> dict[
     "sbredis server run bus --port 6380",
     "sbredis server run cluster --cluster 3 --replicas 1",
 ])  # fmt: skip
-def run(call: Call, folder: str, **shape: Any) -> int:
+def run(call: Invocation, folder: str, **shape: Any) -> int:
     """Run a server on FOLDER until Ctrl-C, and print the connection string.
 
     Its data stay in the folder, except those of a cluster.
@@ -63,7 +63,7 @@ def run(call: Call, folder: str, **shape: Any) -> int:
     "sbredis server start bus",
     "sbredis server start bus --port 6380",
 ])  # fmt: skip
-def start(call: Call, folder: str, **shape: Any) -> None:
+def start(call: Invocation, folder: str, **shape: Any) -> None:
     """Start a server on FOLDER that runs until 'stop', and print the connection string."""
     from sbredis.servers import start_kept
 
@@ -72,7 +72,7 @@ def start(call: Call, folder: str, **shape: Any) -> None:
 
 
 @command("stop", into=servers, connects=False, params=[_FOLDER], examples=["sbredis server stop bus"])
-def stop(call: Call, folder: str) -> int:
+def stop(call: Invocation, folder: str) -> int:
     """Stop the server that 'start' or 'run' keeps on FOLDER. Clients that still use it keep it until they leave."""
     from sbredis.servers import stop_kept
 
@@ -85,7 +85,7 @@ def stop(call: Call, folder: str) -> int:
 
 
 @command("status", into=servers, connects=False, params=[_FOLDER], examples=["sbredis server status bus"])
-def status(call: Call, folder: str) -> int:
+def status(call: Invocation, folder: str) -> int:
     """Show whether a server is kept on FOLDER. Exit code 3: none is."""
     from sbredis.servers import find_kept
 
@@ -118,7 +118,7 @@ _BACKUP = click.Path(exists=True, readable=True)
 ])  # fmt: skip
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
 @click.argument("backup", type=click.Path())
-def backup(call: Call, folder: str, backup: str) -> None:
+def backup(call: Invocation, folder: str, backup: str) -> None:
     """Copy the data of FOLDER into the new folder BACKUP. The server may run and be used meanwhile.
 
     The backup has everything that the server acknowledged before the command began. FOLDER may also be the folder of
@@ -135,7 +135,7 @@ def backup(call: Call, folder: str, backup: str) -> None:
 ])  # fmt: skip
 @click.argument("backup", type=_BACKUP)
 @click.argument("folder", type=click.Path(file_okay=False))
-def restore(call: Call, backup: str, folder: str) -> None:
+def restore(call: Invocation, backup: str, folder: str) -> None:
     """Restore BACKUP into the new folder FOLDER, for 'sbredis server start FOLDER' and embedded://FOLDER.
 
     BACKUP is what 'backup' makes, a copy of an 'appendonlydir', or a snapshot (an RDB file). A server loads it once, to
@@ -153,7 +153,7 @@ def restore(call: Call, backup: str, folder: str) -> None:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
 @click.option("--lose-readable", is_flag=True, help="Cut even if whole commands are behind the damage. They are lost.")
 @confirmed
-def repair(call: Call, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
+def repair(call: Invocation, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
     """Show what is damaged at the end of the append-only file of FOLDER, and cut it off after a yes.
 
     Use it if the server does not start after a loss of power. Only the file to which the server wrote is cut, after its

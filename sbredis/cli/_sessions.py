@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._fitting import Column
+from sbredis.cli._fitting import TableColumn
 from sbredis.cli._message_lines import bytes_field
 from sbredis.cli._parameters import WholeRange, entity_argument
 
@@ -28,7 +28,7 @@ sessions = group(
 ])  # fmt: skip
 @entity_argument()
 @click.option("--count", type=WholeRange(1), metavar="N", help=f"List N sessions at most. [{_FEW}]")
-async def list_(call: Call, *, entity: str, count: int | None) -> int:
+async def list_(call: Invocation, *, entity: str, count: int | None) -> int:
     """List the sessions that have messages to receive, or a state.
 
     Nothing is locked. Sessions that a receiver has locked are listed too.
@@ -41,7 +41,7 @@ async def list_(call: Call, *, entity: str, count: int | None) -> int:
         else:
             listed = client.list_subscription_sessions(info.topic_name, info.name, top=most + 1)
         found = [each async for each in listed]
-    call.out.table([Column("session")], [{"session": each} for each in found[:most]], empty="no sessions")
+    call.out.table([TableColumn("session")], [{"session": each} for each in found[:most]], empty="no sessions")
     if len(found) > most and count is None:
         call.out.remark(f"There are more sessions: --count {10 * _FEW} shows more of them.")
     return ExitCode.DONE if found else ExitCode.DIFFERENT
@@ -53,7 +53,7 @@ async def list_(call: Call, *, entity: str, count: int | None) -> int:
 ])  # fmt: skip
 @entity_argument()
 @click.argument("session", metavar="ID")
-async def show(call: Call, *, entity: str, session: str) -> int:
+async def show(call: Invocation, *, entity: str, session: str) -> int:
     """Show the state of a session, without a lock on it: a receiver that holds the session may change it at any time.
 
     Exit code 3: the session has no state.

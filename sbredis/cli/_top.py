@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._parameters import DURATION
 from sbredis.cli._terminal import Terminal, screen
-from sbredis.cli._top_screen import Sample, Sight, State, frame, pressed, row_of
+from sbredis.cli._top_screen import Sample, Sight, ViewSettings, frame, pressed, row_of
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _WIDTH = 100
               default="depth", help="The first order of the rows. [depth]")  # fmt: skip
 @click.option("--filter", "text", default="", metavar="TEXT", help="Only entities whose names contain this text.")
 @click.option("--once", is_flag=True, help="Print one screen, and end.")
-async def top(call: Call, *, every: timedelta, sort: str, text: str, once: bool) -> None:
+async def top(call: Invocation, *, every: timedelta, sort: str, text: str, once: bool) -> None:
     """Show all entities live: depth by state, rates, the oldest message, waiting receivers, dead letters.
 
     Keys: s or n d i o a c x sort, r reverses, / filters, p pauses, arrows scroll, q quits. The command makes at most
@@ -47,9 +47,9 @@ async def top(call: Call, *, every: timedelta, sort: str, text: str, once: bool)
     """
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("top needs a terminal. With --once it prints one screen.")
-    state = State(order=sort, filter=text)
+    state = ViewSettings(order=sort, filter=text)
     async with call.administration() as administration:
-        watch = _Watch(administration, max(every.total_seconds(), 0.1))
+        watch = _Sampler(administration, max(every.total_seconds(), 0.1))
         if once:
             await watch.round()
             await asyncio.sleep(min(1.0, watch.every))
@@ -66,7 +66,7 @@ async def top(call: Call, *, every: timedelta, sort: str, text: str, once: bool)
                 await asyncio.wait([reading])
 
 
-def _print(call: Call, watch: _Watch, state: State) -> None:
+def _print(call: Invocation, watch: _Sampler, state: ViewSettings) -> None:
     sights = list(watch.sights.values())
     if call.out.as_json:
         call.out.json([row_of(sight) for sight in sights if state.filter.lower() in sight.now.path.lower()])
@@ -79,7 +79,7 @@ def _print(call: Call, watch: _Watch, state: State) -> None:
         call.out.line(line)
 
 
-async def _show(terminal: Terminal, title: str, watch: _Watch, state: State) -> None:
+async def _show(terminal: Terminal, title: str, watch: _Sampler, state: ViewSettings) -> None:
     """Draw the screen after each reading, and after each key, until the user quits."""
     shown = list(watch.sights.values())
     while not state.ended:
@@ -97,7 +97,7 @@ async def _show(terminal: Terminal, title: str, watch: _Watch, state: State) -> 
             news.cancel()
 
 
-class _Watch:
+class _Sampler:
     """Reads the entities one after the other, again and again, slowly enough not to load the servers."""
 
     def __init__(self, administration: ServiceBusAdministrationClient, every: float) -> None:
@@ -108,7 +108,7 @@ class _Watch:
         self._administration = administration
         self._clock = asyncio.get_running_loop().time
         self._listed_at = float("-inf")
-        self._entities: list[_Entity] = []
+        self._entities: list[_SampledEntity] = []
         self._news = asyncio.Event()
 
     async def wait(self) -> None:
@@ -144,18 +144,18 @@ class _Watch:
 
     async def _list(self) -> None:
         """Find the entities."""
-        found = [_Entity(queue.name) async for queue in self._administration.list_queues()]
+        found = [_SampledEntity(queue.name) async for queue in self._administration.list_queues()]
         async for topic in self._administration.list_topics():
-            found.append(_Entity(topic.name))
+            found.append(_SampledEntity(topic.name))
             with suppress(MessagingEntityNotFoundError):
                 async for each in self._administration.list_subscriptions(topic.name):
-                    found.append(_Entity(f"{topic.name}/subscriptions/{each.name}", (topic.name, each.name)))  # noqa: PERF401 -- an async iterator
+                    found.append(_SampledEntity(f"{topic.name}/subscriptions/{each.name}", (topic.name, each.name)))  # noqa: PERF401 -- an async iterator
         self._entities = found
         self._listed_at = self._clock()
         known = {entity.path for entity in found}
         self.sights = {path: sight for path, sight in self.sights.items() if path in known}
 
-    async def _read_rules(self, entity: _Entity) -> int:
+    async def _read_rules(self, entity: _SampledEntity) -> int:
         """Find out whether a subscription gets all messages of its topic, once for each list. Return the reads made."""
         if entity.subscription is None or entity.gets_all is not None:
             return 0
@@ -165,7 +165,7 @@ class _Watch:
 
 
 @dataclass
-class _Entity:
+class _SampledEntity:
     """An entity to read."""
 
     path: str
@@ -187,7 +187,7 @@ def gets_all(rules: Sequence[RuleProperties]) -> bool:
     )
 
 
-def _sample(entity: _Entity, partitions: Sequence[PartitionRuntimeProperties], at: float) -> Sample:
+def _sample(entity: _SampledEntity, partitions: Sequence[PartitionRuntimeProperties], at: float) -> Sample:
     """Return the sample of an entity. The numbers of a subscription are those of its topic."""
     is_known = entity.subscription is None or entity.gets_all
     oldest = [each.oldest_enqueued_at_utc for each in partitions if each.oldest_enqueued_at_utc is not None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sbredis._counting import counted
 
-__all__ = ["Sample", "Sight", "State", "frame", "pressed", "row_of"]
+__all__ = ["Sample", "Sight", "ViewSettings", "frame", "pressed", "row_of"]
 
 _BARS = {"active": "█", "locked": "▓", "delayed": "▒", "deferred": "▒", "scheduled": "░"}
 """The states whose messages make the depth, with the sign of each in a bar."""
@@ -93,7 +93,7 @@ _BY_NAME = "name"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ViewSettings:
     """What the user has chosen."""
 
     order: str = "depth"
@@ -107,7 +107,7 @@ class State:
     ended: bool = False
 
 
-def pressed(state: State, key: str) -> State:
+def pressed(state: ViewSettings, key: str) -> ViewSettings:
     """Return the state after a key: a character, or the name of a special key."""
     if state.typing:
         return _typed(state, key)
@@ -120,7 +120,7 @@ def pressed(state: State, key: str) -> State:
     steps = {"down": 1, "j": 1, "up": -1, "k": -1, "page down": 10, "page up": -10}
     if key in steps:
         return replace(state, first=max(0, state.first + steps[key]))
-    changes: dict[str, Callable[[], State]] = {
+    changes: dict[str, Callable[[], ViewSettings]] = {
         "q": lambda: replace(state, ended=True),
         "r": lambda: replace(state, reverse=not state.reverse),
         "p": lambda: replace(state, paused=not state.paused),
@@ -131,7 +131,7 @@ def pressed(state: State, key: str) -> State:
     return changes[key]() if key in changes else state
 
 
-def _typed(state: State, key: str) -> State:
+def _typed(state: ViewSettings, key: str) -> ViewSettings:
     if key == "enter":
         return replace(state, typing=False)
     if key == "escape":
@@ -141,7 +141,7 @@ def _typed(state: State, key: str) -> State:
     return replace(state, filter=state.filter + key, first=0) if len(key) == 1 and key.isprintable() else state
 
 
-def chosen(sights: Sequence[Sight], state: State) -> list[Sight]:
+def chosen(sights: Sequence[Sight], state: ViewSettings) -> list[Sight]:
     """Return the sights that match the filter, in the order that the user has chosen."""
     found = sorted(
         (sight for sight in sights if state.filter.lower() in sight.now.path.lower()),
@@ -154,7 +154,7 @@ def chosen(sights: Sequence[Sight], state: State) -> list[Sight]:
     return found
 
 
-def frame(title: str, sights: Sequence[Sight], state: State, width: int, height: int | None = None) -> list[str]:
+def frame(title: str, sights: Sequence[Sight], state: ViewSettings, width: int, height: int | None = None) -> list[str]:
     """Return the lines of the screen: no wider than ``width``, and no more than ``height``."""
     found = chosen(sights, state)
     head = [_title(title, found, state, width), _shortened(_second_line(state), width)]
@@ -178,7 +178,7 @@ _COLUMNS: list[tuple[str, str, int, Callable[[Sight], str]]] = [
 _PLACES = ["depth", "in", "out", "oldest", "consumers", "dead"]
 
 
-def _table(shown: Sequence[Sight], found: Sequence[Sight], state: State, width: int) -> list[str]:
+def _table(shown: Sequence[Sight], found: Sequence[Sight], state: ViewSettings, width: int) -> list[str]:
     longest = max([len(_name(sight)) for sight in found], default=0)
     name = max(_SHORTEST_NAME, min(_LONGEST_NAME, longest))
     room = width - _SHORTEST_NAME
@@ -226,7 +226,7 @@ def _bar(sample: Sample, deepest: int, width: int) -> str:
     return cells[:width]
 
 
-def _title(title: str, found: Sequence[Sight], state: State, width: int) -> str:
+def _title(title: str, found: Sequence[Sight], state: ViewSettings, width: int) -> str:
     depth, dead = sum(sight.now.depth for sight in found), sum(sight.now.dead for sight in found)
     parts = [
         title,
@@ -241,7 +241,7 @@ def _title(title: str, found: Sequence[Sight], state: State, width: int) -> str:
     return _shortened(" · ".join(parts), width)
 
 
-def _second_line(state: State) -> str:
+def _second_line(state: ViewSettings) -> str:
     if state.typing:
         return f"filter: {state.filter}_   (Enter keeps it, Esc clears it)"
     return f"filter: {state.filter}   (Esc clears it)" if state.filter else ""

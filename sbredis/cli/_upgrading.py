@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._fitting import Column
-from sbredis.cli._kinds import QUEUE, SUBSCRIPTION, TOPIC, Kind, Names, path_of
+from sbredis.cli._fitting import TableColumn
+from sbredis.cli._kinds import QUEUE, SUBSCRIPTION, TOPIC, EntityKind, Names, path_of
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import EntityStatus
 from sbredis.registry import LAYOUT
@@ -21,7 +21,7 @@ __all__ = ["upgrade_entities"]
 _HALF_DONE = {EntityStatus.CREATING: "finish its creation", EntityStatus.DELETING: "finish its deletion"}
 
 
-async def upgrade_entities(call: Call, *, plan_only: bool) -> int:
+async def upgrade_entities(call: Invocation, *, plan_only: bool) -> int:
     """Show the layout of each entity, and finish what was interrupted. Return the exit code."""
     async with call.administration() as administration:
         rows = [await _row(administration, kind, names) for kind, names in await _entities(administration)]
@@ -33,7 +33,7 @@ async def upgrade_entities(call: Call, *, plan_only: bool) -> int:
             for row in left:
                 await _finish(administration, row)
     shown = [{name: row[name] for name in ("name", "kind", "layout", "to_do")} for row in rows]
-    columns = [Column("name"), Column("kind", 2), Column("layout", 3), Column("to_do", 1)]
+    columns = [TableColumn("name"), TableColumn("kind", 2), TableColumn("layout", 3), TableColumn("to_do", 1)]
     call.out.table(columns, shown, empty="no entities")
     unreadable = [row for row in rows if row["error"] is not None]
     for row in unreadable:
@@ -47,8 +47,8 @@ async def upgrade_entities(call: Call, *, plan_only: bool) -> int:
     return ExitCode.DIFFERENT if left and plan_only else ExitCode.DONE
 
 
-async def _entities(administration: ServiceBusAdministrationClient) -> list[tuple[Kind, Names]]:
-    found: list[tuple[Kind, Names]] = [(QUEUE, (each.name,)) async for each in administration.list_queues()]
+async def _entities(administration: ServiceBusAdministrationClient) -> list[tuple[EntityKind, Names]]:
+    found: list[tuple[EntityKind, Names]] = [(QUEUE, (each.name,)) async for each in administration.list_queues()]
     topics = [each.name async for each in administration.list_topics()]
     for topic in topics:
         found.append((TOPIC, (topic,)))
@@ -56,7 +56,7 @@ async def _entities(administration: ServiceBusAdministrationClient) -> list[tupl
     return found
 
 
-async def _row(administration: ServiceBusAdministrationClient, kind: Kind, names: Names) -> dict[str, Any]:
+async def _row(administration: ServiceBusAdministrationClient, kind: EntityKind, names: Names) -> dict[str, Any]:
     """Read an entity and its partitions. If this release cannot read one of them, the row has the error."""
     to_do, error = None, None
     try:
@@ -80,7 +80,7 @@ def _unreadable_row(entity: UnreadableEntity) -> dict[str, Any]:
 
 async def _finish(administration: ServiceBusAdministrationClient, row: dict[str, Any]) -> None:
     """Name the entity in a call, which continues what was interrupted."""
-    kind: Kind = row["of"]
+    kind: EntityKind = row["of"]
     try:
         await kind.call(administration, "get", of="_runtime_properties")(*row["names"])
     except MessagingEntityNotFoundError:

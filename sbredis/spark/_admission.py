@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sbredis.spark._options import Options
+from sbredis.spark._options import QueryOptions
 from sbredis.spark._planning import split_rows
 
-__all__ = ["MOST_ROWS", "Admission", "Share", "admitted"]
+__all__ = ["MOST_ROWS", "Admission", "Contribution", "admitted"]
 
 MOST_ROWS = 999_999_999
 """The largest number of rows that one partition gives to a batch."""
@@ -27,7 +27,7 @@ class Admission:
     """The age in seconds of the oldest message from which on fewer messages are enough."""
 
     @classmethod
-    def of(cls, options: Options, *, limited: bool, patient: bool) -> Admission:
+    def of(cls, options: QueryOptions, *, limited: bool, patient: bool) -> Admission:
         """Return the limits that the options set. Spark may ask for everything, and a draining query does not wait."""
         if not limited:
             return cls()
@@ -42,7 +42,7 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Contribution:
     """How much one partition gives to a batch."""
 
     rows: int
@@ -58,7 +58,7 @@ def admitted(
     oldest: Mapping[int, int],
     now: int,
     mean: float = 0.0,
-) -> dict[int, Share] | None:
+) -> dict[int, Contribution] | None:
     """Return the shares of the partitions in the next batch; ``None`` if the stream should wait for more messages.
 
     ``waiting`` has the number of messages of each partition. ``planned`` messages are in the batch in any case, because
@@ -78,7 +78,7 @@ def admitted(
     rows = split_rows(most, {number: min(each, MOST_ROWS) for number, each in waiting.items()}, oldest)
     total = sum(rows.values())
     return {
-        number: Share(each, room if limits.most_bytes is None else max(room * each // total, 1))
+        number: Contribution(each, room if limits.most_bytes is None else max(room * each // total, 1))
         for number, each in rows.items()
         if each
     }

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from sbredis.engine import Columns, Numbers, Rows, Texts, columns_of
 from sbredis.model import BROKERS_REASONS
-from sbredis.spark._schema import Column, arrow_schema
+from sbredis.spark._schema import SchemaColumn, arrow_schema
 
 __all__ = ["BatchMaker"]
 
@@ -24,7 +24,7 @@ _APPLICATIONS = "A"
 class BatchMaker:
     """Makes RecordBatches with the columns of one query, of rows of one entity."""
 
-    def __init__(self, columns: Sequence[Column], entity: str, incarnation: str) -> None:
+    def __init__(self, columns: Sequence[SchemaColumn], entity: str, incarnation: str) -> None:
         self._schema = arrow_schema(columns)
         self._names = [column.name for column in columns]
         self._constants: Mapping[str, Any] = {"entity": entity, "incarnation": incarnation}

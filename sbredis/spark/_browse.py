@@ -19,10 +19,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from sbredis.bulk import Browser
 from sbredis.exceptions import MessagesLostError, SparkSetupError
 from sbredis.spark._loop import run
-from sbredis.spark._offsets import Offsets, Place
-from sbredis.spark._pacing import Pace
-from sbredis.spark._planning import Range, spread
-from sbredis.spark._query import Query, Task
+from sbredis.spark._offsets import Offsets, PartitionOffset
+from sbredis.spark._pacing import PollPacer
+from sbredis.spark._planning import PartitionRange, spread
+from sbredis.spark._query import Query, ReadTask
 from sbredis.spark._reading import read_task
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class BrowseReader(DataSourceReader):
         browser = await query.browser()
         starts = await _numbers(browser, options.starting or "earliest", options.starting_time)
         ends = await _numbers(browser, options.ending or "latest", options.ending_time)
-        ranges = [Range(number, "", after, ends[number]) for number, after in starts.items()]
-        return Task.all(browser.incarnation, ranges, query.task_limits)
+        ranges = [PartitionRange(number, "", after, ends[number]) for number, after in starts.items()]
+        return ReadTask.all(browser.incarnation, ranges, query.task_limits)
 
 
 class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -62,7 +62,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, query: Query) -> None:
         self._query = query
-        self._pace = Pace(query.options.poll_interval)
+        self._pace = PollPacer(query.options.poll_interval)
         self._targets: dict[int, int] | None = None
         """With the trigger AvailableNow: the last number of each partition that the query reads."""
         self._turn = 0
@@ -97,9 +97,10 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         one, other = self._query.offsets_from(start), self._query.offsets_from(end)
         afters = {number: place.number for number, place in one.places.items()} if other.began is None else other.began
         ranges = [
-            Range(number, place.birth, afters.get(number, 0), place.number) for number, place in other.places.items()
+            PartitionRange(number, place.birth, afters.get(number, 0), place.number)
+            for number, place in other.places.items()
         ]
-        return Task.all(other.incarnation, ranges, other.tasks)
+        return ReadTask.all(other.incarnation, ranges, other.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of a task. Spark calls this on an executor, on another copy of this object."""
@@ -152,7 +153,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began: Mapping[int, int] | None = None,
         tasks: tuple[int, int] = (1, 1),
     ) -> Offsets:
-        places = {number: Place("", 0, last) for number, last in numbers.items()}
+        places = {number: PartitionOffset("", 0, last) for number, last in numbers.items()}
         sub_queue = self._query.options.sub_queue or ""
         return Offsets(browser.path, browser.incarnation, places, began, tasks, sub_queue=sub_queue)
 
@@ -180,7 +181,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
 
-def _pages(browser: Browser, piece: Range) -> AsyncIterator[Rows]:
+def _pages(browser: Browser, piece: PartitionRange) -> AsyncIterator[Rows]:
     return browser.pages(piece.partition, piece.after, piece.upto)
 
 

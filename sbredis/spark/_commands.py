@@ -17,7 +17,7 @@ __all__ = [
     "PROGRAM",
     "PROGRAM_VARIABLE",
     "SETUP_FAILED",
-    "Command",
+    "JobCommand",
     "read_command",
     "release_line",
     "with_program",
@@ -51,7 +51,7 @@ def _program_of_the_job() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class JobCommand:
     """The job to run, and its arguments."""
 
     job: str
@@ -91,7 +91,7 @@ class Command:
         return self.job not in _WITHOUT_SPARK
 
 
-def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRAM) -> Command:
+def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] = PROGRAM) -> JobCommand:
     """Read the arguments of the command. Ends the program with a message if they are wrong.
 
     ``program`` is the command that runs jobs, as the user has typed it.
@@ -177,7 +177,7 @@ def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] 
     job("release", "end a reservation, so that receivers get the messages again")
 
     given = parser.parse_args(arguments)
-    command = Command(
+    command = JobCommand(
         **{_NAMES.get(name, name): value for name, value in vars(given).items() if name not in _READ_APART},
         server=_server(given) if hasattr(given, "url_env") else {},
         fingerprints=tuple(getattr(given, "fingerprint", ())),
@@ -218,7 +218,7 @@ def _server(given: argparse.Namespace) -> dict[str, str]:
 _FLAGS = {"urlEnv": "--url-env", "urlFile": "--url-file", "namespace": "--namespace"}
 
 
-def release_line(command: Command, path: str | None = None) -> str:
+def release_line(command: JobCommand, path: str | None = None) -> str:
     """Return the command that ends the reservation of an entity. A connection string that was given is left out, and
     one of a ``urlProvider``, which the command does not know.
     """
@@ -229,7 +229,7 @@ def release_line(command: Command, path: str | None = None) -> str:
     return shlex.join(line)
 
 
-def with_program(text: str, command: Command) -> str:
+def with_program(text: str, command: JobCommand) -> str:
     """Return a text of an error, with the command that runs jobs as the user has typed it."""
     return text.replace(f"{shlex.join(PROGRAM)} release", f"{shlex.join(command.program)} release")
 

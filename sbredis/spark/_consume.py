@@ -31,13 +31,13 @@ from pyspark.sql.streaming.datasource import (
 from sbredis.bulk import SHOWING_LIFE, Awaited, Browser, Committed, Planned, Reservation, reserve
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError, ServiceBusError
 from sbredis.spark._admission import Admission, admitted
-from sbredis.spark._commands import Command, release_line
+from sbredis.spark._commands import JobCommand, release_line
 from sbredis.spark._loop import beside, run
-from sbredis.spark._offsets import Offsets, Place
+from sbredis.spark._offsets import Offsets, PartitionOffset
 from sbredis.spark._options import parse_secret
-from sbredis.spark._pacing import Pace
-from sbredis.spark._planning import Range
-from sbredis.spark._query import Query, Task
+from sbredis.spark._pacing import PollPacer
+from sbredis.spark._planning import PartitionRange
+from sbredis.spark._query import Query, ReadTask
 from sbredis.spark._reading import read_task
 from sbredis.spark._reservations import say_stale
 
@@ -56,7 +56,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, query: Query) -> None:
         self._query = query
-        self._pace = Pace(query.options.poll_interval)
+        self._pace = PollPacer(query.options.poll_interval)
         self._reservation: Reservation | None = None
         self._end_showing_life: Callable[[], object] | None = None
         self._drains = False
@@ -115,9 +115,10 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = {number: place.number for number, place in began.places.items()}
         first |= ended.began or {}
         ranges = [
-            Range(number, place.birth, first.get(number, 0), place.number) for number, place in ended.places.items()
+            PartitionRange(number, place.birth, first.get(number, 0), place.number)
+            for number, place in ended.places.items()
         ]
-        return Task.all(ended.incarnation, ranges, ended.tasks)
+        return ReadTask.all(ended.incarnation, ranges, ended.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of a task. Spark calls this on an executor, on another copy of this object."""
@@ -152,7 +153,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     progress=_waiting,
                 )
             except EntityReservedError as error:
-                release = Command(job="release", entity=path, server=parse_secret(self._query.given))
+                release = JobCommand(job="release", entity=path, server=parse_secret(self._query.given))
                 say_stale(error, options.stale_after, datetime.now(UTC), release_line(release))
                 raise
             self._end_showing_life = beside(self, _show_life(self._reservation))
@@ -257,15 +258,15 @@ def settle(query: Query, end: str) -> None:
     run(ConsumeReader(query).remove_committed(query.offsets_from(json.loads(end))))
 
 
-def _place(at: Committed) -> Place:
-    return Place(*at)
+def _place(at: Committed) -> PartitionOffset:
+    return PartitionOffset(*at)
 
 
-def _pages(browser: Browser, piece: Range) -> AsyncIterator[Rows]:
+def _pages(browser: Browser, piece: PartitionRange) -> AsyncIterator[Rows]:
     return browser.pinned_pages(piece.partition, piece.birth, piece.after, piece.upto)
 
 
-def _remaining(browser: Browser, piece: Range) -> AsyncIterator[Rows]:
+def _remaining(browser: Browser, piece: PartitionRange) -> AsyncIterator[Rows]:
     return browser.remaining_pages(piece.partition, piece.birth, piece.after, piece.upto)
 
 

@@ -21,7 +21,7 @@ from sbredis.bulk import Browser, destination_of, stored_rows
 from sbredis.engine import name_key
 from sbredis.exceptions import MessageNotFoundError, ServiceBusError, SparkSetupError
 from sbredis.registry import split_path
-from sbredis.spark._commands import INTERRUPTED, PROGRAM_VARIABLE, SETUP_FAILED, Command, release_line, with_program
+from sbredis.spark._commands import INTERRUPTED, PROGRAM_VARIABLE, SETUP_FAILED, JobCommand, release_line, with_program
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._reservations import shown
 from sbredis.spark._secrets import refuse_memory, server_of, warn_of_password
@@ -38,7 +38,7 @@ _CHUNK = 500
 """The number of dead letters that one redrive moves."""
 
 
-def run_job(command: Command, spark: SparkSession | None = None) -> int:
+def run_job(command: JobCommand, spark: SparkSession | None = None) -> int:
     """Run a job, and return the exit code. Without ``spark``, the job has a session of its own."""
     if command.server:
         warn_of_password(command.server)
@@ -56,7 +56,7 @@ def run_job(command: Command, spark: SparkSession | None = None) -> int:
     return _run_alone(command)
 
 
-def _run_alone(command: Command) -> int:
+def _run_alone(command: JobCommand) -> int:
     """Run a job in a session of its own, and say in one line why it failed, if that is known."""
     from sbredis.spark._endings import GONE, is_gone, reason_of, stop
 
@@ -75,7 +75,7 @@ def _run_alone(command: Command) -> int:
         stop(spark)
 
 
-def _session(command: Command) -> SparkSession:
+def _session(command: JobCommand) -> SparkSession:
     """Start Spark. Ctrl-C ends the job only when Spark has started. Before, it would leave a Java process behind."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ[PROGRAM_VARIABLE] = shlex.join(command.program)
@@ -98,21 +98,21 @@ def _session(command: Command) -> SparkSession:
     return spark
 
 
-def _options(command: Command) -> dict[str, str]:
+def _options(command: JobCommand) -> dict[str, str]:
     topic, subscription = split_path(command.entity)
     if subscription is None:
         return {**command.server, "queue": topic}
     return {**command.server, "topic": topic, "subscription": subscription}
 
 
-def _read(spark: SparkSession, command: Command, **options: str) -> DataFrame:
+def _read(spark: SparkSession, command: JobCommand, **options: str) -> DataFrame:
     return spark.read.format("sbredis").options(**_options(command), **options).load()
 
 
 # -- the jobs ----------------------------------------------------------------------------------------------------------
 
 
-def _capture(spark: SparkSession, command: Command) -> int:
+def _capture(spark: SparkSession, command: JobCommand) -> int:
     from sbredis.spark._endings import asked_to_end
     from sbredis.spark.jobs import Capture
 
@@ -140,7 +140,7 @@ def _capture(spark: SparkSession, command: Command) -> int:
     return 0
 
 
-def _say_reserved(command: Command) -> None:
+def _say_reserved(command: JobCommand) -> None:
     """Say that the entity is still reserved, and how to release it."""
 
     async def find() -> bool:
@@ -159,7 +159,7 @@ def _captured(capture: Capture, entity: str = "") -> str:
     return f"captured {counted(written.messages, 'message')}{entity} in {counted(written.batches, 'batch', 'batches')}"
 
 
-def _replay(spark: SparkSession, command: Command) -> int:
+def _replay(spark: SparkSession, command: JobCommand) -> int:
     from sbredis.spark.jobs import Replay, read_captured, replayable
 
     options = run(_destination(command))
@@ -189,7 +189,7 @@ def _replay(spark: SparkSession, command: Command) -> int:
     return 0
 
 
-async def _destination(command: Command) -> dict[str, str]:
+async def _destination(command: JobCommand) -> dict[str, str]:
     """Return the options of a write to the entity of a job."""
     found = await destination_of(await client_of(server_of(command.server)), command.entity)
     if found.kind == "subscription":
@@ -203,7 +203,7 @@ def _one_spelling(source: str) -> str:
     return source.rstrip("/") if "://" in path else str(Path(path).resolve())
 
 
-def _sent(command: Command, replay: Replay) -> str | None:
+def _sent(command: JobCommand, replay: Replay) -> str | None:
     """Return how many rows of a replay are stored; ``None`` if the server cannot be asked."""
 
     async def count() -> int:
@@ -215,14 +215,14 @@ def _sent(command: Command, replay: Replay) -> str | None:
         return None
 
 
-def _dead_letter_report(spark: SparkSession, command: Command) -> int:
+def _dead_letter_report(spark: SparkSession, command: JobCommand) -> int:
     from sbredis.spark.jobs import dead_letter_report
 
     letters = _read(spark, command, subQueue="deadLetter", includeBody="false")
     return show(dead_letter_report(letters, top=command.top), command.csv, only_in_file=("letters",))
 
 
-def _resubmit(spark: SparkSession, command: Command) -> int:
+def _resubmit(spark: SparkSession, command: JobCommand) -> int:
     from sbredis.spark.jobs import reported, resubmittable
 
     report = reported(_report(command.report))
@@ -278,7 +278,7 @@ def _report(path: str | None) -> list[dict[str, str]]:
         raise _unreadable(path, error) from None
 
 
-def _require_incarnation(reported: Collection[str], command: Command) -> None:
+def _require_incarnation(reported: Collection[str], command: JobCommand) -> None:
     """Refuse a report about an entity that was deleted and created again."""
 
     async def find() -> str:
@@ -293,7 +293,7 @@ def _require_incarnation(reported: Collection[str], command: Command) -> None:
         )
 
 
-async def _redrive(command: Command, numbers: Sequence[int], moved: list[int]) -> None:
+async def _redrive(command: JobCommand, numbers: Sequence[int], moved: list[int]) -> None:
     """Move dead letters, and note in ``moved`` how many each call has moved."""
     client = await client_of(server_of(command.server))
     entity, subscription = split_path(command.entity)
@@ -318,19 +318,19 @@ async def _redrive(command: Command, numbers: Sequence[int], moved: list[int]) -
             progress(f"moved {sum(moved):,} of {counted(len(numbers), 'dead letter')}")
 
 
-def _latency(spark: SparkSession, command: Command) -> int:
+def _latency(spark: SparkSession, command: JobCommand) -> int:
     from sbredis.spark.jobs import latency_report
 
     return show(latency_report(_read(spark, command, records="settlements")), command.csv)
 
 
-def _skew(spark: SparkSession, command: Command) -> int:
+def _skew(spark: SparkSession, command: JobCommand) -> int:
     from sbredis.spark.jobs import skew_report
 
     return show(skew_report(_read(spark, command), top=command.top), command.csv)
 
 
-def _compact(spark: SparkSession, command: Command) -> int:
+def _compact(spark: SparkSession, command: JobCommand) -> int:
     from sbredis.spark.jobs import compact
 
     try:
@@ -342,12 +342,12 @@ def _compact(spark: SparkSession, command: Command) -> int:
     return 0
 
 
-def _administration(command: Command) -> ServiceBusAdministrationClient:
+def _administration(command: JobCommand) -> ServiceBusAdministrationClient:
     server = server_of(command.server)
     return ServiceBusAdministrationClient(server.url, namespace=server.namespace)
 
 
-async def _reservations(command: Command) -> int:
+async def _reservations(command: JobCommand) -> int:
     async with _administration(command) as admin:
         found = [each async for each in admin.list_reservations(stale_after=command.stale_after)]
     for each in found:
@@ -358,14 +358,14 @@ async def _reservations(command: Command) -> int:
     return 0
 
 
-async def _release(command: Command) -> int:
+async def _release(command: JobCommand) -> int:
     async with _administration(command) as admin:
         released = await admin.release_reservation(command.entity)
     say(f"released '{command.entity}'" if released else f"'{command.entity}' was not reserved")
     return 0
 
 
-_JOBS: Mapping[str, Callable[[SparkSession, Command], int]] = {
+_JOBS: Mapping[str, Callable[[SparkSession, JobCommand], int]] = {
     "capture": _capture,
     "replay": _replay,
     "dlq-report": _dead_letter_report,

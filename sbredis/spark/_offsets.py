@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, cast
 from sbredis._unreadable import MALFORMED
 from sbredis.exceptions import SparkSetupError
 
-__all__ = ["FORMAT", "Offsets", "Place"]
+__all__ = ["FORMAT", "Offsets", "PartitionOffset"]
 
 FORMAT = 1
 """The format of the offsets that this release writes. It reads this format only."""
 
 
-class Place(NamedTuple):
+class PartitionOffset(NamedTuple):
     """How far one partition was read: its birth, the number of the plan, and the last message."""
 
     birth: str
@@ -34,7 +34,7 @@ class Offsets:
 
     entity: str
     incarnation: str
-    places: Mapping[int, Place]
+    places: Mapping[int, PartitionOffset]
     began: Mapping[int, int] | None = None
     """Of the first batch of a browsing stream: the numbers after which it begins.
 
@@ -117,13 +117,13 @@ def _named(entity: str, sub_queue: str | None) -> str:
     return f"'{entity}' with subQueue={sub_queue}" if sub_queue else f"'{entity}'"
 
 
-def _stored(place: Place) -> dict[str, Any]:
+def _stored(place: PartitionOffset) -> dict[str, Any]:
     return {"birth": place.birth, "plan": place.plan, "number": place.number}
 
 
-def _place(stored: Any) -> Place:
+def _place(stored: Any) -> PartitionOffset:
     found = cast("Mapping[str, Any]", stored)
     birth, plan, number = found["birth"], found["plan"], found["number"]
     if not isinstance(birth, str) or type(plan) is not int or type(number) is not int or plan < 0 or number < 0:
         raise ValueError(f"partition {stored!r}")
-    return Place(birth, plan, number)
+    return PartitionOffset(birth, plan, number)

@@ -19,9 +19,9 @@ from sbredis.spark import _values as values
 
 __all__ = [
     "OPTIONS",
-    "Kind",
     "Option",
-    "Options",
+    "QueryKind",
+    "QueryOptions",
     "included",
     "nearest",
     "parse_options",
@@ -32,7 +32,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Kind(Enum):
+class QueryKind(Enum):
     """What a query does with an entity. Each option is legal in some of these operations."""
 
     BROWSE = "spark.read"
@@ -47,10 +47,10 @@ class Kind(Enum):
     """A stream that is sent."""
 
 
-READS = frozenset({Kind.BROWSE, Kind.BROWSE_STREAM, Kind.CONSUME})
-BROWSES = frozenset({Kind.BROWSE, Kind.BROWSE_STREAM})
-STREAMS = frozenset({Kind.BROWSE_STREAM, Kind.CONSUME})
-WRITES = frozenset({Kind.WRITE, Kind.WRITE_STREAM})
+READS = frozenset({QueryKind.BROWSE, QueryKind.BROWSE_STREAM, QueryKind.CONSUME})
+BROWSES = frozenset({QueryKind.BROWSE, QueryKind.BROWSE_STREAM})
+STREAMS = frozenset({QueryKind.BROWSE_STREAM, QueryKind.CONSUME})
+WRITES = frozenset({QueryKind.WRITE, QueryKind.WRITE_STREAM})
 ALL = READS | WRITES
 
 
@@ -60,7 +60,7 @@ class Option(Generic[T]):
 
     name: str
     parse: Callable[[str], T]
-    legal: frozenset[Kind] = ALL
+    legal: frozenset[QueryKind] = ALL
     default: T | None = None
     secret: bool = False
     """Whether errors must not quote its value."""
@@ -75,28 +75,28 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("queue", values.text),
     Option("topic", values.text),
     Option("subscription", values.text, READS),
-    Option("records", values.one_of("messages", "settlements"), frozenset({Kind.BROWSE}), "messages"),
+    Option("records", values.one_of("messages", "settlements"), frozenset({QueryKind.BROWSE}), "messages"),
     Option("subQueue", values.one_of("deadLetter", "transferDeadLetter"), BROWSES),
     Option("mode", values.one_of("browse", "consume"), READS, "browse"),
-    Option("consumer", values.text, frozenset({Kind.CONSUME})),
-    Option("reserveTimeout", values.duration, frozenset({Kind.CONSUME}), 300.0),
-    Option("reservationStaleAfter", values.duration, frozenset({Kind.CONSUME}), STALE_AFTER),
+    Option("consumer", values.text, frozenset({QueryKind.CONSUME})),
+    Option("reserveTimeout", values.duration, frozenset({QueryKind.CONSUME}), 300.0),
+    Option("reservationStaleAfter", values.duration, frozenset({QueryKind.CONSUME}), STALE_AFTER),
     Option("startingOffsets", values.offsets, BROWSES),
     Option("startingTimestamp", values.moment, BROWSES),
-    Option("endingOffsets", values.offsets, frozenset({Kind.BROWSE})),
-    Option("endingTimestamp", values.moment, frozenset({Kind.BROWSE})),
+    Option("endingOffsets", values.offsets, frozenset({QueryKind.BROWSE})),
+    Option("endingTimestamp", values.moment, frozenset({QueryKind.BROWSE})),
     Option("maxMessagesPerTrigger", values.count(), STREAMS),
-    Option("maxBytesPerTrigger", values.count(), frozenset({Kind.CONSUME})),
-    Option("minMessagesPerTrigger", values.count(), frozenset({Kind.CONSUME})),
-    Option("minBytesPerTrigger", values.count(), frozenset({Kind.CONSUME})),
-    Option("maxTriggerDelay", values.duration, frozenset({Kind.CONSUME}), 900.0),
+    Option("maxBytesPerTrigger", values.count(), frozenset({QueryKind.CONSUME})),
+    Option("minMessagesPerTrigger", values.count(), frozenset({QueryKind.CONSUME})),
+    Option("minBytesPerTrigger", values.count(), frozenset({QueryKind.CONSUME})),
+    Option("maxTriggerDelay", values.duration, frozenset({QueryKind.CONSUME}), 900.0),
     Option("minPollIntervalMs", values.count(0, 3_600_000), STREAMS, 100),
     Option("minPartitions", values.count(1, 100_000), READS),
     Option("maxTasks", values.count(1, 100_000), READS),
     Option("failOnDataLoss", values.boolean, STREAMS, True),
     Option("includeBody", values.boolean, READS, True),
     Option("includeProperties", values.boolean, READS, True),
-    Option("writeId", values.text, frozenset({Kind.WRITE})),
+    Option("writeId", values.text, frozenset({QueryKind.WRITE})),
     Option("idColumn", values.text, WRITES),
     Option("refusedPath", values.text, WRITES),
     Option("callTimeout", values.duration, ALL, 60.0),
@@ -109,10 +109,10 @@ _URLS = ("url", "urlEnv", "urlFile", "urlProvider")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class QueryOptions:
     """The checked options of one query. The names are those of :data:`OPTIONS`, in Python's spelling."""
 
-    kind: Kind
+    kind: QueryKind
     entity: str | None
     """The path of the queue, topic or subscription; ``None`` if each row of a write names its own."""
     records: str = "messages"
@@ -144,7 +144,7 @@ class Options:
     @property
     def mode(self) -> str:
         """Whether a read does ``browse`` or ``consume``."""
-        return "consume" if self.kind is Kind.CONSUME else "browse"
+        return "consume" if self.kind is QueryKind.CONSUME else "browse"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -180,7 +180,7 @@ def reads_settlements(given: Mapping[str, str]) -> bool:
     return _parsed(given).get("records") == "settlements"
 
 
-def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Options:
+def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> QueryOptions:
     """Return the options of a query. Raise :class:`SparkSetupError` for the first one that is wrong."""
     found = _parsed(given)
     kind = _kind_of(found, stream=stream, write=write)
@@ -192,7 +192,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Opt
     def value(name: str) -> Any:
         return found.get(name, _BY_NAME[name.lower()].default)
 
-    return Options(
+    return QueryOptions(
         kind=kind,
         entity=entity,
         records=value("records"),
@@ -242,32 +242,32 @@ def _parsed(given: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _kind_of(found: Mapping[str, Any], *, stream: bool, write: bool) -> Kind:
+def _kind_of(found: Mapping[str, Any], *, stream: bool, write: bool) -> QueryKind:
     if write:
-        return Kind.WRITE_STREAM if stream else Kind.WRITE
+        return QueryKind.WRITE_STREAM if stream else QueryKind.WRITE
     if found.get("mode", "browse") == "browse":
-        return Kind.BROWSE_STREAM if stream else Kind.BROWSE
+        return QueryKind.BROWSE_STREAM if stream else QueryKind.BROWSE
     if not stream:
         raise SparkSetupError(
             "mode=consume removes messages batch by batch, which only a stream can do exactly once: use "
             "spark.readStream with trigger(availableNow=True), or mode=browse."
         )
-    return Kind.CONSUME
+    return QueryKind.CONSUME
 
 
-def _refuse_misplaced(found: Mapping[str, Any], kind: Kind) -> None:
+def _refuse_misplaced(found: Mapping[str, Any], kind: QueryKind) -> None:
     for name in found:
         legal = _BY_NAME[name.lower()].legal
         if kind in legal:
             continue
         why = ""
-        if kind is Kind.CONSUME and name.startswith("starting"):
+        if kind is QueryKind.CONSUME and name.startswith("starting"):
             why = " A consuming query always begins with the oldest message: beginning later would discard the rest."
-        places = ", ".join(each.value for each in Kind if each in legal)
+        places = ", ".join(each.value for each in QueryKind if each in legal)
         raise SparkSetupError(f"The option {name} has no meaning for {kind.value}; it is for {places}.{why}")
 
 
-def _entity_of(found: Mapping[str, Any], kind: Kind) -> str | None:
+def _entity_of(found: Mapping[str, Any], kind: QueryKind) -> str | None:
     queue, topic = cast("str | None", found.get("queue")), cast("str | None", found.get("topic"))
     subscription = cast("str | None", found.get("subscription"))
     if queue is not None and topic is not None:
@@ -289,8 +289,8 @@ def _entity_of(found: Mapping[str, Any], kind: Kind) -> str | None:
     return path_of(topic, subscription)
 
 
-def _refuse_contradictions(found: Mapping[str, Any], kind: Kind) -> None:
-    if kind is Kind.CONSUME and "consumer" not in found:
+def _refuse_contradictions(found: Mapping[str, Any], kind: QueryKind) -> None:
+    if kind is QueryKind.CONSUME and "consumer" not in found:
         raise SparkSetupError(
             "mode=consume needs the option consumer: a name for this query, under which it reserves the entity. Keep "
             "the name as long as you keep the checkpoint."

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     from sbredis.spark._offsets import Offsets
 
-__all__ = ["Pace"]
+__all__ = ["PollPacer"]
 
 _SLOWDOWN = 10
 """How many times longer the longest pause is than the first one."""
 
 
 @dataclass
-class Pace:
+class PollPacer:
     """How often a stream looks. The pauses of an idle stream grow, and the first look after a batch does not wait."""
 
     interval: float

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["Range", "limits", "split_rows", "spread", "tasks_of"]
+__all__ = ["PartitionRange", "limits", "split_rows", "spread", "tasks_of"]
 
 
-class Range(NamedTuple):
+class PartitionRange(NamedTuple):
     """The messages of one partition whose numbers are greater than ``after`` and at most ``upto``."""
 
     partition: int
@@ -32,7 +32,7 @@ def limits(least: int | None, most: int | None, cores: int) -> tuple[int, int]:
     return min(least or 1, largest), largest
 
 
-def tasks_of(ranges: Iterable[Range], least: int, most: int) -> list[list[Range]]:
+def tasks_of(ranges: Iterable[PartitionRange], least: int, most: int) -> list[list[PartitionRange]]:
     """Return the ranges of each task. Empty ranges are left out; an order of numbers within a partition remains."""
     pieces = [piece for piece in ranges if piece.size]
     while pieces and len(pieces) < least:
@@ -42,7 +42,7 @@ def tasks_of(ranges: Iterable[Range], least: int, most: int) -> list[list[Range]
         at = pieces.index(largest)
         middle = largest.after + largest.size // 2
         pieces[at : at + 1] = [largest._replace(upto=middle), largest._replace(after=middle)]
-    tasks: list[list[Range]] = [[] for _ in range(min(most, len(pieces)))]
+    tasks: list[list[PartitionRange]] = [[] for _ in range(min(most, len(pieces)))]
     loads = [0] * len(tasks)
     for piece in sorted(pieces, key=lambda piece: -piece.size):
         lightest = loads.index(min(loads))

@@ -16,11 +16,11 @@ from sbredis.exceptions import MessagesLostError, SparkSetupError
 from sbredis.model import ServiceBusSubQueue
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._offsets import Offsets
-from sbredis.spark._options import Kind, Options
-from sbredis.spark._planning import Range, limits, tasks_of
+from sbredis.spark._options import QueryKind, QueryOptions
+from sbredis.spark._planning import PartitionRange, limits, tasks_of
 from sbredis.spark._secrets import server_of
 
-__all__ = ["Query", "Task"]
+__all__ = ["Query", "ReadTask"]
 
 _log = logging.getLogger("sbredis.spark")
 
@@ -31,16 +31,18 @@ _SUB_QUEUES: Mapping[str | None, ServiceBusSubQueue | None] = {
 }
 
 
-class Task(InputPartition):
+class ReadTask(InputPartition):
     """The work of one Python task of Spark: ranges of numbers of partitions of one incarnation of an entity."""
 
-    def __init__(self, incarnation: str, ranges: Sequence[Range]) -> None:
+    def __init__(self, incarnation: str, ranges: Sequence[PartitionRange]) -> None:
         super().__init__(None)
         self.incarnation = incarnation
         self.ranges = tuple(ranges)
 
     @classmethod
-    def all(cls, incarnation: str, ranges: Sequence[Range], task_limits: tuple[int, int]) -> list[InputPartition]:
+    def all(
+        cls, incarnation: str, ranges: Sequence[PartitionRange], task_limits: tuple[int, int]
+    ) -> list[InputPartition]:
         """Return the tasks that read these ranges together."""
         return [cls(incarnation, each) for each in tasks_of(ranges, *task_limits)]
 
@@ -50,7 +52,7 @@ class Query:
     """One query: what the user gave, and what it means. It can be pickled."""
 
     given: Mapping[str, str]
-    options: Options
+    options: QueryOptions
 
     @property
     def entity(self) -> str:
@@ -109,7 +111,9 @@ class Query:
             self.entity,
             _SUB_QUEUES[options.sub_queue],
             # Scheduled messages have no enqueued time yet, so they are neither before nor after a time.
-            scheduled=options.kind is Kind.BROWSE and options.starting_time is None and options.ending_time is None,
+            scheduled=options.kind is QueryKind.BROWSE
+            and options.starting_time is None
+            and options.ending_time is None,
             timeout=options.timeout,
         )
         if browser.incarnation != incarnation:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sbredis.exceptions import MessagesLostError
 from sbredis.spark._batches import BatchMaker
 from sbredis.spark._loop import ahead, run
-from sbredis.spark._query import Query, Task
+from sbredis.spark._query import Query, ReadTask
 from sbredis.spark._schema import columns_of
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from sbredis.bulk import Browser
     from sbredis.engine import Rows
-    from sbredis.spark._planning import Range
+    from sbredis.spark._planning import PartitionRange
 
 __all__ = ["Pages", "read_task"]
 
-Pages = Callable[["Browser", "Range"], AsyncIterator["Rows"]]
+Pages = Callable[["Browser", "PartitionRange"], AsyncIterator["Rows"]]
 """Reads the rows of a range, page by page."""
 
 _BATCH_ROWS, _BATCH_BYTES = 10_000, 8 * 1024 * 1024
@@ -30,7 +30,7 @@ _BATCH_ROWS, _BATCH_BYTES = 10_000, 8 * 1024 * 1024
 
 def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a task. A query without messages gets a task that is not one of ours."""
-    if not isinstance(task, Task):
+    if not isinstance(task, ReadTask):
         return
     browser = run(query.browser(task.incarnation))
     columns = columns_of(body=query.options.body, properties=query.options.properties)
@@ -45,7 +45,9 @@ def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.R
         query.meet_loss(f"'{browser.path}'", lost)
 
 
-async def _gathered(browser: Browser, ranges: tuple[Range, ...], pages: Pages) -> AsyncIterator[tuple[int, list[Rows]]]:
+async def _gathered(
+    browser: Browser, ranges: tuple[PartitionRange, ...], pages: Pages
+) -> AsyncIterator[tuple[int, list[Rows]]]:
     """Yield pages of one partition, as many as one RecordBatch takes."""
     for piece in ranges:
         gathered: list[Rows] = []

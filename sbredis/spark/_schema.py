@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis.exceptions import SparkSetupError
-from sbredis.spark._options import Options, nearest
+from sbredis.spark._options import QueryOptions, nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ __all__ = [
     "READ_COLUMNS",
     "SETTLEMENT_COLUMNS",
     "WRITE_COLUMNS",
-    "Column",
+    "SchemaColumn",
     "arrow_schema",
     "check_read_schema",
     "check_written",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class Column(NamedTuple):
+class SchemaColumn(NamedTuple):
     """One column: its name, its type in Spark's DDL, and its meaning."""
 
     name: str
@@ -37,57 +37,59 @@ class Column(NamedTuple):
     meaning: str
 
 
-READ_COLUMNS: tuple[Column, ...] = (
-    Column("entity", "STRING", "path of the queue or subscription"),
-    Column("incarnation", "STRING", "changes when the entity is deleted and created again"),
-    Column("partition", "INT", "partition that has the message"),
-    Column("sequence_number", "BIGINT", "rising number of the message in its partition"),
-    Column("enqueued_sequence_number", "BIGINT", "number in the entity to which the message was sent first"),
-    Column("message_id", "STRING", "id that the sender gave"),
-    Column("session_id", "STRING", "session"),
-    Column("partition_key", "STRING", "key that chose the partition"),
-    Column("correlation_id", "STRING", "id of a related message"),
-    Column("subject", "STRING", "purpose of the message"),
-    Column("content_type", "STRING", "type of the body"),
-    Column("reply_to", "STRING", "entity for replies"),
-    Column("to", "STRING", "destination that the sender named"),
-    Column("enqueued_time", "TIMESTAMP", "time when the message was enqueued"),
-    Column("scheduled_enqueue_time", "TIMESTAMP", "time for which it was scheduled"),
-    Column("expires_at", "TIMESTAMP", "time when it expires"),
-    Column("delivery_count", "INT", "number of failed deliveries"),
-    Column("state", "STRING", "active, deferred or scheduled"),
-    Column("dead_letter_reason", "STRING", "why it is a dead letter, in a word"),
-    Column("dead_letter_description", "STRING", "why it is a dead letter, in a sentence"),
-    Column("dead_letter_source", "STRING", "entity in which it became a dead letter, if it was forwarded"),
-    Column("application_properties", "MAP<STRING, STRING>", "properties of the application, as text"),
-    Column("body", "BINARY", "body"),
+READ_COLUMNS: tuple[SchemaColumn, ...] = (
+    SchemaColumn("entity", "STRING", "path of the queue or subscription"),
+    SchemaColumn("incarnation", "STRING", "changes when the entity is deleted and created again"),
+    SchemaColumn("partition", "INT", "partition that has the message"),
+    SchemaColumn("sequence_number", "BIGINT", "rising number of the message in its partition"),
+    SchemaColumn("enqueued_sequence_number", "BIGINT", "number in the entity to which the message was sent first"),
+    SchemaColumn("message_id", "STRING", "id that the sender gave"),
+    SchemaColumn("session_id", "STRING", "session"),
+    SchemaColumn("partition_key", "STRING", "key that chose the partition"),
+    SchemaColumn("correlation_id", "STRING", "id of a related message"),
+    SchemaColumn("subject", "STRING", "purpose of the message"),
+    SchemaColumn("content_type", "STRING", "type of the body"),
+    SchemaColumn("reply_to", "STRING", "entity for replies"),
+    SchemaColumn("to", "STRING", "destination that the sender named"),
+    SchemaColumn("enqueued_time", "TIMESTAMP", "time when the message was enqueued"),
+    SchemaColumn("scheduled_enqueue_time", "TIMESTAMP", "time for which it was scheduled"),
+    SchemaColumn("expires_at", "TIMESTAMP", "time when it expires"),
+    SchemaColumn("delivery_count", "INT", "number of failed deliveries"),
+    SchemaColumn("state", "STRING", "active, deferred or scheduled"),
+    SchemaColumn("dead_letter_reason", "STRING", "why it is a dead letter, in a word"),
+    SchemaColumn("dead_letter_description", "STRING", "why it is a dead letter, in a sentence"),
+    SchemaColumn("dead_letter_source", "STRING", "entity in which it became a dead letter, if it was forwarded"),
+    SchemaColumn("application_properties", "MAP<STRING, STRING>", "properties of the application, as text"),
+    SchemaColumn("body", "BINARY", "body"),
 )
 
-SETTLEMENT_COLUMNS: tuple[Column, ...] = (
+SETTLEMENT_COLUMNS: tuple[SchemaColumn, ...] = (
     *READ_COLUMNS[:4],
-    Column(
+    SchemaColumn(
         "sub_queue", "STRING", "deadLetter or transferDeadLetter, if the message was a dead letter before the event"
     ),
-    Column("event", "STRING", "what happened; lost if settlements before the next row are no longer remembered"),
-    Column("event_time", "TIMESTAMP", "time of the event"),
-    Column("enqueued_time", "TIMESTAMP", "time when the message was enqueued, in events that give it to a receiver"),
-    Column("lost", "BIGINT", "number of settlements that are lost, if the event is lost"),
+    SchemaColumn("event", "STRING", "what happened; lost if settlements before the next row are no longer remembered"),
+    SchemaColumn("event_time", "TIMESTAMP", "time of the event"),
+    SchemaColumn(
+        "enqueued_time", "TIMESTAMP", "time when the message was enqueued, in events that give it to a receiver"
+    ),
+    SchemaColumn("lost", "BIGINT", "number of settlements that are lost, if the event is lost"),
 )
 
-WRITE_COLUMNS: tuple[Column, ...] = (
-    Column("body", "BINARY", "body; STRING is sent in UTF-8. The only column that is required"),
-    Column("entity", "STRING", "queue or topic of this row, if no option names one"),
-    Column("message_id", "STRING", "id of the message"),
-    Column("session_id", "STRING", "session"),
-    Column("partition_key", "STRING", "key that chooses the partition"),
-    Column("correlation_id", "STRING", "id of a related message"),
-    Column("subject", "STRING", "purpose of the message"),
-    Column("content_type", "STRING", "type of the body"),
-    Column("reply_to", "STRING", "entity for replies"),
-    Column("to", "STRING", "destination that receivers read"),
-    Column("application_properties", "MAP<STRING, STRING>", "properties of the application"),
-    Column("time_to_live_ms", "BIGINT", "time in ms after which the message expires"),
-    Column("scheduled_enqueue_time", "TIMESTAMP", "time at which the message can be received"),
+WRITE_COLUMNS: tuple[SchemaColumn, ...] = (
+    SchemaColumn("body", "BINARY", "body; STRING is sent in UTF-8. The only column that is required"),
+    SchemaColumn("entity", "STRING", "queue or topic of this row, if no option names one"),
+    SchemaColumn("message_id", "STRING", "id of the message"),
+    SchemaColumn("session_id", "STRING", "session"),
+    SchemaColumn("partition_key", "STRING", "key that chooses the partition"),
+    SchemaColumn("correlation_id", "STRING", "id of a related message"),
+    SchemaColumn("subject", "STRING", "purpose of the message"),
+    SchemaColumn("content_type", "STRING", "type of the body"),
+    SchemaColumn("reply_to", "STRING", "entity for replies"),
+    SchemaColumn("to", "STRING", "destination that receivers read"),
+    SchemaColumn("application_properties", "MAP<STRING, STRING>", "properties of the application"),
+    SchemaColumn("time_to_live_ms", "BIGINT", "time in ms after which the message expires"),
+    SchemaColumn("scheduled_enqueue_time", "TIMESTAMP", "time at which the message can be received"),
 )
 
 _WRITTEN = {column.name: column for column in WRITE_COLUMNS}
@@ -96,18 +98,18 @@ _ALSO_WRITTEN: Mapping[str, set[str]] = {"body": {"STRING"}, "time_to_live_ms": 
 _ONLY_READ = {column.name for column in READ_COLUMNS} - set(_WRITTEN)
 
 
-def columns_of(*, body: bool, properties: bool) -> tuple[Column, ...]:
+def columns_of(*, body: bool, properties: bool) -> tuple[SchemaColumn, ...]:
     """Return the columns that a query reads, with or without the two large ones."""
     left_out = {name for name, there in (("body", body), ("application_properties", properties)) if not there}
     return tuple(column for column in READ_COLUMNS if column.name not in left_out)
 
 
-def ddl(columns: Iterable[Column]) -> str:
+def ddl(columns: Iterable[SchemaColumn]) -> str:
     """Return the schema of these columns in Spark's DDL."""
     return ", ".join(f"`{column.name}` {column.type}" for column in columns)
 
 
-def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+def arrow_schema(columns: Sequence[SchemaColumn]) -> pa.Schema:
     """Return the schema of these columns for pyarrow."""
     import pyarrow as pa
 
@@ -124,7 +126,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(column.name, types[column.type]) for column in columns])
 
 
-def check_read_schema(given: Sequence[tuple[str, str]], options: Options) -> None:
+def check_read_schema(given: Sequence[tuple[str, str]], options: QueryOptions) -> None:
     """Refuse the schema of a read unless it is the one of the format. ``given`` has names and types."""
     settlements = options.records == "settlements"
     columns = SETTLEMENT_COLUMNS if settlements else columns_of(body=options.body, properties=options.properties)
@@ -135,7 +137,7 @@ def check_read_schema(given: Sequence[tuple[str, str]], options: Options) -> Non
         )
 
 
-def check_written(given: Sequence[tuple[str, str]], options: Options) -> tuple[str, ...]:
+def check_written(given: Sequence[tuple[str, str]], options: QueryOptions) -> tuple[str, ...]:
     """Return the names of the columns to send, after a check of all columns of a DataFrame that is written.
 
     Columns that only a read has (``sequence_number``, ``state`` and others) are left out, so that a DataFrame that was
@@ -160,7 +162,7 @@ def check_written(given: Sequence[tuple[str, str]], options: Options) -> tuple[s
     return tuple(sent)
 
 
-def _check_needed(given: set[str], options: Options) -> None:
+def _check_needed(given: set[str], options: QueryOptions) -> None:
     if "body" not in given:
         raise SparkSetupError(
             "The column body is missing: it is what a message carries. Name a column so: alias('body')."

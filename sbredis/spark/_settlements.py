@@ -14,8 +14,8 @@ from sbredis.engine import SettlementColumns, SettlementEvent, SettlementsRead
 from sbredis.exceptions import SparkSetupError
 from sbredis.registry import split_path
 from sbredis.spark._loop import ahead, run
-from sbredis.spark._planning import Range
-from sbredis.spark._query import Query, Task
+from sbredis.spark._planning import PartitionRange
+from sbredis.spark._query import Query, ReadTask
 from sbredis.spark._schema import SETTLEMENT_COLUMNS, arrow_schema
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class SettlementsReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls this once, while it plans the query."""
         browser = run(self._audited())
-        ranges = [Range(number, "", 0, 1) for number in browser.partitions]
-        return Task.all(browser.incarnation, ranges, self._query.task_limits)
+        ranges = [PartitionRange(number, "", 0, 1) for number in browser.partitions]
+        return ReadTask.all(browser.incarnation, ranges, self._query.task_limits)
 
     async def _audited(self) -> Browser:
         """Return a browser of the entity. Refuse one that is not audited, unless it remembers earlier settlements."""
@@ -59,7 +59,7 @@ class SettlementsReader(DataSourceReader):
         """Read the partitions of a task. Spark calls this on an executor."""
         import pyarrow as pa
 
-        assert isinstance(partition, Task)
+        assert isinstance(partition, ReadTask)
         query = self._query
         browser = run(query.browser())
 

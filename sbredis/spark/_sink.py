@@ -42,7 +42,7 @@ _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """The local properties of a task that name its streaming query and its batch."""
 
 
-class _Output(NamedTuple):
+class _TaskIdentity(NamedTuple):
     """What identifies the rows of one task."""
 
     writer: str
@@ -82,8 +82,8 @@ class BatchSink(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task. Spark calls this on an executor, and again if the task fails."""
-        output = _Output(self._writer, 0, _context().partitionId(), self._kind, self._refused)
-        return _Task(self._query, self._sent, output).write(iterator)
+        output = _TaskIdentity(self._writer, 0, _context().partitionId(), self._kind, self._refused)
+        return _WriteTask(self._query, self._sent, output).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Report what was done. The rows were sent by the tasks."""
@@ -125,18 +125,18 @@ class StreamSink(DataSourceStreamArrowWriter):
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         assert query is not None
         assert batch is not None
-        output = _Output(query, int(batch), context.partitionId(), "stream", self._refused)
-        return _Task(self._query, self._sent, output).write(iterator)
+        output = _TaskIdentity(query, int(batch), context.partitionId(), "stream", self._refused)
+        return _WriteTask(self._query, self._sent, output).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Report what was done. The rows were sent by the tasks."""
         _log.info("batch %d written: %s", batchId, _sum(messages))
 
 
-class _Task:
+class _WriteTask:
     """The rows of one task on their way to one or more entities."""
 
-    def __init__(self, query: Query, sent: Sequence[str], output: _Output) -> None:
+    def __init__(self, query: Query, sent: Sequence[str], output: _TaskIdentity) -> None:
         self._query = query
         self._sent = sent
         self._output = output

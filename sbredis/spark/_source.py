@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from sbredis.exceptions import SparkSetupError
-from sbredis.spark._options import Kind, Options, included, parse_options, reads_settlements
+from sbredis.spark._options import QueryKind, QueryOptions, included, parse_options, reads_settlements
 from sbredis.spark._schema import SETTLEMENT_COLUMNS, check_read_schema, check_written, columns_of, ddl
 from sbredis.spark._secrets import refuse_memory, server_of, warn_of_password
 
@@ -60,7 +60,7 @@ class SbredisSource(DataSource):
         from sbredis.spark._consume import ConsumeReader
 
         query = self._read(schema, stream=True)
-        return ConsumeReader(query) if query.options.kind is Kind.CONSUME else BrowseStreamReader(query)
+        return ConsumeReader(query) if query.options.kind is QueryKind.CONSUME else BrowseStreamReader(query)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame. Spark calls this once, and sends copies to the tasks."""
@@ -91,7 +91,7 @@ class SbredisSource(DataSource):
             )
         return self._query(options), check_written(_typed(schema), options)
 
-    def _query(self, options: Options) -> Query:
+    def _query(self, options: QueryOptions) -> Query:
         from sbredis.spark._query import Query
 
         warn_of_password(self.options)

@@ -13,7 +13,7 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.cli import _applying as applying
 from sbredis.cli._declared import read_declarations
-from sbredis.cli._planning import Step, make_plan
+from sbredis.cli._planning import PlanStep, make_plan
 from tests.cli.conftest import Bus, Command
 from tests.cli.test_entities import everything, silence
 
@@ -231,7 +231,7 @@ async def test_an_interruption_ends_the_work_between_two_steps(
 ) -> None:
     begun, may_end, done = asyncio.Event(), asyncio.Event(), list[str]()
 
-    async def do(_: object, step: Step) -> None:
+    async def do(_: object, step: PlanStep) -> None:
         begun.set()
         await may_end.wait()
         done.append(step.path)

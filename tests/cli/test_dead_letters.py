@@ -14,8 +14,8 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.cli import _dlq
 from sbredis.cli import _purge as purging
-from sbredis.cli._call import Call
-from sbredis.cli._progress import Progress
+from sbredis.cli._call import Invocation
+from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._server_clocks import ServerClocks, read_clocks
 from sbredis.transport import open_transport
 from tests.cli.children import Child
@@ -82,9 +82,9 @@ def test_dead_letters_are_redriven(bus: Bus) -> None:
 
 def test_what_only_counts_says_that_it_counts(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(bus)
-    counts: list[Progress] = []
+    counts: list[ProgressCounter] = []
 
-    class Noted(Progress):
+    class Noted(ProgressCounter):
         def __enter__(self) -> Self:
             counts.append(self)
             return super().__enter__()
@@ -151,7 +151,7 @@ def test_messages_that_are_sent_after_the_start_stay(bus: Bus, monkeypatch: pyte
     bus.queue()
     bus.did("send", "orders", "old", "--count", "3")
 
-    def send_meanwhile(_: Call, question: str, *, typed: str, yes: bool) -> None:
+    def send_meanwhile(_: Invocation, question: str, *, typed: str, yes: bool) -> None:
         del question, typed, yes
         sending = threading.Thread(target=bus.client, args=(send_new,))
         sending.start()
@@ -161,7 +161,7 @@ def test_messages_that_are_sent_after_the_start_stay(bus: Bus, monkeypatch: pyte
         async with client.get_queue_sender("orders") as sender:
             await sender.send_messages(ServiceBusMessage("new"))
 
-    monkeypatch.setattr(Call, "confirm", send_meanwhile)
+    monkeypatch.setattr(Invocation, "confirm", send_meanwhile)
     assert bus.did("purge", "orders").out == "deleted 3 messages of orders\n"
     assert bus.bodies() == ["new"]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.cli._declared import Declared, MistakesError, read_declarations
+from sbredis.cli._declared import DeclaredEntity, MistakesError, read_declarations
 from sbredis.management import CorrelationRuleFilter, EntityStatus, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 
 FILE = """\
@@ -43,7 +43,7 @@ topics:
 """
 
 
-def by_path(declared: list[Declared]) -> dict[str, dict[str, Any]]:
+def by_path(declared: list[DeclaredEntity]) -> dict[str, dict[str, Any]]:
     return {f"{each.kind.word} {each.path}": dict(each.properties) for each in declared}
 
 

@@ -11,7 +11,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.bulk import _listing as listing
 from sbredis.bulk import reserve
 from sbredis.cli import main
-from sbredis.cli._call import Call, Settings
+from sbredis.cli._call import Invocation, Settings
 from sbredis.cli._doctor import _show
 from sbredis.cli._findings import Finding, Severity
 from sbredis.servers import LocalCluster, LocalServer
@@ -31,7 +31,7 @@ def test_findings_are_printed_with_their_advice(bus: Bus) -> None:
 
 def test_a_single_finding_is_counted_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     found = [Finding(Severity.WARNING, "orders", "it is full", "Empty it."), Finding(Severity.NOTE, "a", "b", "C.")]
-    assert _show(Call(Settings()), found, None) == 3
+    assert _show(Invocation(Settings()), found, None) == 3
     assert capsys.readouterr().out.splitlines()[-1] == "0 critical, 1 warning, 1 note"
 
 

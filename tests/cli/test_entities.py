@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
 from sbredis.cli._app import program
-from sbredis.cli._kinds import KINDS, RULE, Kind
+from sbredis.cli._kinds import KINDS, RULE, EntityKind
 from sbredis.management import (
     QueueRuntimeProperties,
     RuleProperties,
@@ -300,7 +300,7 @@ def test_a_protected_context_needs_a_terminal(sbredis: Command, server: LocalSer
 
 
 @pytest.mark.parametrize("kind", KINDS[:3], ids=lambda kind: kind.word)
-def test_every_property_that_can_be_set_has_an_option(kind: Kind) -> None:
+def test_every_property_that_can_be_set_has_an_option(kind: EntityKind) -> None:
     for verb, new in (("create", True), ("update", False)):
         text = CliRunner().invoke(program, [kind.word, verb, "--help"], terminal_width=200).output
         for name, field in kind.properties.fields().items():

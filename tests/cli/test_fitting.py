@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sbredis.cli._fitting import GAP, Column, broken, fitted
+from sbredis.cli._fitting import GAP, TableColumn, broken, fitted
 from sbredis.cli._output import Output
 from tests.cli.conftest import Bus
 
@@ -22,11 +22,12 @@ from tests.cli.conftest import Bus
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[list[Column], dict[str, int]]:
+def tables(draw: st.DrawFn) -> tuple[list[TableColumn], dict[str, int]]:
     """Columns, and the widths of their contents."""
     ranks = draw(st.lists(st.integers(0, 6), min_size=1, max_size=8))
     columns = [
-        Column(f"c{at}", rank, draw(st.none() | st.integers(4, 20)) if rank else None) for at, rank in enumerate(ranks)
+        TableColumn(f"c{at}", rank, draw(st.none() | st.integers(4, 20)) if rank else None)
+        for at, rank in enumerate(ranks)
     ]
     return columns, {each.name: draw(st.integers(1, 60)) for each in columns}
 
@@ -36,7 +37,7 @@ def taken(widths: dict[str, int]) -> int:
 
 
 @given(tables(), st.integers(1, 300))
-def test_what_is_shown_fits_and_only_texts_are_cut(table: tuple[list[Column], dict[str, int]], room: int) -> None:
+def test_what_is_shown_fits_and_only_texts_are_cut(table: tuple[list[TableColumn], dict[str, int]], room: int) -> None:
     columns, whole = table
     found = fitted(columns, whole, room)
     assert list(found) == [each.name for each in columns if each.name in found], "the order stays"
@@ -51,7 +52,7 @@ def test_what_is_shown_fits_and_only_texts_are_cut(table: tuple[list[Column], di
 
 
 @given(tables(), st.integers(1, 300))
-def test_nothing_is_left_out_or_cut_without_need(table: tuple[list[Column], dict[str, int]], room: int) -> None:
+def test_nothing_is_left_out_or_cut_without_need(table: tuple[list[TableColumn], dict[str, int]], room: int) -> None:
     columns, whole = table
     found = fitted(columns, whole, room)
     if taken(whole) <= room:
@@ -68,7 +69,7 @@ def test_nothing_is_left_out_or_cut_without_need(table: tuple[list[Column], dict
 
 
 @given(tables(), st.integers(1, 300))
-def test_a_wide_terminal_shows_all(table: tuple[list[Column], dict[str, int]], more: int) -> None:
+def test_a_wide_terminal_shows_all(table: tuple[list[TableColumn], dict[str, int]], more: int) -> None:
     columns, whole = table
     assert fitted(columns, whole, taken(whole) + more) == whole
 
@@ -130,7 +131,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Screen]:
         yield Screen(patch)
 
 
-COLUMNS = [Column("name"), Column("count", 1), Column("text", 2, shortest=8), Column("other", 3)]
+COLUMNS = [TableColumn("name"), TableColumn("count", 1), TableColumn("text", 2, shortest=8), TableColumn("other", 3)]
 ROWS: list[dict[str, Any]] = [
     {"name": "orders", "count": 1_234_567, "text": "two teapots and a piano", "other": "x" * 10}
 ]
@@ -163,7 +164,7 @@ def test_a_table_on_a_terminal_is_cut_to_its_width(screen: Screen, capsys: pytes
 
 def test_wide_characters_are_counted_as_they_are_shown(screen: Screen) -> None:
     screen.resize(12)
-    Output().table([Column("text", shortest=4), Column("n")], [{"text": "茶壺茶壺茶壺", "n": 1}])
+    Output().table([TableColumn("text", shortest=4), TableColumn("n")], [{"text": "茶壺茶壺茶壺", "n": 1}])
     assert screen.lines() == ["TEXT       N", "茶壺茶壺…  1"]
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from sbredis.aio import EntityInfo, ServiceBusClient
 from sbredis.cli import _moving
-from sbredis.cli._call import Call
+from sbredis.cli._call import Invocation
 from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
@@ -207,7 +207,7 @@ def test_messages_that_come_after_the_start_of_a_move_stay(
     filled(bus, 40)
     count = _moving._partitions
 
-    async def count_and_send(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+    async def count_and_send(call: Invocation, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
         counted = await count(call, origin)
         if not _moving._transfers(counted):
             async with call.client() as client, client.get_sender("orders") as sender:
@@ -294,7 +294,7 @@ def test_an_interrupted_move_says_which_messages_are_still_on_their_way(
     count = _moving._partitions
     counts: list[asyncio.Task[object] | None] = []
 
-    async def count_and_interrupt(call: Call, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+    async def count_and_interrupt(call: Invocation, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
         counts.append(asyncio.current_task())
         if len(counts) == 2 and counts[0] is not None:
             counts[0].cancel()  # as Ctrl-C does
@@ -304,7 +304,7 @@ def test_an_interrupted_move_says_which_messages_are_still_on_their_way(
                 await eventually(lambda: nothing_waits(call, origin))
         return await count(call, origin)
 
-    async def nothing_waits(call: Call, origin: EntityInfo) -> bool:
+    async def nothing_waits(call: Invocation, origin: EntityInfo) -> bool:
         return not _moving._transfers(await count(call, origin))
 
     with monkeypatch.context() as patch:

@@ -16,9 +16,9 @@ from sbredis.cli import main
 from sbredis.cli._book_file import exposure
 from sbredis.cli._places import (
     Book,
-    Context,
-    NoPlaceError,
-    Place,
+    ChosenServer,
+    NoServerError,
+    StoredContext,
     choose_place,
     read_book,
     with_absolute_paths,
@@ -27,55 +27,64 @@ from sbredis.cli._places import (
 from sbredis.exceptions import InvalidConnectionStringError
 from tests.cli.conftest import Bus
 
-BOOK = Book({"local": Context("embedded://./bus"), "prod": Context("redis://:s3cret@db:6379", "live", True)}, "local")
+BOOK = Book(
+    {"local": StoredContext("embedded://./bus"), "prod": StoredContext("redis://:s3cret@db:6379", "live", True)},
+    "local",
+)
 ENV_URL = {"SBREDIS_URL": "redis://env"}
 ENV_BOTH = ENV_URL | {"SBREDIS_CONTEXT": "prod"}
 
 CHOICES = {
-    "the option counts first": (ENV_BOTH, "redis://given", None, None, Place("redis://given")),
-    "then the named context": (ENV_BOTH, None, "local", None, Place("embedded://./bus", name="local")),
-    "then the variable with the server": (ENV_BOTH, None, None, None, Place("redis://env")),
+    "the option counts first": (ENV_BOTH, "redis://given", None, None, ChosenServer("redis://given")),
+    "then the named context": (ENV_BOTH, None, "local", None, ChosenServer("embedded://./bus", name="local")),
+    "then the variable with the server": (ENV_BOTH, None, None, None, ChosenServer("redis://env")),
     "then the variable with the context": (
         {"SBREDIS_CONTEXT": "prod"},
         None,
         None,
         None,
-        Place("redis://:s3cret@db:6379", "live", protected=True, name="prod"),
+        ChosenServer("redis://:s3cret@db:6379", "live", protected=True, name="prod"),
     ),
-    "then the context in use": ({}, None, None, None, Place("embedded://./bus", name="local")),
+    "then the context in use": ({}, None, None, None, ChosenServer("embedded://./bus", name="local")),
     "a namespace counts before that of the context": (
         {},
         None,
         "prod",
         "test",
-        Place("redis://:s3cret@db:6379", "test", protected=True, name="prod"),
+        ChosenServer("redis://:s3cret@db:6379", "test", protected=True, name="prod"),
     ),
-    "an empty variable is none": ({"SBREDIS_URL": ""}, None, None, None, Place("embedded://./bus", name="local")),
+    "an empty variable is none": (
+        {"SBREDIS_URL": ""},
+        None,
+        None,
+        None,
+        ChosenServer("embedded://./bus", name="local"),
+    ),
 }
 
 
 @pytest.mark.parametrize(("environment", "url", "context", "namespace", "chosen"), CHOICES.values(), ids=CHOICES)
 def test_the_most_specific_setting_names_the_server(
-    environment: dict[str, str], url: str | None, context: str | None, namespace: str | None, chosen: Place
+    environment: dict[str, str], url: str | None, context: str | None, namespace: str | None, chosen: ChosenServer
 ) -> None:
     assert choose_place(BOOK, environment, url=url, context=context, namespace=namespace) == chosen
 
 
 def test_settings_that_name_no_server_are_refused() -> None:
-    with pytest.raises(NoPlaceError, match="No server is named"):
+    with pytest.raises(NoServerError, match="No server is named"):
         choose_place(Book(), {}, url=None, context=None, namespace=None)
-    with pytest.raises(NoPlaceError, match="Did you mean 'prod'"):
+    with pytest.raises(NoServerError, match="Did you mean 'prod'"):
         choose_place(BOOK, {}, url=None, context="prd", namespace=None)
-    with pytest.raises(NoPlaceError, match="exclude each other"):
+    with pytest.raises(NoServerError, match="exclude each other"):
         choose_place(BOOK, {}, url="redis://a", context="prod", namespace=None)
-    with pytest.raises(NoPlaceError, match="is empty"):
+    with pytest.raises(NoServerError, match="is empty"):
         choose_place(BOOK, {}, url="", context=None, namespace=None)
     with pytest.raises(InvalidConnectionStringError):
         choose_place(BOOK, {}, url="nonsense", context=None, namespace=None)
 
 
 def test_a_server_that_ends_with_the_command_is_refused() -> None:
-    book = Book({"memory": Context("memory://x")})
+    book = Book({"memory": StoredContext("memory://x")})
     for url, context in (
         ("memory://x", None),
         ("memory://", None),
@@ -83,7 +92,7 @@ def test_a_server_that_ends_with_the_command_is_refused() -> None:
         ("memory://user:secret@x", None),
         (None, "memory"),
     ):
-        with pytest.raises(NoPlaceError, match=r"ends with the command.* Use .*embedded://\./bus") as caught:
+        with pytest.raises(NoServerError, match=r"ends with the command.* Use .*embedded://\./bus") as caught:
             choose_place(book, {}, url=url, context=context, namespace=None)
         assert "secret" not in str(caught.value)
 
@@ -194,7 +203,7 @@ def test_a_context_is_chosen_and_forgotten(book_file: Path, capsys: pytest.Captu
     assert main(["context", "use", "two"]) == 0
     assert read_book(book_file.read_text(encoding="utf-8")).current == "two"
     assert main(["context", "remove", "two"]) == 0
-    assert read_book(book_file.read_text(encoding="utf-8")) == Book({"one": Context("redis://one")}, None)
+    assert read_book(book_file.read_text(encoding="utf-8")) == Book({"one": StoredContext("redis://one")}, None)
     before = book_file.read_text(encoding="utf-8")
     assert main(["context", "use", "on"]) == 2
     assert main(["context", "remove", "two"]) == 2

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from sbredis.cli._declared import Key, MistakesError, read_declarations
 from sbredis.cli._exporting import export_text, json_text
-from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, Kind, Names
+from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names
 from sbredis.cli._plan_text import plan_json, plan_lines
 from sbredis.cli._planning import Existing, Plan, make_plan
 from sbredis.management import CorrelationRuleFilter, FalseRuleFilter, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 from sbredis.registry import DESTINATIONS
 
 
-def entity(kind: Kind, *names: str, **properties: Any) -> Existing:
+def entity(kind: EntityKind, *names: str, **properties: Any) -> Existing:
     defaults = {name: field.default for name, field in kind.properties.fields().items()}
     return Existing(kind, names, {**defaults, **properties})
 
@@ -379,7 +379,7 @@ def buses(draw: st.DrawFn) -> list[Existing]:
     """Entities and rules of a namespace whose destinations make no circle."""
     found: list[Existing] = []
 
-    def add(kind: Kind, *names: str) -> Existing:
+    def add(kind: EntityKind, *names: str) -> Existing:
         if kind is RULE:
             values: dict[str, Any] = {"filter": draw(FILTERS), "action": draw(ACTIONS)}
         else:

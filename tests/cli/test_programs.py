@@ -18,14 +18,14 @@ from sbredis.bulk import reserve
 from sbredis.cli import _call as calls
 from sbredis.cli import _names as names
 from sbredis.cli._app import program
-from sbredis.cli._call import Call, Settings
+from sbredis.cli._call import Invocation, Settings
 from sbredis.cli._demonstrating import demo_file
 from sbredis.cli._passing import connection_string, release_command
-from sbredis.cli._places import Place
+from sbredis.cli._places import ChosenServer
 from sbredis.exceptions import EntityReservedError, SparkSetupError
 from sbredis.spark import _jobs_run as jobs
 from sbredis.spark._commands import PROGRAM_VARIABLE, read_command, release_line, with_program
-from sbredis.spark._commands import Command as Job
+from sbredis.spark._commands import JobCommand as Job
 from tests.cli.conftest import Bus, Command
 from tools.repository import ROOT
 
@@ -274,7 +274,7 @@ def test_the_command_that_releases_an_entity_works_in_the_same_place(
     assert sbredis("context", "add", "prod", bus.url, "--namespace", "live").code == 0
     pairs = iter(options.split("|") if options else [])
     given = {name.removeprefix("--"): value for name, value in zip(pairs, pairs, strict=True)}
-    line = release_command(Call(Settings(**given)), "t/subscriptions/$s")
+    line = release_command(Invocation(Settings(**given)), "t/subscriptions/$s")
     assert line == f"sbredis{shown} spark release 't/subscriptions/$s'"
 
 
@@ -283,7 +283,7 @@ def test_the_command_that_releases_an_entity_names_the_context_in_use(
 ) -> None:
     monkeypatch.delenv("SBREDIS_URL")
     assert sbredis("context", "add", "prod", bus.url).code == 0
-    assert release_command(Call(Settings()), "orders") == "sbredis --context prod spark release orders"
+    assert release_command(Invocation(Settings()), "orders") == "sbredis --context prod spark release orders"
 
 
 def test_the_job_that_lists_reservations_names_the_command_for_the_same_context(
@@ -368,8 +368,8 @@ URLS = {
 
 @pytest.mark.parametrize(("url", "expected"), URLS.items())
 def test_a_connection_string_names_the_namespace(url: str, expected: str) -> None:
-    assert connection_string(Place(url, "n")) == expected
-    assert connection_string(Place(url)) == url
+    assert connection_string(ChosenServer(url, "n")) == expected
+    assert connection_string(ChosenServer(url)) == url
 
 
 # -- maintenance -------------------------------------------------------------------------------------------------------

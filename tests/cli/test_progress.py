@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sbredis.cli._progress import Progress
+from sbredis.cli._progress import ProgressCounter
 
 
 class _Terminal(io.StringIO):
@@ -19,26 +19,26 @@ class _Terminal(io.StringIO):
 def test_the_count_is_shown_on_a_terminal_and_then_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Progress("sent", total=2000) as progress:
+    with ProgressCounter("sent", total=2000) as progress:
         progress.add(1500)
     assert terminal.getvalue() == "\r\x1b[Ksent 1,500 of 2,000 messages\r\x1b[K"
 
 
 def test_a_count_of_one_is_of_one_message() -> None:
-    assert str(Progress("sent", total=1)) == "sent 0 of 1 message"
+    assert str(ProgressCounter("sent", total=1)) == "sent 0 of 1 message"
 
 
 def test_beside_other_output_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Progress("received", beside_output=True) as progress:
+    with ProgressCounter("received", beside_output=True) as progress:
         progress.add()
     assert terminal.getvalue() == ""
 
 
 def test_an_interrupted_question_is_not_told_a_second_time(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(*, after: bool) -> None:
-        with Progress("deleted") as progress:
+        with ProgressCounter("deleted") as progress:
             with progress.asking():
                 if not after:
                     raise KeyboardInterrupt
@@ -66,7 +66,7 @@ def test_work_that_ends_early_says_how_far_it_came(
     capsys: pytest.CaptureFixture[str], error: BaseException, count: int, said: str
 ) -> None:
     def work() -> None:
-        with Progress("sent") as progress:
+        with ProgressCounter("sent") as progress:
             progress.add(count)
             raise error
 

@@ -19,7 +19,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli import _doctor
 from sbredis.cli._app import program
-from sbredis.cli._call import Call, Settings
+from sbredis.cli._call import Invocation, Settings
 from sbredis.cli._interrupting import ending_at_once
 from sbredis.cli._running import run_work
 from sbredis.exceptions import (
@@ -64,7 +64,7 @@ def test_an_error_is_told_in_one_line_and_has_an_exit_code(
     async def fail() -> None:
         raise error
 
-    async def work(_: Call) -> None:
+    async def work(_: Invocation) -> None:
         if not grouped:
             raise error
         async with asyncio.TaskGroup() as outer:
@@ -75,16 +75,16 @@ def test_an_error_is_told_in_one_line_and_has_an_exit_code(
             group.create_task(fail())
             group.create_task(fail())
 
-    assert run_work(work, Call(Settings()), {}) == code
+    assert run_work(work, Invocation(Settings()), {}) == code
     assert capsys.readouterr() == ("", f"sbredis: {said}\n")
 
 
 def test_a_fault_of_the_program_is_not_hidden_by_an_error_beside_it() -> None:
-    def work(_: Call) -> None:
+    def work(_: Invocation) -> None:
         raise ExceptionGroup("both", [ValueError("expected"), ZeroDivisionError("a fault")])
 
     with pytest.raises(ZeroDivisionError, match="a fault") as raised:
-        run_work(work, Call(Settings()), {})
+        run_work(work, Invocation(Settings()), {})
     assert isinstance(raised.value.__cause__, ExceptionGroup)
 
 

@@ -23,7 +23,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.cli import _top
 from sbredis.cli._terminal import keys_of
 from sbredis.cli._top import gets_all
-from sbredis.cli._top_screen import Sample, Sight, State, frame, pressed
+from sbredis.cli._top_screen import Sample, Sight, ViewSettings, frame, pressed
 from sbredis.model import RuleProperties, ServiceBusMessage, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 from tests.cli.conftest import Bus
 
@@ -83,10 +83,10 @@ news/subscriptions/…he-readers-in-europe       5 █                          
 
 @pytest.mark.parametrize(("width", "shown"), [(40, AT_40), (80, AT_80), (120, AT_120)])
 def test_the_screen_fits_its_width(width: int, shown: str) -> None:
-    assert "\n".join(frame("redis://db", SIGHTS, State(), width)) + "\n" == shown
+    assert "\n".join(frame("redis://db", SIGHTS, ViewSettings(), width)) + "\n" == shown
 
 
-def names(state: State, height: int | None = None) -> list[str]:
+def names(state: ViewSettings, height: int | None = None) -> list[str]:
     """Return the first words of the rows that are shown."""
     lines = frame("x", SIGHTS, state, 120, height)
     rows = lines[3 : len(lines) - (1 if height is None else 2)]
@@ -113,7 +113,7 @@ PRESSED = {
 
 @pytest.mark.parametrize("keys", PRESSED)
 def test_keys_sort_and_filter(keys: str) -> None:
-    state = State()
+    state = ViewSettings()
     for character in keys:
         for key in keys_of(character.encode()):
             state = pressed(state, key)
@@ -121,16 +121,16 @@ def test_keys_sort_and_filter(keys: str) -> None:
 
 
 def test_keys_pause_scroll_and_end() -> None:
-    assert pressed(State(), "p").paused
-    assert not pressed(pressed(State(), " "), "p").paused
-    assert frame("x", SIGHTS, State(paused=True), 80)[0].startswith("PAUSED")
-    assert pressed(State(), "q").ended
-    assert not pressed(State(typing=True), "q").ended
-    state = pressed(pressed(State(), "down"), "j")
+    assert pressed(ViewSettings(), "p").paused
+    assert not pressed(pressed(ViewSettings(), " "), "p").paused
+    assert frame("x", SIGHTS, ViewSettings(paused=True), 80)[0].startswith("PAUSED")
+    assert pressed(ViewSettings(), "q").ended
+    assert not pressed(ViewSettings(typing=True), "q").ended
+    state = pressed(pressed(ViewSettings(), "down"), "j")
     assert (state.first, pressed(state, "page up").first, pressed(state, "k").first) == (2, 0, 1)
-    assert names(State(), 7) == ["orders", "news"]
-    assert names(State(first=1), 7) == ["news", "idle"]
-    assert names(State(first=99), 7) == ["news", "idle"]
+    assert names(ViewSettings(), 7) == ["orders", "news"]
+    assert names(ViewSettings(first=1), 7) == ["news", "idle"]
+    assert names(ViewSettings(first=99), 7) == ["news", "idle"]
 
 
 def test_what_a_terminal_sends_is_read_as_keys() -> None:
@@ -162,7 +162,7 @@ def test_without_a_count_of_arrivals_the_rates_are_the_least_that_explains_the_c
 ) -> None:
     sight = Sight(sample("q", 1, **before)).then(sample("q", 3, **after))
     assert (sight.incoming, sight.outgoing, sight.rates_are_least) == (*rates, True)
-    row = frame("x", [sight], State(), 120)[3].split()
+    row = frame("x", [sight], ViewSettings(), 120)[3].split()
     assert [word.strip("≥") for word in row if word.startswith("≥")] == [
         f"{rate:.1f}" if rate else "0" for rate in rates
     ]
@@ -200,7 +200,7 @@ SAMPLES = st.builds(
 @given(st.lists(SAMPLES, max_size=6), st.integers(20, 200), st.integers(3, 30), st.text(max_size=60))
 def test_no_line_is_wider_than_the_screen(samples: list[Sample], width: int, height: int, title: str) -> None:
     sights = [Sight(each).then(each) for each in samples]
-    for state in (State(), State(typing=True, filter="a"), State(paused=True, order="name")):
+    for state in (ViewSettings(), ViewSettings(typing=True, filter="a"), ViewSettings(paused=True, order="name")):
         lines = frame(title, sights, state, width, height)
         assert max(map(len, lines)) <= width
         assert len(lines) <= height
@@ -234,9 +234,9 @@ def test_subscriptions_have_rates(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> 
         bus.did("subscription", "create", "news", name)
     bus.did("rule", "update", "news", "some", "$Default", "--filter", "wanted = TRUE")
     rounds = 0
-    read = _top._Watch.round
+    read = _top._Sampler.round
 
-    async def read_and_send(watch: _top._Watch) -> None:
+    async def read_and_send(watch: _top._Sampler) -> None:
         nonlocal rounds
         await read(watch)
         rounds += 1
@@ -251,7 +251,7 @@ def test_subscriptions_have_rates(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> 
                     async with client.get_subscription_receiver("news", name) as receiver:
                         await receiver.complete_messages(await receiver.receive_messages(5))
 
-    monkeypatch.setattr(_top._Watch, "round", read_and_send)
+    monkeypatch.setattr(_top._Sampler, "round", read_and_send)
     rows = bus.did("top", "--once", "--every", "0.1", "--sort", "name", "-o", "json").json
     found = {row["entity"]: row for row in rows}
     exact, least = found["news/subscriptions/all"], found["news/subscriptions/some"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.cli._durations import duration_of, duration_text
-from sbredis.cli._kinds import KINDS, Kind, first_sentence, plain_text
+from sbredis.cli._kinds import KINDS, EntityKind, first_sentence, plain_text
 from sbredis.cli._values import (
     filter_text,
     read_action,
@@ -79,7 +79,7 @@ def test_a_value_is_read_as_it_was_written(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS[:3], ids=lambda kind: kind.word)
-def test_every_default_is_read_as_it_was_written(kind: Kind) -> None:
+def test_every_default_is_read_as_it_was_written(kind: EntityKind) -> None:
     for name, field in kind.settable(new=True).items():
         assert read_value(field, written(field.default)) == field.default, name
         assert read_value(field, None) == field.default, name

@@ -62,7 +62,7 @@ from sbredis.registry._reservation import reservation_of
 from sbredis.registry._rules import decode_rule
 from sbredis.rules import SqlAction, SqlFilter, check_action, check_filter
 from sbredis.servers._ask import _Exchange
-from sbredis.spark._offsets import Offsets, Place
+from sbredis.spark._offsets import Offsets, PartitionOffset
 from sbredis.spark._values import offsets
 from sbredis.transport._address import Endpoint, parse_target, redacted
 from sbredis.transport._resp import ProtocolError, PythonParser, ReplyLimits, as_mapping, reply_parser
@@ -340,7 +340,9 @@ def _answer(given: Any) -> object:
 
 
 _OFFSETS = json.dumps(
-    Offsets("q", "i", {0: Place("birth", 1, 17), 1: Place("", 0, 5)}, began={0: 1}, mode="consume").to_json()
+    Offsets(
+        "q", "i", {0: PartitionOffset("birth", 1, 17), 1: PartitionOffset("", 0, 5)}, began={0: 1}, mode="consume"
+    ).to_json()
 )
 
 

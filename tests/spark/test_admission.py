@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.spark._admission import Admission, Share, admitted
+from sbredis.spark._admission import Admission, Contribution, admitted
 from sbredis.spark._options import parse_options
 
 WAITING = st.dictionaries(st.integers(0, 15), st.integers(0, 500), max_size=16)
@@ -29,7 +29,7 @@ def test_bytes_are_spread_like_rows(waiting: dict[int, int]) -> None:
 def test_the_bytes_of_messages_that_are_planned_already_count() -> None:
     limits, waiting = Admission(most_bytes=10_000), {1: 5, 2: 5}
     shares = admitted(limits, waiting, planned=3, planned_bytes=9_000, oldest={}, now=0)
-    assert shares == {1: Share(5, 500), 2: Share(5, 500)}
+    assert shares == {1: Contribution(5, 500), 2: Contribution(5, 500)}
     for planned in (10_000, 12_000):
         assert admitted(limits, waiting, planned=3, planned_bytes=planned, oldest={}, now=0) == {}
 
@@ -48,7 +48,7 @@ def test_a_stream_without_messages_waits() -> None:
 def test_a_stream_with_few_messages_waits_until_the_oldest_is_old() -> None:
     limits = Admission(least_rows=10, longest_delay=60)
     assert admitted(limits, {0: 9}, planned=0, oldest={0: 1_000_000}, now=1_059_999) is None
-    assert admitted(limits, {0: 9}, planned=0, oldest={0: 1_000_000}, now=1_060_000) == {0: Share(9, 1 << 49)}
+    assert admitted(limits, {0: 9}, planned=0, oldest={0: 1_000_000}, now=1_060_000) == {0: Contribution(9, 1 << 49)}
     assert admitted(limits, {0: 10}, planned=0, oldest={0: 1_000_000}, now=1_000_000) is not None
     assert admitted(limits, {0: 1}, planned=1, oldest={0: 1_000_000}, now=1_000_000) is not None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sbredis.spark.__main__ import main
-from sbredis.spark._commands import SETUP_FAILED, Command, read_command, release_line
+from sbredis.spark._commands import SETUP_FAILED, JobCommand, read_command, release_line
 
 WRONG = {
     "no job": ([], "sbredis: Missing argument 'JOB'.\nTry 'python -m sbredis.spark --help' for help."),
@@ -80,7 +80,7 @@ def test_the_connection_string_is_in_the_environment_unless_an_option_says_other
 def test_a_command_is_read() -> None:
     line = "capture orders --to out --checkpoint check --consumer me --every 10s --max-messages 5 --master local[2]"
     line += " --accept-loss"
-    assert read_command(line.split()) == Command(
+    assert read_command(line.split()) == JobCommand(
         job="capture",
         entity="orders",
         server={"urlEnv": "SBREDIS_URL"},
@@ -124,7 +124,7 @@ def test_the_command_that_releases_an_entity_is_told(server: list[str], line: st
 
 
 def test_the_command_that_releases_an_entity_needs_a_connection_string_if_a_function_returns_it() -> None:
-    command = Command(job="release", entity="q", server={"urlProvider": "module:function", "namespace": "n"})
+    command = JobCommand(job="release", entity="q", server={"urlProvider": "module:function", "namespace": "n"})
     assert release_line(command) == "python -m sbredis.spark release q --url URL --namespace n"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from sbredis.spark._options import OPTIONS, Kind
+from sbredis.spark._options import OPTIONS, QueryKind
 from sbredis.spark._schema import READ_COLUMNS, SETTLEMENT_COLUMNS, WRITE_COLUMNS
 from tools.repository import ROOT
 
 PAGE = (ROOT / "docs/spark.md").read_text("utf-8")
-LETTERS = {Kind.BROWSE: "B", Kind.BROWSE_STREAM: "S", Kind.CONSUME: "C", Kind.WRITE: "W"}
+LETTERS = {QueryKind.BROWSE: "B", QueryKind.BROWSE_STREAM: "S", QueryKind.CONSUME: "C", QueryKind.WRITE: "W"}
 
 
 def section(title: str) -> str:

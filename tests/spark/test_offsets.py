@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.exceptions import SparkSetupError
-from sbredis.spark._offsets import FORMAT, Offsets, Place
+from sbredis.spark._offsets import FORMAT, Offsets, PartitionOffset
 
 NUMBERS = st.integers(0, (1 << 48) - 1)
 PARTITIONS = st.integers(0, 65535)
@@ -18,7 +18,7 @@ OFFSETS = st.builds(
     Offsets,
     st.text(),
     st.text(),
-    st.dictionaries(PARTITIONS, st.builds(Place, st.text(), NUMBERS, NUMBERS), max_size=20),
+    st.dictionaries(PARTITIONS, st.builds(PartitionOffset, st.text(), NUMBERS, NUMBERS), max_size=20),
     st.none() | st.dictionaries(PARTITIONS, NUMBERS, max_size=20),
     st.tuples(st.integers(1, 9), st.integers(1, 99)),
     st.sampled_from(["browse", "consume"]),
@@ -33,7 +33,7 @@ def test_offsets_come_back_from_the_json_that_spark_stores(offsets: Offsets) -> 
 
 def test_equal_offsets_are_equal_texts() -> None:
     """Spark compares the texts to find out whether there is something new."""
-    places = {1: Place("b", 1, 5), 0: Place("a", 1, 7)}
+    places = {1: PartitionOffset("b", 1, 5), 0: PartitionOffset("a", 1, 7)}
     one = Offsets("orders", "i", places)
     other = Offsets("orders", "i", dict(sorted(places.items())))
     assert json.dumps(one.to_json()) == json.dumps(other.to_json())
@@ -57,7 +57,7 @@ def test_offsets_of_another_format_are_refused_with_a_remedy() -> None:
     ],
 )
 def test_damaged_offsets_are_refused(damage: dict[str, Any]) -> None:
-    whole = Offsets("orders", "i", {0: Place("b", 1, 5)}).to_json()
+    whole = Offsets("orders", "i", {0: PartitionOffset("b", 1, 5)}).to_json()
     with pytest.raises(SparkSetupError, match="The offsets in the checkpoint cannot be read"):
         Offsets.from_json({**whole, **damage})
 
@@ -86,7 +86,7 @@ def test_offsets_of_another_sub_queue_are_refused() -> None:
 @pytest.mark.parametrize(("birth", "mode"), [("", "browse"), ("b", "consume")])
 def test_offsets_without_a_mode_and_a_sub_queue_are_still_read(birth: str, mode: str) -> None:
     """Earlier builds wrote them. They do not tell the sub-queue."""
-    earlier = Offsets("orders", "i", {0: Place(birth, 0, 5)}, mode=mode).to_json()
+    earlier = Offsets("orders", "i", {0: PartitionOffset(birth, 0, 5)}, mode=mode).to_json()
     del earlier["mode"], earlier["subQueue"]
     offsets = Offsets.from_json(earlier)
     offsets.refuse_other("orders", mode, "deadLetter")

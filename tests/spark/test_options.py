@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark import _values as values
-from sbredis.spark._options import OPTIONS, Kind, Options, included, parse_options, parse_secret
+from sbredis.spark._options import OPTIONS, QueryKind, QueryOptions, included, parse_options, parse_secret
 from tests.offenders import for_each
 
 QUEUE = {"url": "memory://x", "queue": "orders"}
@@ -43,15 +43,17 @@ EXAMPLES = {
 }
 
 
-def parsed(kind: Kind, **more: str) -> Options:
+def parsed(kind: QueryKind, **more: str) -> QueryOptions:
     """Parse options as Spark gives them for this kind of query: with names in lower case."""
-    given = {name.lower(): value for name, value in {**(CONSUME if kind is Kind.CONSUME else QUEUE), **more}.items()}
-    stream = kind in (Kind.BROWSE_STREAM, Kind.CONSUME, Kind.WRITE_STREAM)
-    return parse_options(given, stream=stream, write=kind in (Kind.WRITE, Kind.WRITE_STREAM))
+    given = {
+        name.lower(): value for name, value in {**(CONSUME if kind is QueryKind.CONSUME else QUEUE), **more}.items()
+    }
+    stream = kind in (QueryKind.BROWSE_STREAM, QueryKind.CONSUME, QueryKind.WRITE_STREAM)
+    return parse_options(given, stream=stream, write=kind in (QueryKind.WRITE, QueryKind.WRITE_STREAM))
 
 
-@for_each("kind", list(Kind), ids=lambda kind: kind.name)
-def test_an_option_is_accepted_exactly_where_it_is_legal(kind: Kind) -> None:
+@for_each("kind", list(QueryKind), ids=lambda kind: kind.name)
+def test_an_option_is_accepted_exactly_where_it_is_legal(kind: QueryKind) -> None:
     for option in OPTIONS:
         if option.name not in EXAMPLES:
             continue
@@ -66,40 +68,48 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(
         SparkSetupError, match=r"no option 'maxmessagepertrigger': did you mean maxMessagesPerTrigger\?"
     ):
-        parsed(Kind.CONSUME, maxMessagePerTrigger="5")
+        parsed(QueryKind.CONSUME, maxMessagePerTrigger="5")
     with pytest.raises(SparkSetupError, match=r"no option 'zzzz': the names are url, urlEnv"):
-        parsed(Kind.BROWSE, zzzz="5")
+        parsed(QueryKind.BROWSE, zzzz="5")
     with pytest.raises(SparkSetupError, match=r"has no path: name the entity by the option queue or topic"):
-        parsed(Kind.BROWSE, path="orders")
+        parsed(QueryKind.BROWSE, path="orders")
 
 
 @pytest.mark.parametrize(
     ("kind", "more", "text"),
     [
-        (Kind.CONSUME, {"startingOffsets": "latest"}, "would discard the rest"),
-        (Kind.BROWSE, {"topic": "events"}, "Both queue and topic are given"),
-        (Kind.BROWSE, {"subscription": "all"}, "A subscription belongs to a topic"),
-        (Kind.BROWSE, {"queue": "a b"}, "The options name no entity"),
-        (Kind.BROWSE, {"urlEnv": "BUS"}, "comes from one of url, urlEnv, urlFile, urlProvider, but url and urlEnv are"),
-        (Kind.BROWSE, {"startingOffsets": "latest", "startingTimestamp": "5"}, "Both startingOffsets and starting"),
-        (Kind.BROWSE, {"subQueue": "deadLetter", "startingTimestamp": "5"}, "has no meaning with subQueue"),
-        (Kind.BROWSE, {"subQueue": "dead"}, "The option subQueue is wrong: it must be deadLetter or transferDead"),
-        (Kind.BROWSE, {"minPartitions": "5", "maxTasks": "4"}, "minPartitions is greater than maxTasks"),
-        (Kind.BROWSE, {"maxTasks": "0"}, "The option maxTasks is wrong: it must be a whole number from 1"),
-        (Kind.BROWSE, {"includeBody": "maybe"}, "it must be true or false, not 'maybe'"),
-        (Kind.BROWSE, {"startingOffsets": "[1]"}, "it must be earliest, latest, or JSON"),
-        (Kind.BROWSE, {"startingTimestamp": "yesterday"}, "it must be a time like 2026-05-01T12:00:00Z"),
-        (Kind.CONSUME, {"reserveTimeout": "soon"}, "it must be a time such as 90, 500 ms, 5 min or 1 h"),
+        (QueryKind.CONSUME, {"startingOffsets": "latest"}, "would discard the rest"),
+        (QueryKind.BROWSE, {"topic": "events"}, "Both queue and topic are given"),
+        (QueryKind.BROWSE, {"subscription": "all"}, "A subscription belongs to a topic"),
+        (QueryKind.BROWSE, {"queue": "a b"}, "The options name no entity"),
         (
-            Kind.CONSUME,
+            QueryKind.BROWSE,
+            {"urlEnv": "BUS"},
+            "comes from one of url, urlEnv, urlFile, urlProvider, but url and urlEnv are",
+        ),
+        (
+            QueryKind.BROWSE,
+            {"startingOffsets": "latest", "startingTimestamp": "5"},
+            "Both startingOffsets and starting",
+        ),
+        (QueryKind.BROWSE, {"subQueue": "deadLetter", "startingTimestamp": "5"}, "has no meaning with subQueue"),
+        (QueryKind.BROWSE, {"subQueue": "dead"}, "The option subQueue is wrong: it must be deadLetter or transferDead"),
+        (QueryKind.BROWSE, {"minPartitions": "5", "maxTasks": "4"}, "minPartitions is greater than maxTasks"),
+        (QueryKind.BROWSE, {"maxTasks": "0"}, "The option maxTasks is wrong: it must be a whole number from 1"),
+        (QueryKind.BROWSE, {"includeBody": "maybe"}, "it must be true or false, not 'maybe'"),
+        (QueryKind.BROWSE, {"startingOffsets": "[1]"}, "it must be earliest, latest, or JSON"),
+        (QueryKind.BROWSE, {"startingTimestamp": "yesterday"}, "it must be a time like 2026-05-01T12:00:00Z"),
+        (QueryKind.CONSUME, {"reserveTimeout": "soon"}, "it must be a time such as 90, 500 ms, 5 min or 1 h"),
+        (
+            QueryKind.CONSUME,
             {"minMessagesPerTrigger": "9", "maxMessagesPerTrigger": "8"},
             "minMessagesPerTrigger is greater",
         ),
-        (Kind.CONSUME, {"consumer": " "}, "The option consumer is wrong: it must not be empty"),
+        (QueryKind.CONSUME, {"consumer": " "}, "The option consumer is wrong: it must not be empty"),
     ],
 )
 def test_options_that_contradict_each_other_or_cannot_be_read_are_refused(
-    kind: Kind, more: dict[str, str], text: str
+    kind: QueryKind, more: dict[str, str], text: str
 ) -> None:
     with pytest.raises(SparkSetupError, match=text):
         parsed(kind, **more)
@@ -126,7 +136,7 @@ def test_consuming_needs_a_stream_and_a_consumer() -> None:
 
 
 def test_options_of_sparks_own_writer_are_left_alone() -> None:
-    assert parsed(Kind.WRITE_STREAM, checkpointLocation="/c", queryName="q").entity == "orders"
+    assert parsed(QueryKind.WRITE_STREAM, checkpointLocation="/c", queryName="q").entity == "orders"
 
 
 def test_the_columns_are_known_before_the_kind_of_the_query() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.spark._pacing import Pace
+from sbredis.spark._pacing import PollPacer
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 
 def test_the_pauses_of_an_idle_stream_grow_to_ten_times_the_first() -> None:
-    pace = Pace(0.1, clock=Clock())
+    pace = PollPacer(0.1, clock=Clock())
     found: list[float] = []
     for _ in range(7):
         pace.looked(idle=True)
@@ -26,7 +26,7 @@ def test_the_pauses_of_an_idle_stream_grow_to_ten_times_the_first() -> None:
 
 
 def test_a_stream_that_has_found_something_looks_at_once_and_begins_with_the_first_pause() -> None:
-    pace = Pace(0.1, clock=Clock())
+    pace = PollPacer(0.1, clock=Clock())
     assert pace.left() == 0
     for _ in range(5):
         pace.looked(idle=True)
@@ -38,7 +38,7 @@ def test_a_stream_that_has_found_something_looks_at_once_and_begins_with_the_fir
 
 def test_the_time_for_which_the_trigger_of_spark_has_waited_counts() -> None:
     clock = Clock()
-    pace = Pace(0.1, clock=clock)
+    pace = PollPacer(0.1, clock=clock)
     pace.looked(idle=True)
     clock.now += 0.06
     assert pace.left() == pytest.approx(0.04)
@@ -47,6 +47,6 @@ def test_the_time_for_which_the_trigger_of_spark_has_waited_counts() -> None:
 
 
 def test_a_stream_without_a_pause_never_waits() -> None:
-    pace = Pace(0.0, clock=Clock())
+    pace = PollPacer(0.0, clock=Clock())
     pace.looked(idle=True)
     assert pace.left() == 0

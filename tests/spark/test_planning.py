@@ -5,19 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.spark._planning import Range, limits, split_rows, spread, tasks_of
+from sbredis.spark._planning import PartitionRange, limits, split_rows, spread, tasks_of
 
 RANGES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8).map(
-    lambda pairs: [Range(number, "b", after, after + size) for number, (after, size) in enumerate(pairs)]
+    lambda pairs: [PartitionRange(number, "b", after, after + size) for number, (after, size) in enumerate(pairs)]
 )
 
 
-def numbers(ranges: list[Range]) -> list[tuple[int, int]]:
+def numbers(ranges: list[PartitionRange]) -> list[tuple[int, int]]:
     return sorted((each.partition, number) for each in ranges for number in range(each.after + 1, each.upto + 1))
 
 
 @given(RANGES, st.integers(1, 10), st.integers(1, 30))
-def test_tasks_cover_each_number_once(ranges: list[Range], least: int, most: int) -> None:
+def test_tasks_cover_each_number_once(ranges: list[PartitionRange], least: int, most: int) -> None:
     most = max(least, most)
     tasks = tasks_of(ranges, least, most)
     assert numbers([each for task in tasks for each in task]) == numbers(ranges)
@@ -28,9 +28,9 @@ def test_tasks_cover_each_number_once(ranges: list[Range], least: int, most: int
 
 
 def test_partitions_are_put_together_so_that_tasks_have_about_the_same_work() -> None:
-    ranges = [Range(number, "b", 0, 100) for number in range(16)]
+    ranges = [PartitionRange(number, "b", 0, 100) for number in range(16)]
     assert [sum(each.size for each in task) for task in tasks_of(ranges, 1, 4)] == [400] * 4
-    assert len(tasks_of([Range(0, "b", 0, 100)], 4, 8)) == 4
+    assert len(tasks_of([PartitionRange(0, "b", 0, 100)], 4, 8)) == 4
 
 
 def test_the_limits_of_tasks_follow_the_cores_if_no_option_says_otherwise() -> None:

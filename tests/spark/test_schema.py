@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from sbredis.exceptions import SparkSetupError
-from sbredis.spark._options import Options, parse_options
+from sbredis.spark._options import QueryOptions, parse_options
 from sbredis.spark._schema import READ_COLUMNS, WRITE_COLUMNS, check_read_schema, check_written, columns_of, ddl
 
 READ = [(column.name, column.type) for column in READ_COLUMNS]
 
 
-def options(**more: str) -> Options:
+def options(**more: str) -> QueryOptions:
     return parse_options({"url": "memory://x", "queue": "orders", **more}, stream=False, write=True)
 
 
-def reading(**more: str) -> Options:
+def reading(**more: str) -> QueryOptions:
     return parse_options({"url": "memory://x", "queue": "orders", **more}, stream=False, write=False)
 
 

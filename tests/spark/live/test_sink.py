@@ -26,7 +26,7 @@ from sbredis.spark._options import parse_options
 from sbredis.spark._query import Query
 from sbredis.spark._refused import RefusedRows, prepare_folder
 from sbredis.spark._schema import check_written
-from sbredis.spark._sink import BatchSink, Written, _Output, _Task
+from sbredis.spark._sink import BatchSink, Written, _TaskIdentity, _WriteTask
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import bodies, query, rows_of, send
 
@@ -54,7 +54,7 @@ def write(
 ) -> Written:
     query, sent = writing(url, batches[0], **options)
     refused = prepare_folder(options["refusedPath"]) if "refusedPath" in options else None
-    return _Task(query, sent, _Output(writer, number, task, "stream", refused)).write(iter(batches))
+    return _WriteTask(query, sent, _TaskIdentity(writer, number, task, "stream", refused)).write(iter(batches))
 
 
 def writing(url: str, rows: pa.RecordBatch, **options: str) -> tuple[Query, tuple[str, ...]]:
@@ -119,7 +119,7 @@ def test_a_task_that_died_in_the_middle_goes_on_where_it_was(url: str) -> None:
 def write_all(url: str, sent: Sequence[str], batches: Iterable[pa.RecordBatch], **more: str) -> Written:
     given = {"url": url, "queue": "orders", **more}
     options = parse_options(given, stream=True, write=True)
-    return _Task(Query(given, options), sent, _Output("w", 0, 0, "stream")).write(iter(batches))
+    return _WriteTask(Query(given, options), sent, _TaskIdentity("w", 0, 0, "stream")).write(iter(batches))
 
 
 def test_a_task_with_other_rows_is_refused(url: str) -> None:
@@ -262,7 +262,7 @@ def test_the_folder_of_refused_rows_is_any_local_path(url: str, tmp_path: Path, 
     assert Path(place).is_absolute()
     (there,) = tmp_path.iterdir()
     query, sent = writing(url, rows, queue="orders")
-    assert _Task(query, sent, _Output("w", 0, 0, "stream", place)).write(iter([rows])).refused == 1
+    assert _WriteTask(query, sent, _TaskIdentity("w", 0, 0, "stream", place)).write(iter([rows])).refused == 1
     assert [file.name for file in there.iterdir()] == ["w-0-0.parquet"]
 
 
@@ -359,7 +359,7 @@ def test_a_write_that_is_repeated_in_more_tasks_is_refused(url: str, ends: str, 
     query = Query(given, parse_options(given, stream=False, write=True))
 
     def task(number: int) -> Written:
-        return _Task(query, rows.schema.names, _Output("load-1", 0, number, "batch")).write(iter([rows]))
+        return _WriteTask(query, rows.schema.names, _TaskIdentity("load-1", 0, number, "batch")).write(iter([rows]))
 
     getattr(BatchSink(query, rows.schema.names), ends)([task(0), None])
     with pytest.raises(BatchConflictError, match=r"task 2 of .* an earlier run had 2 tasks, and this one has more"):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import entity_of
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._names import entity_names
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ acl = group(
 @click.argument("name")
 @_user
 @_loaded
-def namespace(call: Invocation, *, name: str, user: str | None, scripts_loaded: bool) -> None:
+def namespace(invocation: Invocation, *, name: str, user: str | None, scripts_loaded: bool) -> None:
     """Print the rights of a user that may do everything in a namespace.
 
     The command needs no server. Run what it prints on every server as an administrator, with a password in the place of
@@ -52,7 +52,7 @@ def namespace(call: Invocation, *, name: str, user: str | None, scripts_loaded: 
         name = namespace_name(name)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
-    _print(call, _user_of(user, name), namespace_rules(name, loads=not scripts_loaded))
+    _print(invocation, _user_of(user, name), namespace_rules(name, loads=not scripts_loaded))
 
 
 @command("entity", into=acl, examples=[
@@ -62,7 +62,7 @@ def namespace(call: Invocation, *, name: str, user: str | None, scripts_loaded: 
 @click.argument("paths", metavar="ENTITY...", nargs=-1, required=True, shell_complete=entity_names)
 @_user
 @_loaded
-async def entity(call: Invocation, *, paths: Sequence[str], user: str | None, scripts_loaded: bool) -> None:
+async def entity(invocation: Invocation, *, paths: Sequence[str], user: str | None, scripts_loaded: bool) -> None:
     """Print the rights of a user that may use some entities, and neither change them nor use others.
 
     The user may send to these entities, receive from them and settle messages. Of a topic, the user may send to all
@@ -71,17 +71,17 @@ async def entity(call: Invocation, *, paths: Sequence[str], user: str | None, sc
     """
     from sbredis.engine import entity_rules
 
-    async with call.looking_for(*map(entity_of, paths)):
-        name, found = await _found(call, paths)
-    _print(call, _user_of(user, name), entity_rules(name, found, loads=not scripts_loaded))
+    async with invocation.looking_for(*map(entity_of, paths)):
+        name, found = await _found(invocation, paths)
+    _print(invocation, _user_of(user, name), entity_rules(name, found, loads=not scripts_loaded))
 
 
-async def _found(call: Invocation, paths: Sequence[str]) -> tuple[str, list[AccessTo]]:
+async def _found(invocation: Invocation, paths: Sequence[str]) -> tuple[str, list[AccessTo]]:
     """Return the namespace, and the entities at the paths, with each topic its subscriptions."""
     from sbredis.engine import AccessTo
 
     found: list[AccessTo] = []
-    async with call.client() as client, call.administration() as administration:
+    async with invocation.client() as client, invocation.administration() as administration:
         for path in paths:
             info = await client.describe_entity(entity_of(path))
             if info.kind == "subscription":
@@ -103,8 +103,8 @@ def _user_of(user: str | None, namespace: str) -> str:
     return name
 
 
-def _print(call: Invocation, user: str, rules: Sequence[str]) -> None:
-    if call.out.as_json:
-        call.out.json({"user": user, "rules": list(rules)})
+def _print(invocation: Invocation, user: str, rules: Sequence[str]) -> None:
+    if invocation.out.as_json:
+        invocation.out.json({"user": user, "rules": list(rules)})
     else:
-        call.out.line(" ".join(["ACL", "SETUSER", user, "on", ">PASSWORD", *rules]))
+        invocation.out.line(" ".join(["ACL", "SETUSER", user, "on", ">PASSWORD", *rules]))

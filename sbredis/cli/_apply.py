@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
+from sbredis.cli._invocation import Invocation
 
 __all__ = ["apply", "export"]
 
@@ -23,7 +23,9 @@ __all__ = ["apply", "export"]
 @click.option("--prune", is_flag=True, help="Delete what the file does not declare, but nothing that holds messages.")
 @click.option("--prune-nonempty", is_flag=True, help="With --prune, delete entities with messages too.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before something is deleted.")
-async def apply(call: Invocation, file: str, *, plan_only: bool, prune: bool, prune_nonempty: bool, yes: bool) -> int:
+async def apply(
+    invocation: Invocation, file: str, *, plan_only: bool, prune: bool, prune_nonempty: bool, yes: bool
+) -> int:
     """Create and update the entities that a file declares.
 
     FILE is YAML, or the JSON configuration of Azure's Service Bus emulator; '-' reads stdin. Properties that the file
@@ -32,7 +34,7 @@ async def apply(call: Invocation, file: str, *, plan_only: bool, prune: bool, pr
     """
     from sbredis.cli._applying import apply_file  # it needs YAML and all properties, which help does not
 
-    return await apply_file(call, file, plan_only=plan_only, prune=prune, prune_nonempty=prune_nonempty, yes=yes)
+    return await apply_file(invocation, file, plan_only=plan_only, prune=prune, prune_nonempty=prune_nonempty, yes=yes)
 
 
 @command("export", examples=[
@@ -42,7 +44,7 @@ async def apply(call: Invocation, file: str, *, plan_only: bool, prune: bool, pr
 ])  # fmt: skip
 @click.option("--file", type=click.Path(dir_okay=False), help="Write the file, and replace it if it exists.")
 @click.option("--defaults", is_flag=True, help="Write also the properties that have their default values.")
-async def export(call: Invocation, file: str | None, defaults: bool) -> int:
+async def export(invocation: Invocation, file: str | None, defaults: bool) -> int:
     """Write a file that declares the entities of the namespace, for 'sbredis apply'.
 
     It is YAML, or JSON with --output json. Messages are not in it; 'sbredis dump' writes them. If the record of an
@@ -50,4 +52,4 @@ async def export(call: Invocation, file: str | None, defaults: bool) -> int:
     """
     from sbredis.cli._applying import export_file
 
-    return await export_file(call, file, defaults=defaults)
+    return await export_file(invocation, file, defaults=defaults)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._call import Invocation
 from sbredis.cli._declared import LONGEST, DeclaredEntity, Key, MistakesError, read_declarations
 from sbredis.cli._entities import messages_in, wrong_arguments
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._exporting import export_text
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, path_of
 from sbredis.cli._plan_text import plan_json, plan_lines, plan_summary
 from sbredis.cli._planning import Existing, Plan, PlanStep, make_plan, undeclared
@@ -29,7 +29,7 @@ __all__ = ["apply_file", "export_file"]
 
 
 async def apply_file(
-    call: Invocation, file: str, *, plan_only: bool, prune: bool, prune_nonempty: bool, yes: bool
+    invocation: Invocation, file: str, *, plan_only: bool, prune: bool, prune_nonempty: bool, yes: bool
 ) -> ExitCode:
     """Plan what the file declares, and carry it out. Return the exit code."""
     if prune_nonempty and not prune:
@@ -37,25 +37,25 @@ async def apply_file(
     name = "stdin" if file == "-" else file
     text = _text(file)
     try:
-        declared = read_declarations(text, name, call.place.namespace)
-        async with call.administration() as administration:
+        declared = read_declarations(text, name, invocation.server.namespace)
+        async with invocation.administration() as administration:
             existing = await _read(administration)
             await _require_readable(administration, declared)
             held = await _held(administration, undeclared(declared, existing)) if prune else {}
             plan = make_plan(name, declared, existing, prune=prune, prune_nonempty=prune_nonempty, held=held)
-            _print(call, plan, done=plan_only or not plan.steps)
+            _print(invocation, plan, done=plan_only or not plan.steps)
             if plan_only or not plan.steps:
                 return ExitCode.DIFFERENT if plan.steps else ExitCode.DONE
             if deleted := [step.path for step in plan.steps if step.action == "delete"]:
                 typed = deleted[0] if len(deleted) == 1 else f"delete {len(deleted)}"
-                call.confirm(f"Carry out {plan_summary(plan)}?", typed=typed, yes=yes)
+                invocation.confirm(f"Carry out {plan_summary(plan)}?", typed=typed, yes=yes)
             with wrong_arguments():
                 await _carry_out(administration, plan, sparing=not prune_nonempty)
     except MistakesError as error:
-        call.out.remark(f"{error}\nnothing was changed")
+        invocation.out.remark(f"{error}\nnothing was changed")
         return ExitCode.USAGE
     count = len(plan.steps)
-    call.out.done(f"applied {count} change{'' if count == 1 else 's'}", **plan_json(plan), applied=count)
+    invocation.out.done(f"applied {count} change{'' if count == 1 else 's'}", **plan_json(plan), applied=count)
     return ExitCode.DONE
 
 
@@ -71,12 +71,12 @@ async def _require_readable(administration: ServiceBusAdministrationClient, decl
             )
 
 
-def _print(call: Invocation, plan: Plan, *, done: bool) -> None:
-    if not call.out.as_json:
+def _print(invocation: Invocation, plan: Plan, *, done: bool) -> None:
+    if not invocation.out.as_json:
         for line in plan_lines(plan):
-            call.out.line(line)
+            invocation.out.line(line)
     elif done:
-        call.out.json({**plan_json(plan), "applied": 0})
+        invocation.out.json({**plan_json(plan), "applied": 0})
 
 
 async def _carry_out(administration: ServiceBusAdministrationClient, plan: Plan, *, sparing: bool) -> None:
@@ -113,24 +113,24 @@ async def _do(administration: ServiceBusAdministrationClient, step: PlanStep) ->
         await call(*step.names, **step.values)
 
 
-async def export_file(call: Invocation, file: str | None, *, defaults: bool) -> ExitCode:
+async def export_file(invocation: Invocation, file: str | None, *, defaults: bool) -> ExitCode:
     """Write the entities of the namespace to the file, or to stdout. Return the exit code.
 
     It is not a success if some entities cannot be read, because the file then does not have them.
     """
-    async with call.administration() as administration:
+    async with invocation.administration() as administration:
         existing = await _read(administration)
         unreadable = [each async for each in administration.list_unreadable_entities()]
     code = ExitCode.FAILED if unreadable else ExitCode.DONE
-    text = export_text(existing, defaults=defaults, as_json=call.out.as_json)
+    text = export_text(existing, defaults=defaults, as_json=invocation.out.as_json)
     if file is None:
-        call.out.text(text)
+        invocation.out.text(text)
     else:
         _write(file, text)
         entities = sum(each.kind is not RULE for each in existing)
-        call.out.done(f"{file}: {counted(entities, 'entity', 'entities')}", file=file, entities=entities)
+        invocation.out.done(f"{file}: {counted(entities, 'entity', 'entities')}", file=file, entities=entities)
     for each in unreadable:
-        call.out.remark(f"{each.path} is not in the file, because its record cannot be read: {each.reason}")
+        invocation.out.remark(f"{each.path} is not in the file, because its record cannot be read: {each.reason}")
     return code
 
 

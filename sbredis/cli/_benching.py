@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sbredis._tasks import to_the_end
-from sbredis.cli._call import Invocation
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._measuring import Result, summary_of
 from sbredis.cli._progress import ProgressCounter
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
@@ -34,13 +34,13 @@ Step = Callable[[], Awaitable[int]]
 """One operation. It returns the number of messages that it has dealt with."""
 
 
-async def measure(call: Invocation, seconds: float, size: int, *, partitioned: bool) -> list[dict[str, Any]]:
+async def measure(invocation: Invocation, seconds: float, size: int, *, partitioned: bool) -> list[dict[str, Any]]:
     """Make all measurements with bodies of this size. Return a row for each."""
     rows: list[dict[str, Any]] = []
-    client, name = call.client(), f"sbredis-bench-{secrets.token_hex(4)}"
+    client, name = invocation.client(), f"sbredis-bench-{secrets.token_hex(4)}"
     measurements = _Bench(client, name, seconds, bytes(size)).measurements
     with ProgressCounter("made", "measurement", total=len(measurements)) as progress:
-        async with client, _queue(call, name, partitioned=partitioned):
+        async with client, _queue(invocation, name, partitioned=partitioned):
             for title, made in measurements.items():
                 result = await made()
                 rows.append({"measurement": title, **summary_of(result)})
@@ -49,9 +49,9 @@ async def measure(call: Invocation, seconds: float, size: int, *, partitioned: b
 
 
 @asynccontextmanager
-async def _queue(call: Invocation, name: str, *, partitioned: bool) -> AsyncGenerator[None]:
+async def _queue(invocation: Invocation, name: str, *, partitioned: bool) -> AsyncGenerator[None]:
     """Make a queue, and delete it whatever happens."""
-    async with call.administration() as administration:
+    async with invocation.administration() as administration:
 
         async def delete(timeout: float | None) -> None:
             with suppress(MessagingEntityNotFoundError):
@@ -65,7 +65,7 @@ async def _queue(call: Invocation, name: str, *, partitioned: bool) -> AsyncGene
                 await to_the_end(delete(_CLEARING))
             except ServiceBusError:
                 minutes = _ABANDONED // timedelta(minutes=1)
-                call.out.remark(
+                invocation.out.remark(
                     f"the queue {name} may be left: a client with maintenance deletes it after {minutes} minutes"
                 )
             raise

@@ -8,7 +8,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from sbredis.cli._places import Book, NoServerError, read_book, write_book
+from sbredis.cli._server_choice import Book, NoServerError, read_book, write_book
 
 __all__ = ["book_path", "exposure", "load_book", "save_book"]
 
@@ -16,7 +16,7 @@ __all__ = ["book_path", "exposure", "load_book", "save_book"]
 def book_path() -> Path:
     """Return the path of the file: ``$SBREDIS_CONTEXTS``, or ``sbredis/contexts.json`` in the user's settings.
 
-    Raises :class:`~sbredis.cli._places.NoServerError` if the user has no home folder.
+    Raises :class:`~sbredis.cli._server_choice.NoServerError` if the user has no home folder.
     """
     if named := os.environ.get("SBREDIS_CONTEXTS"):
         return Path(named)
@@ -55,7 +55,8 @@ def exposure(path: Path, *, mode: int, owner: int, user: int) -> str | None:
 def load_book() -> Book:
     """Return the stored contexts; none if there is no file.
 
-    Raises :class:`~sbredis.cli._places.NoServerError` if other users have access to the file, or it is malformed.
+    Raises :class:`~sbredis.cli._server_choice.NoServerError` if other users have access to the file, or if it is
+    malformed.
     """
     path = book_path()
     try:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._fitting import TableColumn
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.exceptions import MessageNotFoundError, Outcome
 
@@ -66,17 +66,17 @@ async def found_by_number(receiver: ServiceBusReceiver, numbers: Sequence[int]) 
     return found
 
 
-def show_messages(call: Invocation, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+def show_messages(invocation: Invocation, messages: Sequence[ServiceBusReceivedMessage]) -> None:
     """Print messages as a table, or as one JSON object a line."""
-    if call.out.as_json:
+    if invocation.out.as_json:
         for message in messages:
-            call.out.json(fields_of(message))
+            invocation.out.json(fields_of(message))
         return
     rows = [_row(message) for message in messages]
     columns = [
         each for each in _COLUMNS if each.name not in _OPTIONAL or any(row[each.name] is not None for row in rows)
     ]
-    call.out.table(columns, rows, empty="no messages")
+    invocation.out.table(columns, rows, empty="no messages")
 
 
 def _row(message: ServiceBusReceivedMessage) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sbredis.cli._call import Invocation, Settings
+from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._running import CommandFunction, run_work
 
 __all__ = ["LazyGroup", "OrderedGroup", "command", "group"]
@@ -86,9 +86,9 @@ def command(
 ) -> Callable[[CommandFunction], click.Command]:
     """Make a command of a function, whose docstring is the help; ``text`` takes its place.
 
-    The function gets an :class:`~sbredis.cli._call.Invocation`, and the values of ``params`` and of its decorators
-    ``click.option`` and ``click.argument``. It may be a coroutine function. It returns the exit code, or ``None`` for
-    success.
+    The function gets an :class:`~sbredis.cli._invocation.Invocation`, and the values of ``params`` and of its
+    decorators ``click.option`` and ``click.argument``. It may be a coroutine function. It returns the exit code, or
+    ``None`` for success.
     With ``connects`` the command has the options that name a server.
     """
     if not examples:
@@ -98,10 +98,10 @@ def command(
         @functools.wraps(work)
         @click.pass_context
         def run(ctx: click.Context, /, **given: Any) -> None:
-            call = Invocation(_settings(ctx, given))
+            invocation = Invocation(_settings(ctx, given))
             if connects:
-                call.take_url()
-            ctx.exit(run_work(work, call, given))
+                invocation.take_url()
+            ctx.exit(run_work(work, invocation, given))
 
         made = click.command(name, help=text, epilog=_epilog(examples))(run)
         made.params += [*params, *(_CONNECTION if connects else ()), _OUTPUT]

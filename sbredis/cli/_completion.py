@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
+from sbredis.cli._invocation import Invocation
 
 __all__ = ["completion"]
 
@@ -17,7 +17,7 @@ __all__ = ["completion"]
     "sbredis completion fish > ~/.config/fish/completions/sbredis.fish",
 ])  # fmt: skip
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(call: Invocation, shell: str) -> None:
+def completion(invocation: Invocation, shell: str) -> None:
     """Print what makes a shell complete commands and entities.
 
     The names of entities come from the server of the context, if it answers within two seconds.
@@ -28,4 +28,4 @@ def completion(call: Invocation, shell: str) -> None:
     assert found is not None
     script = found(program, {}, "sbredis", "_SBREDIS_COMPLETE")
     text = script.source_template % script.source_vars()  # `source()` would run bash to ask for its version
-    call.out.line(text)
+    invocation.out.line(text)

@@ -11,10 +11,10 @@ import click
 
 from sbredis._server_url import URL_VARIABLE
 from sbredis.cli._book_file import load_book, save_book
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._fitting import TableColumn
-from sbredis.cli._places import (
+from sbredis.cli._invocation import Invocation
+from sbredis.cli._server_choice import (
     CONTEXT_VARIABLE,
     Book,
     StoredContext,
@@ -50,7 +50,7 @@ _COLUMNS = (
 @click.option("--namespace", metavar="NAME", help="The namespace, if not that of the connection string.")
 @click.option("--protected", is_flag=True, help="Ask for the entity's name before anything is destroyed.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before a protected context is replaced.")
-def add(call: Invocation, *, name: str, url: str, namespace: str | None, protected: bool, yes: bool) -> None:
+def add(invocation: Invocation, *, name: str, url: str, namespace: str | None, protected: bool, yes: bool) -> None:
     """Store a server under NAME. URL '-' reads the connection string from stdin.
 
     The first context is in use at once. A context of the same name is replaced; if it is protected, you are asked for
@@ -64,28 +64,28 @@ def add(call: Invocation, *, name: str, url: str, namespace: str | None, protect
     book = load_book()
     before = book.contexts.get(name)
     if before is not None and before != context:
-        _require_agreement(call, "Replace", name, before, yes=yes)
+        _require_agreement(invocation, "Replace", name, before, yes=yes)
     save_book(book.with_context(name, context))
     address = address_of(context.url)
-    call.out.done(f"context {name}: {address}", name=name, url=address)
+    invocation.out.done(f"context {name}: {address}", name=name, url=address)
 
 
-def _require_agreement(call: Invocation, verb: str, name: str, context: StoredContext, *, yes: bool) -> None:
+def _require_agreement(invocation: Invocation, verb: str, name: str, context: StoredContext, *, yes: bool) -> None:
     """Ask before a protected context is lost."""
     if context.protected and not yes:
-        call.ask(f"{verb} the protected context {name} ({address_of(context.url)})?", typed=name)
+        invocation.ask(f"{verb} the protected context {name} ({address_of(context.url)})?", typed=name)
 
 
 @command("use", into=contexts, connects=False, examples=["sbredis context use prod"])
 @click.argument("name")
-def use(call: Invocation, name: str) -> None:
+def use(invocation: Invocation, name: str) -> None:
     """Let commands work on the context NAME from now on."""
     save_book(load_book().using(name))
-    call.out.done(f"context {name} is in use", name=name)
+    invocation.out.done(f"context {name} is in use", name=name)
 
 
 @command("list", into=contexts, connects=False, examples=["sbredis context list"])
-def list_(call: Invocation) -> None:
+def list_(invocation: Invocation) -> None:
     """List the contexts. Passwords are not shown."""
     book = load_book()
     rows = [
@@ -98,24 +98,24 @@ def list_(call: Invocation) -> None:
         }
         for name, context in sorted(book.contexts.items())
     ]
-    call.out.table(_COLUMNS, rows, empty="no contexts")
+    invocation.out.table(_COLUMNS, rows, empty="no contexts")
 
 
 @command("remove", into=contexts, connects=False, examples=["sbredis context remove local"])
 @click.argument("name")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before a protected context is forgotten.")
-def remove(call: Invocation, *, name: str, yes: bool) -> None:
+def remove(invocation: Invocation, *, name: str, yes: bool) -> None:
     """Forget the context NAME. The server is not touched.
 
     If the context is protected, you are asked for its name before.
     """
     book = load_book()
-    _require_agreement(call, "Forget", name, book.find(name), yes=yes)
+    _require_agreement(invocation, "Forget", name, book.find(name), yes=yes)
     left = book.without(name)
     save_book(left)
-    call.out.done(f"context {name} is forgotten", name=name)
+    invocation.out.done(f"context {name} is forgotten", name=name)
     if book.current == name:
-        call.out.remark(_without_current(left))
+        invocation.out.remark(_without_current(left))
 
 
 def _without_current(book: Book) -> str:

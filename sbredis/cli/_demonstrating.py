@@ -5,8 +5,8 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
+from sbredis.cli._invocation import Invocation
 
 __all__ = ["demo", "demo_file"]
 
@@ -19,12 +19,12 @@ def demo_file() -> Path:
 
 
 @command("demo", connects=False, examples=["sbredis demo"])
-def demo(call: Invocation) -> int:
+def demo(invocation: Invocation) -> int:
     """Show sbredis at work on servers that it starts itself.
 
     It takes half a minute: a queue, schedules, sessions, topics, transactions, a worker, and a cluster that loses a
     node. Nothing is left running.
     """
-    del call
+    del invocation
     program = runpy.run_path(str(demo_file()))
     return int(program["main"]())

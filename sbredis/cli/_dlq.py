@@ -10,12 +10,12 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._browsing import browse, show_messages, source_of
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._first_messages import FEW, first_of, remark_more
 from sbredis.cli._fitting import TableColumn
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, PROPERTY, NumberRange, WholeRange, confirmed, entity_argument
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._purge import purge_path
@@ -44,7 +44,7 @@ _filter = click.option(
 @_reason
 @_filter
 @click.option("--count", type=WholeRange(1), metavar="N", help="Show N messages at most. [20]")
-async def list_(call: Invocation, *, entity: str, reason: str | None, text: str | None, count: int | None) -> int:
+async def list_(invocation: Invocation, *, entity: str, reason: str | None, text: str | None, count: int | None) -> int:
     """List dead letters with their reasons. Nothing is received or changed."""
     from sbredis.moving import condition_of
 
@@ -54,12 +54,12 @@ async def list_(call: Invocation, *, entity: str, reason: str | None, text: str 
     def matches(message: ServiceBusReceivedMessage) -> bool:
         return reason in {None, message.dead_letter_reason} and (condition is None or condition(message))
 
-    async with call.client() as client, call.looking_for(entity_of(path)):
+    async with invocation.client() as client, invocation.looking_for(entity_of(path)):
         await source_of(client, path)
         found, more = await first_of(browse(client.get_receiver(path)), count or FEW, matches)
-    show_messages(call, found)
+    show_messages(invocation, found)
     if more and count is None:
-        remark_more(call, chosen=reason is not None or condition is not None)
+        remark_more(invocation, chosen=reason is not None or condition is not None)
     return ExitCode.DONE if found else ExitCode.DIFFERENT
 
 
@@ -67,19 +67,19 @@ async def list_(call: Invocation, *, entity: str, reason: str | None, text: str 
 @entity_argument()
 @_reason
 @_filter
-async def report(call: Invocation, *, entity: str, reason: str | None, text: str | None) -> None:
+async def report(invocation: Invocation, *, entity: str, reason: str | None, text: str | None) -> None:
     """Count dead letters by what they died of.
 
     A fingerprint is the reason and the first line of the description, with '#' in place of each number.
     """
-    result = await _redrive(call, entity, {"reason": reason, "matching": text, "dry_run": True})
-    if call.out.as_json:
+    result = await _redrive(invocation, entity, {"reason": reason, "matching": text, "dry_run": True})
+    if invocation.out.as_json:
         facts = {"matched": result.matched, "by_reason": result.by_reason, "by_fingerprint": result.by_fingerprint}
-        call.out.json(facts)
+        invocation.out.json(facts)
         return
     counts = sorted(result.by_fingerprint.items(), key=lambda pair: (-pair[1], pair[0]))
     rows = [{"count": count, "fingerprint": fingerprint} for fingerprint, count in counts]
-    call.out.table([TableColumn("count"), TableColumn("fingerprint", shortest=20)], rows, empty="no dead letters")
+    invocation.out.table([TableColumn("count"), TableColumn("fingerprint", shortest=20)], rows, empty="no dead letters")
 
 
 @command("redrive", into=dlq, examples=[
@@ -99,7 +99,7 @@ async def report(call: Invocation, *, entity: str, reason: str | None, text: str
               help="Stop when more than this share of the moved messages has died again.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 async def redrive(
-    call: Invocation,
+    invocation: Invocation,
     *,
     entity: str,
     numbers: Sequence[int],
@@ -127,11 +127,11 @@ async def redrive(
         "budget": None if budget is None else RedriveBudget(share=budget),
         "dry_run": dry_run,
     }
-    result = await _redrive(call, entity, options)
-    return _told(call, result, entity, to or entity_of(entity), dry_run=dry_run)
+    result = await _redrive(invocation, entity, options)
+    return _told(invocation, result, entity, to or entity_of(entity), dry_run=dry_run)
 
 
-def _told(call: Invocation, result: RedriveResult, entity: str, place: str, *, dry_run: bool) -> int:
+def _told(invocation: Invocation, result: RedriveResult, entity: str, place: str, *, dry_run: bool) -> int:
     """Print what a redrive has done, and return the exit code."""
     words = (
         f"{counted(result.matched, 'message')} would be moved"
@@ -141,9 +141,9 @@ def _told(call: Invocation, result: RedriveResult, entity: str, place: str, *, d
     facts = {"matched": result.matched, "moved": result.moved, "skipped": result.skipped, "entity": entity, "to": place}
     facts |= {"died_again": result.died_again, "completed": result.completed}
     stay = f"; {result.skipped:,} stay, because they are held or {place} does not take them" if result.skipped else ""
-    call.out.done(f"{words} to {place}{stay}", **facts)
+    invocation.out.done(f"{words} to {place}{stay}", **facts)
     if not result.completed:
-        call.out.remark(result.stopped_because)
+        invocation.out.remark(result.stopped_because)
     return ExitCode.DONE if result.completed else ExitCode.FAILED
 
 
@@ -151,18 +151,18 @@ def _told(call: Invocation, result: RedriveResult, entity: str, place: str, *, d
 @entity_argument()
 @click.option("--older-than", type=DURATION, metavar="DURATION", help="Only those enqueued before, such as 30d.")
 @confirmed
-async def purge(call: Invocation, *, entity: str, older_than: timedelta | None, dry_run: bool, yes: bool) -> None:
+async def purge(invocation: Invocation, *, entity: str, older_than: timedelta | None, dry_run: bool, yes: bool) -> None:
     """Delete dead letters. Those that a receiver holds stay."""
-    await purge_path(call, dead_letters_of(entity), older_than, None, dry_run=dry_run, yes=yes)
+    await purge_path(invocation, dead_letters_of(entity), older_than, None, dry_run=dry_run, yes=yes)
 
 
-async def move_dead_letters(call: Invocation, path: str, to: str, text: str | None, *, dry_run: bool) -> int:
+async def move_dead_letters(invocation: Invocation, path: str, to: str, text: str | None, *, dry_run: bool) -> int:
     """Move dead letters to another entity, as 'sbredis move' does."""
-    result = await _redrive(call, path, {"matching": text, "to": to, "dry_run": dry_run})
-    return _told(call, result, path, to, dry_run=dry_run)
+    result = await _redrive(invocation, path, {"matching": text, "to": to, "dry_run": dry_run})
+    return _told(invocation, result, path, to, dry_run=dry_run)
 
 
-async def _redrive(call: Invocation, entity: str, options: dict[str, Any]) -> RedriveResult:
+async def _redrive(invocation: Invocation, entity: str, options: dict[str, Any]) -> RedriveResult:
     """Carry out a redrive or a dry run, which end between two steps when the command is interrupted."""
     from sbredis.moving import watch_redrives
 
@@ -180,10 +180,10 @@ async def _redrive(call: Invocation, entity: str, options: dict[str, Any]) -> Re
         progress.add(done - progress.count)
 
     with ProgressCounter("counted" if options["dry_run"] else "moved") as progress:
-        async with call.client() as client:
-            async with call.looking_for(entity_of(path)):
+        async with invocation.client() as client:
+            async with invocation.looking_for(entity_of(path)):
                 await source_of(client, path)
             receiver = client.get_receiver(path)
-            async with call.looking_for(options.get("to") or entity_of(path)):
+            async with invocation.looking_for(options.get("to") or entity_of(path)):
                 await to_a_good_end(lambda stop: work(receiver, progress, stop))
     return results[0]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_facts import read_entities
 from sbredis.cli._entity_findings import findings_of_entities
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._findings import Finding, Severity, gathered
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION
 from sbredis.cli._passing import release_command
 from sbredis.cli._server_findings import findings_of_servers, version_of
@@ -37,7 +37,7 @@ _STYLES = {Severity.NOTE: "blue", Severity.WARNING: "yellow", Severity.CRITICAL:
     "--handling-time", type=DURATION, metavar="TIME", help="How long your handlers take, to compare locks with it."
 )
 @click.option("--servers-only", is_flag=True, help="Examine the servers, and not the entities.")
-async def doctor(call: Invocation, handling_time: timedelta | None, servers_only: bool) -> ExitCode:
+async def doctor(invocation: Invocation, handling_time: timedelta | None, servers_only: bool) -> ExitCode:
     """Examine the servers and the entities, and say what to do.
 
     Each finding is a note, a warning or critical. The exit code is 0 if there are only notes, 3 if there are warnings,
@@ -46,25 +46,25 @@ async def doctor(call: Invocation, handling_time: timedelta | None, servers_only
     from sbredis.aio import check_connection
 
     try:
-        report = await check_connection(call.place.url, timeout=_PATIENCE, details=True)
+        report = await check_connection(invocation.server.url, timeout=_PATIENCE, details=True)
     except ServerUnsuitableError as error:
         found = [Finding(Severity.CRITICAL, "server", error.message, "Change the server as this says.")]
-        return _show(call, found, None)
+        return _show(invocation, found, None)
     found = findings_of_servers(report)
     if not servers_only:
-        found += await _of_entities(call, report, handling_time)
-    return _show(call, found, report)
+        found += await _of_entities(invocation, report, handling_time)
+    return _show(invocation, found, report)
 
 
-async def _of_entities(call: Invocation, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
-    async with call.administration() as administration:
+async def _of_entities(invocation: Invocation, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
+    async with invocation.administration() as administration:
         entities = await read_entities(administration)
         return findings_of_entities(
             entities,
             unreadable=[each async for each in administration.list_unreadable_entities()],
             maintained=await administration.has_maintenance(),
             reservations=[status async for status in administration.list_reservations()],
-            release_command=partial(release_command, call),
+            release_command=partial(release_command, invocation),
             handling=handling,
             moves_slots_whole=all(
                 server.facts.product == "valkey" and version_of(server.facts.version) >= (9,)
@@ -73,28 +73,28 @@ async def _of_entities(call: Invocation, report: ConnectionReport, handling: tim
         )
 
 
-def _show(call: Invocation, found: Sequence[Finding], report: ConnectionReport | None) -> ExitCode:
+def _show(invocation: Invocation, found: Sequence[Finding], report: ConnectionReport | None) -> ExitCode:
     """Print the findings, the worst first, and return the exit code."""
     found = gathered(found)
     worst = max((finding.severity for finding in found), default=Severity.NOTE)
-    if call.out.as_json:
+    if invocation.out.as_json:
         servers = [] if report is None else [str(server.facts) for server in report.servers]
         findings = [finding._asdict() | {"severity": finding.severity.name.lower()} for finding in found]
-        call.out.json({"servers": servers, "findings": findings})
+        invocation.out.json({"servers": servers, "findings": findings})
         return _CODES[worst]
     if report is not None:
         for server in report.servers:
-            call.out.line(f"{server.facts}: {server.round_trip * 1000:.2f} ms")
+            invocation.out.line(f"{server.facts}: {server.round_trip * 1000:.2f} ms")
     for finding in found:
-        call.out.line("")
-        call.out.headed(finding.severity.name.lower(), _STYLES[finding.severity], finding.subject)
-        call.out.paragraph(f"{finding.problem[0].upper()}{finding.problem[1:]}.")
+        invocation.out.line("")
+        invocation.out.headed(finding.severity.name.lower(), _STYLES[finding.severity], finding.subject)
+        invocation.out.paragraph(f"{finding.problem[0].upper()}{finding.problem[1:]}.")
         advice, _, line = finding.advice.partition("\n")
-        call.out.paragraph(f"→ {advice}")
+        invocation.out.paragraph(f"→ {advice}")
         if line:  # a command must stay one line
-            call.out.line(f"    {line}")
+            invocation.out.line(f"    {line}")
     counts = Counter(finding.severity for finding in found)
-    call.out.line("")
+    invocation.out.line("")
     warnings, notes = counted(counts[Severity.WARNING], "warning"), counted(counts[Severity.NOTE], "note")
-    call.out.line(f"{counts[Severity.CRITICAL]} critical, {warnings}, {notes}")
+    invocation.out.line(f"{counts[Severity.CRITICAL]} critical, {warnings}, {notes}")
     return _CODES[worst]

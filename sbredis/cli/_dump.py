@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import dead_letters_of, names_dead_letters
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import dead_letters, entity_argument, existing_file
 from sbredis.cli._stdin import is_terminal
 
@@ -25,7 +25,7 @@ __all__ = ["dump", "load"]
 @click.option("--file", "path", type=click.Path(dir_okay=False, writable=True), metavar="PATH",
               help="Write to this file, which appears when it is complete.")  # fmt: skip
 async def dump(
-    call: Invocation, *, entity: str, dead_letters: bool, state: str | None, text: str | None, path: str | None
+    invocation: Invocation, *, entity: str, dead_letters: bool, state: str | None, text: str | None, path: str | None
 ) -> None:
     """Write the messages of an entity as lines of JSON, and change nothing.
 
@@ -34,7 +34,7 @@ async def dump(
     from sbredis.cli._dumping import dump_messages
 
     source = dead_letters_of(entity) if dead_letters else entity
-    await dump_messages(call, source, state, text, path)
+    await dump_messages(invocation, source, state, text, path)
 
 
 @command("load", examples=[
@@ -47,7 +47,7 @@ async def dump(
 @click.option("--id", "name", metavar="NAME",
               help="The name of this load; loads of one name store each line once. [from the content]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only check the lines.")
-async def load(call: Invocation, *, entity: str, path: str | None, name: str | None, dry_run: bool) -> None:
+async def load(invocation: Invocation, *, entity: str, path: str | None, name: str | None, dry_run: bool) -> None:
     """Send the messages of lines of JSON, each of them once.
 
     If the command is run again, it goes on, and stores no line twice. All lines are checked before the first is sent.
@@ -60,4 +60,4 @@ async def load(call: Invocation, *, entity: str, path: str | None, name: str | N
         raise click.UsageError("Messages cannot be sent to a dead-letter queue.")
     from sbredis.cli._dumping import load_messages
 
-    await load_messages(call, entity, path, name, dry_run=dry_run)
+    await load_messages(invocation, entity, path, name, dry_run=dry_run)

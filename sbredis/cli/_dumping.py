@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING
 from sbredis._counting import counted
 from sbredis._visible import json_line
 from sbredis.cli._browsing import browse, source_of
-from sbredis.cli._call import Invocation
 from sbredis.cli._entity_paths import entity_of
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._message_lines import fields_of, read_line
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._sink import Sink
@@ -35,11 +35,13 @@ _Write = Callable[[bytes, Stop], Awaitable[bool]]
 """Writes a line. Returns False if the command is interrupted before all of it is written."""
 
 
-async def dump_messages(call: Invocation, source: str, state: str | None, text: str | None, path: str | None) -> None:
+async def dump_messages(
+    invocation: Invocation, source: str, state: str | None, text: str | None, path: str | None
+) -> None:
     """Write the messages at a path that are in a state and match a filter, to stdout or to a file."""
     is_chosen = _choice(state, text)
     with ProgressCounter("written", beside_output=path is None and sys.stdout.isatty()) as progress:
-        async with call.client() as client, call.looking_for(entity_of(source)):
+        async with invocation.client() as client, invocation.looking_for(entity_of(source)):
             await source_of(client, source)
             receiver = client.get_receiver(source)
             if path is None:
@@ -53,7 +55,7 @@ async def dump_messages(call: Invocation, source: str, state: str | None, text: 
                     return True
 
                 await to_a_good_end(lambda stop: _dump(receiver, is_chosen, write_to_file, progress, stop))
-    call.out.done(f"wrote {counted(progress.count, 'message')} to {path}", written=progress.count, file=path)
+    invocation.out.done(f"wrote {counted(progress.count, 'message')} to {path}", written=progress.count, file=path)
 
 
 def _choice(state: str | None, text: str | None) -> _Choice:
@@ -77,17 +79,21 @@ async def _dump(
             return
 
 
-async def load_messages(call: Invocation, entity: str, path: str | None, name: str | None, *, dry_run: bool) -> None:
+async def load_messages(
+    invocation: Invocation, entity: str, path: str | None, name: str | None, *, dry_run: bool
+) -> None:
     """Send the messages of the lines of a file or of stdin."""
     async with AsyncExitStack() as stack:
         file = _opened(stack, path)
-        client = await stack.enter_async_context(call.client())
-        await stack.enter_async_context(call.looking_for(entity))
+        client = await stack.enter_async_context(invocation.client())
+        await stack.enter_async_context(invocation.looking_for(entity))
         info = await client.describe_entity(entity)
         writer_name = f"load-{name or _digest(file)}"
         total = sum(1 for _ in _messages(file, path, writer_name, info))
         if dry_run:
-            call.out.done(f"{counted(total, 'message')} would be sent to {entity}", lines=total, sent=0, entity=entity)
+            invocation.out.done(
+                f"{counted(total, 'message')} would be sent to {entity}", lines=total, sent=0, entity=entity
+            )
             return
         from sbredis.bulk import BulkWriter
 
@@ -102,7 +108,7 @@ async def load_messages(call: Invocation, entity: str, path: str | None, name: s
     known = f"; {summary.known:,} were stored by an earlier run" if summary.known else ""
     dropped = f"; {summary.duplicates:,} were duplicates" if summary.duplicates else ""
     facts = {"sent": summary.stored, "known": summary.known, "duplicates": summary.duplicates, "entity": entity}
-    call.out.done(f"sent {counted(summary.stored, 'message')} to {entity}{known}{dropped}", **facts)
+    invocation.out.done(f"sent {counted(summary.stored, 'message')} to {entity}{known}{dropped}", **facts)
 
 
 async def _load(

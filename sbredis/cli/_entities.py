@@ -15,9 +15,9 @@ from click.shell_completion import CompletionItem
 
 from sbredis._counting import counted
 from sbredis._root_error import ServiceBusError
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import OrderedGroup, command, group
 from sbredis.cli._fitting import TableColumn
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._kinds import KINDS, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, first_sentence, path_of
 from sbredis.cli._names import names_of
 from sbredis.cli._parameters import ParamType
@@ -131,16 +131,16 @@ _EXAMPLES = {
 
 
 def _add_create(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
-    async def create(call: Invocation, **given: Any) -> None:
+    async def create(invocation: Invocation, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         with wrong_arguments():
             properties = _properties(kind, given)
             kind.check(entity[-1])
             paths = path_of(entity[:-1]), *_named_in(properties)
-            async with call.administration() as administration, call.looking_for(*paths):
+            async with invocation.administration() as administration, invocation.looking_for(*paths):
                 await kind.call(administration, "create")(*entity, **properties)
         path = path_of(entity)
-        call.out.done(f"{kind.word} {path} is created", created=True, kind=kind.word, name=path)
+        invocation.out.done(f"{kind.word} {path} is created", created=True, kind=kind.word, name=path)
 
     command(
         "create",
@@ -162,12 +162,12 @@ def _named_in(properties: Mapping[str, Any]) -> list[str]:
 
 
 def _add_list(kind: EntityKind, made: OrderedGroup) -> None:
-    async def list_(call: Invocation, **given: Any) -> None:
+    async def list_(invocation: Invocation, **given: Any) -> None:
         parents = _pop_names(kind.parents, given)
         with wrong_arguments():
-            async with call.administration() as administration, call.looking_for(path_of(parents)):
+            async with invocation.administration() as administration, invocation.looking_for(path_of(parents)):
                 rows = await _rows(administration, kind, parents)
-        call.out.table(_columns(kind), rows, empty=f"no {kind.plural}")
+        invocation.out.table(_columns(kind), rows, empty=f"no {kind.plural}")
 
     command(
         "list",
@@ -210,14 +210,14 @@ def _rule_row(rule: Described) -> dict[str, Any]:
 
 
 def _add_show(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
-    async def show(call: Invocation, **given: Any) -> None:
+    async def show(invocation: Invocation, **given: Any) -> None:
         from sbredis.cli._inspecting import inspect_entity, print_entity
 
         entity = _pop_names(kind.arguments, given)
         with wrong_arguments():
-            async with call.administration() as administration, call.looking_for(path_of(entity)):
+            async with invocation.administration() as administration, invocation.looking_for(path_of(entity)):
                 found = await inspect_entity(administration, kind, entity)
-        print_entity(call.out, found)
+        print_entity(invocation.out, found)
 
     command(
         "show",
@@ -231,7 +231,7 @@ def _add_show(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argume
 
 
 def _add_update(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
-    async def update(call: Invocation, **given: Any) -> None:
+    async def update(invocation: Invocation, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         with wrong_arguments():
             properties = _properties(kind, given)
@@ -239,11 +239,13 @@ def _add_update(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argu
                 raise click.UsageError("Nothing to change: give at least one property.")
             kind.check(entity[-1])
             paths = path_of(entity), *_named_in(properties)
-            async with call.administration() as administration, call.looking_for(*paths):
+            async with invocation.administration() as administration, invocation.looking_for(*paths):
                 await kind.call(administration, "update")(*entity[:-1], {"name": entity[-1]}, **properties)
         path = path_of(entity)
         changed = {name: written(value) for name, value in properties.items()}
-        call.out.done(f"{kind.word} {path} is updated", updated=True, kind=kind.word, name=path, properties=changed)
+        invocation.out.done(
+            f"{kind.word} {path} is updated", updated=True, kind=kind.word, name=path, properties=changed
+        )
 
     command(
         "update",
@@ -255,20 +257,20 @@ def _add_update(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argu
 
 
 def _add_delete(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
-    async def delete(call: Invocation, *, yes: bool, dry_run: bool, **given: Any) -> None:
+    async def delete(invocation: Invocation, *, yes: bool, dry_run: bool, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         path = path_of(entity)
         with wrong_arguments():
-            async with call.administration() as administration, call.looking_for(path):
+            async with invocation.administration() as administration, invocation.looking_for(path):
                 held = await _deletable(administration, kind, entity)
                 what = f"{kind.word} {path}" + ("" if kind is RULE else f" with {held}")
                 facts: dict[str, Any] = {"kind": kind.word, "name": path, "messages": held.number}
                 if dry_run:
-                    call.out.done(f"would delete the {what}", deleted=False, **facts)
+                    invocation.out.done(f"would delete the {what}", deleted=False, **facts)
                     return
-                call.confirm(f"Delete the {what}?", typed=path, yes=yes)
+                invocation.confirm(f"Delete the {what}?", typed=path, yes=yes)
                 await kind.call(administration, "delete")(*entity)
-        call.out.done(f"{what} is deleted", deleted=True, **facts)
+        invocation.out.done(f"{what} is deleted", deleted=True, **facts)
 
     command(
         "delete",

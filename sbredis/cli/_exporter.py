@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_facts import read_entities
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._measures import Measures, json_of, prometheus_of
 from sbredis.cli._parameters import DURATION
 from sbredis.exceptions import ServiceBusError
@@ -36,7 +36,7 @@ _ENTITIES = "/entities"
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:9109", help="Where to answer. [127.0.0.1:9109]")
 @click.option("--every", type=DURATION, default=_EVERY, metavar="TIME", help="The time between two rounds. [15s]")
 @click.option("--print", "shipped", type=click.Choice(list(_SHIPPED)), help="Print a file to start from, and end.")
-async def exporter(call: Invocation, listen: str, every: timedelta, shipped: str | None) -> None:
+async def exporter(invocation: Invocation, listen: str, every: timedelta, shipped: str | None) -> None:
     """Serve the measures of all entities over HTTP, for Prometheus and KEDA.
 
     /metrics has the text for Prometheus. /entities/NAME has the numbers of an entity as JSON, and /entities those of
@@ -46,7 +46,9 @@ async def exporter(call: Invocation, listen: str, every: timedelta, shipped: str
     --print shows a dashboard for Grafana, alert rules for Prometheus, or a ScaledObject for KEDA.
     """
     if shipped is not None:
-        call.out.line((files("sbredis.cli") / "shipped" / _SHIPPED[shipped]).read_text(encoding="utf-8").rstrip("\n"))
+        invocation.out.line(
+            (files("sbredis.cli") / "shipped" / _SHIPPED[shipped]).read_text(encoding="utf-8").rstrip("\n")
+        )
         return
     from sbredis.workers.declaring._addresses import address_of
     from sbredis.workers.observing._http import serving_answers
@@ -57,12 +59,12 @@ async def exporter(call: Invocation, listen: str, every: timedelta, shipped: str
         raise click.BadParameter(str(error), param_hint="--listen") from error
     if every <= timedelta(0):
         raise click.BadParameter("must be longer than 0", param_hint="--every")
-    async with call.administration() as administration:
+    async with invocation.administration() as administration:
         state = _LastRound()
         async with serving_answers(host, port, state.answer) as bound:
-            call.out.remark(f"http://{host}:{bound}/metrics and http://{host}:{bound}{_ENTITIES}; Ctrl-C ends it")
+            invocation.out.remark(f"http://{host}:{bound}/metrics and http://{host}:{bound}{_ENTITIES}; Ctrl-C ends it")
             while True:
-                await state.read(call, administration)
+                await state.read(invocation, administration)
                 await asyncio.sleep(every.total_seconds())
 
 
@@ -74,7 +76,7 @@ class _LastRound:
         self._up = False
         self._problem = "no round has ended yet"
 
-    async def read(self, call: Invocation, administration: ServiceBusAdministrationClient) -> None:
+    async def read(self, invocation: Invocation, administration: ServiceBusAdministrationClient) -> None:
         """Read the entities. If that fails, say so once, and go on."""
         started = time.monotonic()
         try:
@@ -83,11 +85,11 @@ class _LastRound:
             maintained = await administration.has_maintenance()
         except ServiceBusError as error:
             if self._up or self._measures is None:
-                call.out.remark(f"the servers cannot be read: {error}")
+                invocation.out.remark(f"the servers cannot be read: {error}")
             self._up, self._problem = False, error.message
             return
         if not self._up and self._measures is not None:
-            call.out.remark("the servers answer again")
+            invocation.out.remark("the servers answer again")
         seconds = time.monotonic() - started
         self._measures = Measures(namespace.name, tuple(entities), maintained, datetime.now(UTC), seconds)
         self._up = True

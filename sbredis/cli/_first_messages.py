@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from sbredis.cli._call import Invocation
+from sbredis.cli._invocation import Invocation
 
 if TYPE_CHECKING:
     from sbredis.model import ServiceBusReceivedMessage
@@ -30,7 +30,7 @@ async def first_of(
     return found, False
 
 
-def remark_more(call: Invocation, *, chosen: bool) -> None:
+def remark_more(invocation: Invocation, *, chosen: bool) -> None:
     """Say that only some messages were shown. If the user has ``chosen`` them, the others may not match."""
     verb = "may be" if chosen else "are"
-    call.out.remark(f"only the first {FEW} messages are shown, and there {verb} more: see --count")
+    invocation.out.remark(f"only the first {FEW} messages are shown, and there {verb} more: see --count")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import names_dead_letters
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import WholeRange, entity_argument
 
 __all__ = ["move"]
@@ -23,7 +23,7 @@ __all__ = ["move"]
 @click.option("--count", type=WholeRange(1), metavar="N", help="Move N messages at most.")
 @click.option("--dry-run", is_flag=True, help="Only count the messages.")
 async def move(
-    call: Invocation, *, source: str, destination: str, text: str | None, count: int | None, dry_run: bool
+    invocation: Invocation, *, source: str, destination: str, text: str | None, count: int | None, dry_run: bool
 ) -> int | None:
     """Move messages to another queue or topic.
 
@@ -42,7 +42,7 @@ async def move(
             raise click.UsageError("--count is not for dead letters. See 'sbredis dlq redrive', which takes numbers.")
         from sbredis.cli._dlq import move_dead_letters
 
-        return await move_dead_letters(call, source, destination, text, dry_run=dry_run)
+        return await move_dead_letters(invocation, source, destination, text, dry_run=dry_run)
     from sbredis.cli._moving import move_messages
 
-    return await move_messages(call, source, destination, matches, count, dry_run=dry_run)
+    return await move_messages(invocation, source, destination, matches, count, dry_run=dry_run)

@@ -14,8 +14,8 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._browsing import PAGE, browse, source_of
-from sbredis.cli._call import Invocation
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._server_clocks import ServerClocks, read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end
@@ -53,23 +53,29 @@ _SOONEST, _LATEST = 0.02, 0.5
 
 
 async def move_messages(
-    call: Invocation, source: str, destination: str, matches: Condition | None, limit: int | None, *, dry_run: bool
+    invocation: Invocation,
+    source: str,
+    destination: str,
+    matches: Condition | None,
+    limit: int | None,
+    *,
+    dry_run: bool,
 ) -> int:
     """Move messages, and return the exit code."""
     progress = ProgressCounter("counted" if dry_run else "moved")
     begun: list[_MoveRun] = []
 
     async def move() -> None:
-        async with call.client() as client:
-            async with call.looking_for(source):
+        async with invocation.client() as client:
+            async with invocation.looking_for(source):
                 origin = await source_of(client, source)
-            async with call.looking_for(destination):
+            async with invocation.looking_for(destination):
                 target = await client.describe_entity(destination)
             if target.path == origin.path or target.kind == "subscription":
                 raise click.UsageError(f"{target.path} cannot be the destination: name another queue or a topic.")
             work = _MoveRun(
-                call, client, origin, target, matches, limit,
-                partitions=await _partitions(call, origin), dry_run=dry_run, progress=progress,
+                invocation, client, origin, target, matches, limit,
+                partitions=await _partitions(invocation, origin), dry_run=dry_run, progress=progress,
             )  # fmt: skip
             maintaining = nullcontext() if dry_run else client.maintain()  # it changes the namespace
             async with client.get_sender(destination) as sender, maintaining:
@@ -81,23 +87,23 @@ async def move_messages(
             await move()
     except BaseException:
         for work in begun:
-            _remark(call, work)
+            _remark(invocation, work)
         raise
-    return _report(call, begun[0])
+    return _report(invocation, begun[0])
 
 
-def _report(call: Invocation, work: _MoveRun) -> int:
+def _report(invocation: Invocation, work: _MoveRun) -> int:
     origin, target, stay, waiting, refused = work.origin, work.target, work.stay, work.waiting or 0, work.refused
     count = work.progress.count
     words = f"{counted(count, 'message')} would be moved" if work.dry_run else f"moved {counted(count, 'message')}"
     left = f"; {stay:,} stay, because they are scheduled, held, gone, or too large" if stay else ""
     facts = {"matched" if work.dry_run else "moved": count, "stay": stay, "waiting": waiting, "refused": refused}
-    call.out.done(f"{words} from {origin.path} to {target.path}{left}", **facts)
-    _remark(call, work)
+    invocation.out.done(f"{words} from {origin.path} to {target.path}{left}", **facts)
+    _remark(invocation, work)
     return ExitCode.DIFFERENT if waiting or refused else ExitCode.DONE
 
 
-def _remark(call: Invocation, work: _MoveRun) -> None:
+def _remark(invocation: Invocation, work: _MoveRun) -> None:
     """Say which messages have not arrived."""
     source = work.origin.path
     if work.waiting is None:
@@ -105,10 +111,12 @@ def _remark(call: Invocation, work: _MoveRun) -> None:
     else:
         some = f"{work.waiting:,} of them {'is' if work.waiting == 1 else 'are'}" if work.waiting else ""
     if some:
-        call.out.remark(f"{some} still on the way to another partition, in {source}: 'sbredis maintain' moves them.")
+        invocation.out.remark(
+            f"{some} still on the way to another partition, in {source}: 'sbredis maintain' moves them."
+        )
     if work.refused:
         queue = f"{source}/$Transfer/$DeadLetterQueue"
-        call.out.remark(
+        invocation.out.remark(
             f"{work.target.path} did not take {counted(work.refused, 'message')}: see sbredis peek '{queue}'."
         )
 
@@ -125,7 +133,7 @@ class _Portion(NamedTuple):
 class _MoveRun:
     """One run of the command."""
 
-    call: Invocation
+    invocation: Invocation
     client: ServiceBusClient
     origin: EntityInfo
     target: EntityInfo
@@ -172,7 +180,7 @@ class _MoveRun:
         end, pause = now() + _ARRIVING, _SOONEST
         interrupted = False
         while True:
-            partitions = await _partitions(self.call, self.origin)
+            partitions = await _partitions(self.invocation, self.origin)
             self.waiting = _transfers(partitions)
             self.refused = max(_refused(partitions) - _refused(self.partitions), 0)
             if stop and not interrupted:
@@ -271,7 +279,7 @@ class _MoveRun:
         copy = as_message(message)
         if message.expires_at_utc is not None:
             if self.clocks is None:
-                self.clocks = await read_clocks(self.call.place.url)
+                self.clocks = await read_clocks(self.invocation.server.url)
             now = self.clocks.now(self._server_of(message))
             copy.time_to_live = max(message.expires_at_utc - now, timedelta(milliseconds=1))
         if partition_key is not None:
@@ -317,8 +325,8 @@ async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMe
         await receiver.release_message(message)
 
 
-async def _partitions(call: Invocation, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
-    async with call.administration() as administration:
+async def _partitions(invocation: Invocation, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
+    async with invocation.administration() as administration:
         return [each async for each in administration.list_partitions(origin.path)]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sbredis.cli._call import Invocation, Settings
+from sbredis.cli._invocation import Invocation, Settings
 
 if TYPE_CHECKING:
     from sbredis.cli._kinds import EntityKind
@@ -38,8 +38,8 @@ def names_of(kind: EntityKind) -> Completion:
         before = tuple(str(ctx.params.get(word) or "") for word in words[:at])
         listed = kind if at == len(kind.parents) else (TOPIC, SUBSCRIPTION)[at]
 
-        async def names(call: Invocation) -> list[str]:
-            async with call.administration() as administration:
+        async def names(invocation: Invocation) -> list[str]:
+            async with invocation.administration() as administration:
                 return [each.name async for each in listed.call(administration, "list")(*before)]
 
         return _matching(ctx, incomplete, names)
@@ -47,8 +47,8 @@ def names_of(kind: EntityKind) -> Completion:
     return complete
 
 
-async def _all_paths(call: Invocation) -> list[str]:
-    async with call.administration() as administration:
+async def _all_paths(invocation: Invocation) -> list[str]:
+    async with invocation.administration() as administration:
         found = [each.name async for each in administration.list_queues()]
         async for topic in administration.list_topics():
             found.append(topic.name)
@@ -58,9 +58,9 @@ async def _all_paths(call: Invocation) -> list[str]:
 
 
 def _matching(ctx: click.Context, incomplete: str, names: Callable[[Invocation], Any]) -> list[str]:
-    async def within_time(call: Invocation) -> list[str]:
+    async def within_time(invocation: Invocation) -> list[str]:
         async with asyncio.timeout(_PATIENCE):
-            found: list[str] = await names(call)
+            found: list[str] = await names(invocation)
             return found
 
     options, program = ctx.params, ctx.find_root().params

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import ParamType, WholeRange
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class _LimitType(ParamType):
 
 
 @command("show", into=namespaces, examples=["sbredis namespace show", "sbredis namespace show --output json"])
-async def show(call: Invocation) -> None:
+async def show(invocation: Invocation) -> None:
     """Show the namespace: its partitions, the number and the size of its entities, and their limits."""
-    async with call.administration() as administration:
-        _print(call, await administration.get_namespace_properties())
+    async with invocation.administration() as administration:
+        _print(invocation, await administration.get_namespace_properties())
 
 
 @command("limit", into=namespaces, examples=[
@@ -67,7 +67,7 @@ async def show(call: Invocation) -> None:
     type=_LimitType(),
     help="The largest sum of the sizes of queues and topics, each counted once for each of its partitions.",
 )
-async def limit(call: Invocation, *, max_entities: _Limit | None, max_size_in_megabytes: _Limit | None) -> None:
+async def limit(invocation: Invocation, *, max_entities: _Limit | None, max_size_in_megabytes: _Limit | None) -> None:
     """Limit the number of the entities of the namespace, and the size that they may have together.
 
     A limit is a number, or 'none'. An option that is left out changes nothing. Entities that exist are kept, even if
@@ -75,7 +75,7 @@ async def limit(call: Invocation, *, max_entities: _Limit | None, max_size_in_me
     """
     if max_entities is None and max_size_in_megabytes is None:
         raise click.UsageError("name a limit: --max-entities, --max-size-in-megabytes, or both")
-    async with call.administration() as administration:
+    async with invocation.administration() as administration:
         before = await administration.get_namespace_properties()
         after = await administration.set_namespace_limits(
             max_entities=before.max_entities if max_entities is None else max_entities.value,
@@ -83,9 +83,9 @@ async def limit(call: Invocation, *, max_entities: _Limit | None, max_size_in_me
                 before.max_size_in_megabytes if max_size_in_megabytes is None else max_size_in_megabytes.value
             ),
         )
-        _print(call, after)
+        _print(invocation, after)
 
 
-def _print(call: Invocation, namespace: NamespaceProperties) -> None:
+def _print(invocation: Invocation, namespace: NamespaceProperties) -> None:
     facts = asdict(namespace)
-    call.out.record({name: facts[name] for name in _SHOWN})
+    invocation.out.record({name: facts[name] for name in _SHOWN})

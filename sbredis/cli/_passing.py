@@ -15,9 +15,9 @@ import click
 
 from sbredis._root_error import ServiceBusError
 from sbredis._server_url import URL_VARIABLE
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
-from sbredis.cli._places import ChosenServer, NoServerError, address_of
+from sbredis.cli._invocation import Invocation
+from sbredis.cli._server_choice import ChosenServer, NoServerError, address_of
 
 __all__ = ["release_command", "spark", "worker"]
 
@@ -36,16 +36,16 @@ context, unless it has an option that names another one.
 def _passing(name: str, text: str, examples: list[str], main: Callable[[Invocation, list[str]], int]) -> click.Command:
     """Make a command that gives all its arguments to another program."""
 
-    def run(call: Invocation, arguments: tuple[str, ...]) -> int:
+    def run(invocation: Invocation, arguments: tuple[str, ...]) -> int:
         environment = os.environ.get(URL_VARIABLE)
         try:
-            os.environ[URL_VARIABLE] = connection_string(call.place)
+            os.environ[URL_VARIABLE] = connection_string(invocation.server)
         except (NoServerError, ServiceBusError):
-            if names_server(call):
+            if names_server(invocation):
                 raise
             # the program says what is missing, if it needs a server
         try:
-            return main(call, list(arguments))
+            return main(invocation, list(arguments))
         except SystemExit as end:  # argparse ends so
             return end.code if isinstance(end.code, int) else 1
         finally:
@@ -62,57 +62,57 @@ def _passing(name: str, text: str, examples: list[str], main: Callable[[Invocati
     return made
 
 
-def names_server(call: Invocation) -> bool:
-    """Return whether the options of the call name a server, and not only the environment or a stored choice."""
-    return call.settings.url is not None or call.settings.context is not None
+def names_server(invocation: Invocation) -> bool:
+    """Return whether the options of the command name a server, and not only the environment or a stored choice."""
+    return invocation.settings.url is not None or invocation.settings.context is not None
 
 
-def connection_string(place: ChosenServer) -> str:
+def connection_string(server: ChosenServer) -> str:
     """Return a connection string that names the namespace too."""
-    if place.namespace is None:
-        return place.url
-    url = re.sub(r"([?&])namespace=[^&]*&?", r"\1", place.url).rstrip("?&")
-    return f"{url}{'&' if '?' in url else '?'}namespace={quote(place.namespace)}"
+    if server.namespace is None:
+        return server.url
+    url = re.sub(r"([?&])namespace=[^&]*&?", r"\1", server.url).rstrip("?&")
+    return f"{url}{'&' if '?' in url else '?'}namespace={quote(server.namespace)}"
 
 
-def release_command(call: Invocation, path: str) -> str:
-    """Return the command that ends the reservation of an entity in the place of this call.
+def release_command(invocation: Invocation, path: str) -> str:
+    """Return the command that ends the reservation of an entity on the server of this invocation.
 
     A connection string is left out if it was not an option, or if it has secrets.
     """
-    return shlex.join([*_spark_here(call), "release", path])
+    return shlex.join([*_spark_here(invocation), "release", path])
 
 
-def _spark_here(call: Invocation) -> list[str]:
-    """Return the command that runs jobs in the place of this call."""
-    given, place = call.settings, call.place
+def _spark_here(invocation: Invocation) -> list[str]:
+    """Return the command that runs jobs on the server of this invocation."""
+    given, server = invocation.settings, invocation.server
     line = ["sbredis"]
-    if place.name is not None:
-        line += ["--context", place.name]
+    if server.name is not None:
+        line += ["--context", server.name]
     elif given.url is not None:
-        line += ["--url", place.url if address_of(place.url) == place.url else "URL"]
+        line += ["--url", server.url if address_of(server.url) == server.url else "URL"]
     if given.namespace is not None:
         line += ["--namespace", given.namespace]
     return [*line, "spark"]
 
 
-def _run_worker(call: Invocation, arguments: list[str]) -> int:
+def _run_worker(invocation: Invocation, arguments: list[str]) -> int:
     from sbredis.workers.__main__ import main
 
-    if names_server(call):
+    if names_server(invocation):
         arguments = ["--server-of-command", *arguments]  # its connection string is in the environment
-    elif call.settings.namespace is not None:
-        arguments = ["--namespace-of-command", call.settings.namespace, *arguments]
+    elif invocation.settings.namespace is not None:
+        arguments = ["--namespace-of-command", invocation.settings.namespace, *arguments]
     sys.path.insert(0, os.getcwd())  # as `python -m` does, so that the worker's module is found  # noqa: PTH109
     return main(arguments, "sbredis worker")
 
 
-def _run_spark(call: Invocation, arguments: list[str]) -> int:
+def _run_spark(invocation: Invocation, arguments: list[str]) -> int:
     from sbredis.spark.__main__ import main
 
     program = ["sbredis", "spark"]
     with suppress(NoServerError, ServiceBusError):
-        program = _spark_here(call)
+        program = _spark_here(invocation)
     return main(arguments, program)
 
 

@@ -11,11 +11,11 @@ import click
 
 from sbredis._visible import json_line
 from sbredis.cli._browsing import browse, found_by_number, show_messages, source_of
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._first_messages import FEW, Matches, first_of, remark_more
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.cli._parameters import WholeRange, confirmed, dead_letters, entity_argument
 from sbredis.cli._purge import require_unprotected
@@ -46,7 +46,7 @@ _PAUSE = 0.5
 @click.option("--count", type=WholeRange(1), metavar="N", help="Show N messages at most. [20]")
 @click.option("--follow", is_flag=True, help="Go on and show new messages as they come.")
 async def peek(
-    call: Invocation,
+    invocation: Invocation,
     *,
     entity: str,
     dead_letters: bool,
@@ -71,21 +71,21 @@ async def peek(
     def matches(message: ServiceBusReceivedMessage) -> bool:
         return (chosen is None or message.state is chosen) and (condition is None or condition(message))
 
-    async with call.client() as client, call.looking_for(entity_of(path)):
+    async with invocation.client() as client, invocation.looking_for(entity_of(path)):
         await source_of(client, path)
         receiver = client.get_receiver(path)
         if follow:
-            await _follow(call, partial(browse, receiver, session=session), start, count, matches)
+            await _follow(invocation, partial(browse, receiver, session=session), start, count, matches)
             return ExitCode.DONE
         found, more = await first_of(browse(receiver, start=start, session=session), count or FEW, matches)
-    show_messages(call, found)
+    show_messages(invocation, found)
     if more and count is None:
-        remark_more(call, chosen=chosen is not None or condition is not None)
+        remark_more(invocation, chosen=chosen is not None or condition is not None)
     return ExitCode.DONE if found else ExitCode.DIFFERENT
 
 
 async def _follow(
-    call: Invocation,
+    invocation: Invocation,
     look: Callable[..., AsyncIterator[ServiceBusReceivedMessage]],
     start: int,
     count: int | None,
@@ -96,7 +96,7 @@ async def _follow(
     while True:
         async for message in look(start=start):
             if matches(message):
-                _show_line(call, message)
+                _show_line(invocation, message)
                 shown += 1
                 if shown == count:
                     return
@@ -116,19 +116,19 @@ _numbers = click.argument("numbers", type=WholeRange(1), nargs=-1, required=True
 @entity_argument()
 @_numbers
 @dead_letters
-async def show(call: Invocation, entity: str, numbers: Sequence[int], dead_letters: bool) -> None:
+async def show(invocation: Invocation, entity: str, numbers: Sequence[int], dead_letters: bool) -> None:
     """Show all fields of messages, in any state."""
     path = dead_letters_of(entity) if dead_letters else entity
-    async with call.client() as client, call.looking_for(entity_of(path)):
+    async with invocation.client() as client, invocation.looking_for(entity_of(path)):
         await source_of(client, path)
         found = await found_by_number(client.get_receiver(path), numbers)
     for each in found:
         fields = fields_of(each)
-        if call.out.as_json:
-            call.out.json(fields)
+        if invocation.out.as_json:
+            invocation.out.json(fields)
             continue
         fields = {name: _text(value) for name, value in fields.items() if value is not None and name not in _BODIES}
-        call.out.record({**fields, "body": shown_body(each)}, whole=True)
+        invocation.out.record({**fields, "body": shown_body(each)}, whole=True)
 
 
 @command(
@@ -139,21 +139,21 @@ async def show(call: Invocation, entity: str, numbers: Sequence[int], dead_lette
 @dead_letters
 @confirmed
 async def delete(
-    call: Invocation, *, entity: str, numbers: Sequence[int], dead_letters: bool, dry_run: bool, yes: bool
+    invocation: Invocation, *, entity: str, numbers: Sequence[int], dead_letters: bool, dry_run: bool, yes: bool
 ) -> None:
     """Delete messages by their numbers.
 
     If one of them is not there, or is held by a receiver, none is deleted. A scheduled message is cancelled.
     """
     path = dead_letters_of(entity) if dead_letters else entity
-    async with call.client() as client, call.looking_for(entity_of(path)):
+    async with invocation.client() as client, invocation.looking_for(entity_of(path)):
         info = await source_of(client, path)
         found = await found_by_number(client.get_receiver(path), numbers)
         if dry_run:
-            show_messages(call, found)
+            show_messages(invocation, found)
             return
         require_unprotected(info, path)
-        call.confirm(f"Delete {_listed(numbers)} from {path}?", typed=entity_of(path), yes=yes)
+        invocation.confirm(f"Delete {_listed(numbers)} from {path}?", typed=entity_of(path), yes=yes)
         session, scheduled = _one_kind(found, info)
         if scheduled:
             async with client.get_sender(entity_of(path)) as sender:
@@ -161,7 +161,7 @@ async def delete(
         else:
             async with client.get_receiver(path, session_id=session) as receiver:
                 await receiver.delete_messages_by_number(list(numbers))
-    call.out.done(f"deleted {_listed(numbers)} from {path}", deleted=list(numbers), entity=path)
+    invocation.out.done(f"deleted {_listed(numbers)} from {path}", deleted=list(numbers), entity=path)
 
 
 @command("dead-letter", into=message, examples=["sbredis message dead-letter orders 17 --reason BadAddress"])
@@ -171,7 +171,13 @@ async def delete(
 @click.option("--description", metavar="TEXT", help="Why they are dead letters, in a sentence.")
 @click.option("--dry-run", is_flag=True, help="Only show the messages.")
 async def dead_letter(
-    call: Invocation, *, entity: str, numbers: Sequence[int], reason: str | None, description: str | None, dry_run: bool
+    invocation: Invocation,
+    *,
+    entity: str,
+    numbers: Sequence[int],
+    reason: str | None,
+    description: str | None,
+    dry_run: bool,
 ) -> None:
     """Move messages to the dead-letter queue by their numbers.
 
@@ -180,25 +186,25 @@ async def dead_letter(
     """
     if names_dead_letters(entity):
         raise click.UsageError("The messages are dead letters already.")
-    async with call.client() as client, call.looking_for(entity):
+    async with invocation.client() as client, invocation.looking_for(entity):
         info = await source_of(client, entity)
         found = await found_by_number(client.get_receiver(entity), numbers)
         session, scheduled = _one_kind(found, info)
         if scheduled:
             raise click.UsageError("The messages are scheduled. Only enqueued messages can be dead-lettered.")
         if dry_run:
-            show_messages(call, found)
+            show_messages(invocation, found)
             return
         async with client.get_receiver(entity, session_id=session) as receiver:
             await receiver.dead_letter_messages_by_number(list(numbers), reason, description)
-    call.out.done(f"dead-lettered {_listed(numbers)} of {entity}", dead_lettered=list(numbers), entity=entity)
+    invocation.out.done(f"dead-lettered {_listed(numbers)} of {entity}", dead_lettered=list(numbers), entity=entity)
 
 
-def _show_line(call: Invocation, message: ServiceBusReceivedMessage) -> None:
-    if call.out.as_json:
-        call.out.json(fields_of(message))
+def _show_line(invocation: Invocation, message: ServiceBusReceivedMessage) -> None:
+    if invocation.out.as_json:
+        invocation.out.json(fields_of(message))
     else:
-        call.out.line(f"{message.sequence_number}  {message.state.name.lower():<9}  {shown_body(message)}")
+        invocation.out.line(f"{message.sequence_number}  {message.state.name.lower():<9}  {shown_body(message)}")
 
 
 def _one_kind(messages: Sequence[ServiceBusReceivedMessage], info: EntityInfo) -> tuple[str | None, bool]:

@@ -10,9 +10,9 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._browsing import browse, source_of
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import dead_letters_of, entity_of
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, confirmed, dead_letters, entity_argument
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._server_clocks import read_clocks
@@ -37,7 +37,7 @@ _AT_ONCE = 2000
 @click.option("--session", metavar="ID", help="Only the messages of this session.")
 @confirmed
 async def purge(
-    call: Invocation,
+    invocation: Invocation,
     *,
     entity: str,
     dead_letters: bool,
@@ -52,17 +52,17 @@ async def purge(
     deleted.
     """
     path = dead_letters_of(entity) if dead_letters else entity
-    await purge_path(call, path, older_than, session, dry_run=dry_run, yes=yes)
+    await purge_path(invocation, path, older_than, session, dry_run=dry_run, yes=yes)
 
 
 async def purge_path(
-    call: Invocation, path: str, older_than: timedelta | None, session: str | None, *, dry_run: bool, yes: bool
+    invocation: Invocation, path: str, older_than: timedelta | None, session: str | None, *, dry_run: bool, yes: bool
 ) -> None:
     """Delete the messages at a path, after the user has agreed."""
     with ProgressCounter("counted" if dry_run else "deleted") as progress:
-        async with call.client() as client, call.looking_for(entity_of(path)):
+        async with invocation.client() as client, invocation.looking_for(entity_of(path)):
             info = await source_of(client, path)
-            before = await _end(call, older_than)
+            before = await _end(invocation, older_than)
             receiver = client.get_receiver(path)
             if dry_run:
                 progress.add(await _count(receiver, before, session))
@@ -70,14 +70,14 @@ async def purge_path(
                 require_unprotected(info, path)
                 which = _which(None if older_than is None else before, session)
                 with progress.asking():
-                    call.confirm(f"Delete {which} of {path}?", typed=entity_of(path), yes=yes)
+                    invocation.confirm(f"Delete {which} of {path}?", typed=entity_of(path), yes=yes)
                 await to_a_good_end(lambda stop: _purge(receiver, before, session, progress, stop))
     found = counted(progress.count, "message")
     if dry_run:
         text = f"{found} of {path} would be deleted, except those that receivers hold"
-        call.out.done(text, matched=progress.count, deleted=0, entity=path)
+        invocation.out.done(text, matched=progress.count, deleted=0, entity=path)
     else:
-        call.out.done(f"deleted {found} of {path}", deleted=progress.count, entity=path)
+        invocation.out.done(f"deleted {found} of {path}", deleted=progress.count, entity=path)
 
 
 def require_unprotected(info: EntityInfo, path: str) -> None:
@@ -88,7 +88,7 @@ def require_unprotected(info: EntityInfo, path: str) -> None:
         )
 
 
-async def _end(call: Invocation, older_than: timedelta | None) -> datetime:
+async def _end(invocation: Invocation, older_than: timedelta | None) -> datetime:
     """Return the time, by the clocks of the servers, before which the messages to delete were enqueued.
 
     A clock is read between the start and the return, so the time in the middle is not before those of the messages that
@@ -96,7 +96,7 @@ async def _end(call: Invocation, older_than: timedelta | None) -> datetime:
     is furthest ahead counts.
     """
     began = time.monotonic()
-    clocks = await read_clocks(call.place.url)
+    clocks = await read_clocks(invocation.server.url)
     middle = (began + time.monotonic()) / 2
     now = datetime.fromtimestamp(middle + max(clocks.offsets.values()), UTC) + timedelta(milliseconds=1)
     try:

@@ -15,11 +15,11 @@ import click
 from sbredis._counting import counted
 from sbredis._visible import json_line
 from sbredis.cli._browsing import source_of
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._handler_process import handle
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.cli._parameters import DURATION, WholeRange, dead_letters, entity_argument
 from sbredis.cli._progress import ProgressCounter
@@ -64,7 +64,7 @@ Settlement = Literal["complete", "dead-letter", "abandon", "none"]
 @click.option("--retry-delay", type=DURATION, metavar="DURATION",
               help="How long an abandoned message waits at first. The time doubles up to 5m. [1s]")  # fmt: skip
 async def receive(
-    call: Invocation,
+    invocation: Invocation,
     *,
     entity: str,
     dead_letters: bool,
@@ -102,11 +102,12 @@ async def receive(
         raise click.UsageError("The messages are dead letters already.")
     limit = None if everything or follow else count or 1
     work = _ReceiveRun(
-        call=call, limit=limit, wait=None if follow else wait.total_seconds(), ack=ack, reason=reason, handler=handler,
-        on_failure=on_failure, retry_delay=_FIRST_DELAY if retry_delay is None else retry_delay.total_seconds(),
+        invocation=invocation, limit=limit, wait=None if follow else wait.total_seconds(), ack=ack,
+        reason=reason, handler=handler, on_failure=on_failure,
+        retry_delay=_FIRST_DELAY if retry_delay is None else retry_delay.total_seconds(),
     )  # fmt: skip
     with work.progress:
-        async with call.client() as client, call.looking_for(entity_of(path)):
+        async with invocation.client() as client, invocation.looking_for(entity_of(path)):
             async with _receiver(client, path, session, wait.total_seconds()) as receiver:
                 if receiver is not None:
                     await to_a_good_end(lambda stop: work.run(receiver, stop))
@@ -114,10 +115,10 @@ async def receive(
                 raise BrokenPipeError
     if work.failed:
         verb = "was" if work.failed == 1 else "were"
-        call.out.remark(f"{work.failed:,} of {counted(work.progress.count, 'message')} {verb} not handled")
+        invocation.out.remark(f"{work.failed:,} of {counted(work.progress.count, 'message')} {verb} not handled")
         return ExitCode.FAILED
     if not work.progress.count:
-        call.out.remark("no message came" if receiver is not None else "no session is free")
+        invocation.out.remark("no message came" if receiver is not None else "no session is free")
         return ExitCode.DIFFERENT
     return ExitCode.DONE
 
@@ -155,7 +156,7 @@ async def _receiver(
 class _ReceiveRun:
     """One run of the command."""
 
-    call: Invocation
+    invocation: Invocation
     limit: int | None
     wait: float | None
     """How long to wait for a message, in seconds; ``None`` for ever."""
@@ -205,7 +206,7 @@ class _ReceiveRun:
         """Print or handle a message and settle it. Return False if the command was interrupted before."""
         settlement = self.ack
         if self.handler is None:
-            if stop or not await sink.put(_line(message, as_json=self.call.out.as_json), stop):
+            if stop or not await sink.put(_line(message, as_json=self.invocation.out.as_json), stop):
                 return False
         else:
             code = None if stop else await handle(self.handler, message, stop)
@@ -236,7 +237,7 @@ class _ReceiveRun:
                 await receiver.dead_letter_message(message, self.reason)
         except ServiceBusError as error:
             self.failed += 1
-            self.call.out.remark(f"message {message.sequence_number}: {error.message}")
+            self.invocation.out.remark(f"message {message.sequence_number}: {error.message}")
 
 
 def delay_after(failures: int, first: float) -> float:

@@ -16,12 +16,12 @@ import click
 
 from sbredis._root_error import Outcome, ServiceBusError
 from sbredis._visible import visible
-from sbredis.cli._call import Invocation
 from sbredis.cli._caret import under_mistake
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 from sbredis.cli._interrupting import Terminated
-from sbredis.cli._places import NoServerError
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._remarking import remarking
+from sbredis.cli._server_choice import NoServerError
 from sbredis.exceptions import (
     OperationTimeoutError,
     RuleSyntaxError,
@@ -33,19 +33,19 @@ from sbredis.exceptions import (
 __all__ = ["CommandFunction", "run_work"]
 
 CommandFunction = Callable[..., Any]
-"""The function of a command: it gets the call and the command's own options."""
+"""The function of a command: it gets the invocation and the command's own options."""
 _EXPECTED = (ServiceBusError, NoServerError, OSError, ValueError)
 """The errors that are reported in one line. The others are faults of the program."""
 _NO_ANSWER = (ServiceBusConnectionError, ServiceBusCommunicationError, OperationTimeoutError)
 _WRONG_FILE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
-def run_work(work: CommandFunction, call: Invocation, given: dict[str, Any]) -> int:
+def run_work(work: CommandFunction, invocation: Invocation, given: dict[str, Any]) -> int:
     """Run the function of a command, and return the exit code."""
     begun: list[bool] = []
     try:
-        with remarking(call.out.remark):
-            return _run(work, call, given, begun)
+        with remarking(invocation.out.remark):
+            return _run(work, invocation, given, begun)
     except BrokenPipeError:
         _silence(sys.stdout)
         return ExitCode.BROKEN_PIPE
@@ -61,13 +61,13 @@ def run_work(work: CommandFunction, call: Invocation, given: dict[str, Any]) -> 
         return _report(error)
 
 
-def _run(work: CommandFunction, call: Invocation, given: dict[str, Any], begun: list[bool]) -> int:
+def _run(work: CommandFunction, invocation: Invocation, given: dict[str, Any], begun: list[bool]) -> int:
     """Run the function of a command, and note that it has begun. Of a group of errors, only one is raised."""
     try:
         if inspect.iscoroutinefunction(work):
-            return _run_async(work, call, given, begun)
+            return _run_async(work, invocation, given, begun)
         begun.append(True)
-        return int(work(call, **given) or ExitCode.DONE)
+        return int(work(invocation, **given) or ExitCode.DONE)
     except BaseExceptionGroup as group:
         errors = list(_errors_in(group))
         faults = [error for error in errors if not isinstance(error, (*_EXPECTED, click.ClickException))]
@@ -83,7 +83,7 @@ def _errors_in(error: BaseException) -> Iterator[BaseException]:
         yield from _errors_in(each)
 
 
-def _run_async(work: CommandFunction, call: Invocation, given: dict[str, Any], begun: list[bool]) -> int:
+def _run_async(work: CommandFunction, invocation: Invocation, given: dict[str, Any], begun: list[bool]) -> int:
     terminated = False
 
     async def whole() -> int:
@@ -98,7 +98,7 @@ def _run_async(work: CommandFunction, call: Invocation, given: dict[str, Any], b
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
         begun.append(True)
-        return int(await work(call, **given) or ExitCode.DONE)
+        return int(await work(invocation, **given) or ExitCode.DONE)
 
     try:
         return asyncio.run(whole())

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, MOMENT, PROPERTY, NumberRange, WholeRange, entity_argument, existing_file
 from sbredis.cli._stdin import is_terminal
 
@@ -40,7 +40,7 @@ __all__ = ["send"]
 @click.option("--count", type=WholeRange(1), default=1, metavar="N", help="Send the body N times. [1]")
 @click.option("--rate", type=NumberRange(0, min_open=True), metavar="N", help="Send N messages a second at most.")
 async def send(
-    call: Invocation,
+    invocation: Invocation,
     *,
     entity: str,
     body: str | None,
@@ -63,9 +63,9 @@ async def send(
 
     defaults = _fields(given)
     if by_lines or json_lines:
-        await send_messages(call, entity, lines_of(path, defaults, from_json=json_lines), rate)
+        await send_messages(invocation, entity, lines_of(path, defaults, from_json=json_lines), rate)
     else:
-        await send_messages(call, entity, bodies(body, path, count, defaults), rate)
+        await send_messages(invocation, entity, bodies(body, path, count, defaults), rate)
 
 
 def _require_one_source(body: str | None, path: str | None, *, by_lines: bool, json_lines: bool, count: int) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._call import Invocation
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._message_lines import message_of, read_line
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stdin import everything, is_terminal, lines
@@ -65,11 +65,11 @@ def lines_of(path: str | None, defaults: dict[str, Any], *, from_json: bool) -> 
     return MessageSource(_each(partial(_from_file, path, make)), lambda place: f"Line {place + 1:,} of {path}", total)
 
 
-async def send_messages(call: Invocation, entity: str, source: MessageSource, rate: float | None) -> None:
+async def send_messages(invocation: Invocation, entity: str, source: MessageSource, rate: float | None) -> None:
     """Send the messages of a source, at most ``rate`` in a second."""
     progress = ProgressCounter("sent", total=source.total, beside_output=is_terminal())
     with progress:
-        async with call.client() as client, call.looking_for(entity), client.get_sender(entity) as sender:
+        async with invocation.client() as client, invocation.looking_for(entity), client.get_sender(entity) as sender:
             try:
                 await to_a_good_end(lambda stop: _send(sender, source.messages(stop), rate, progress, stop))
             except ServiceBusError as error:
@@ -81,7 +81,7 @@ async def send_messages(call: Invocation, entity: str, source: MessageSource, ra
                 if not progress.count:
                     raise
                 raise click.ClickException(str(error)) from None
-    call.out.done(f"sent {counted(progress.count, 'message')} to {entity}", sent=progress.count, entity=entity)
+    invocation.out.done(f"sent {counted(progress.count, 'message')} to {entity}", sent=progress.count, entity=entity)
 
 
 async def _send(

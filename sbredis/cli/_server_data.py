@@ -7,8 +7,8 @@ import sys
 from typing import Any, cast
 
 from sbredis._counting import counted
-from sbredis.cli._call import Invocation
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._invocation import Invocation
 from sbredis.engine import ENTITIES_PATTERN, namespace_of
 from sbredis.servers import Damage, LocalServer, back_up, repairing, restoring
 
@@ -17,14 +17,14 @@ __all__ = ["back_up_folder", "repair_folder", "restore_folder"]
 _AT_ONCE = 1000
 
 
-def back_up_folder(call: Invocation, folder: str, backup: str) -> None:
+def back_up_folder(invocation: Invocation, folder: str, backup: str) -> None:
     """Copy the data of a server."""
     made = back_up(folder, backup)
     text = f"copied {counted(made.size, 'byte')} of {folder} into {backup}"
-    call.out.done(text, folder=folder, backup=str(made.path), bytes=made.size)
+    invocation.out.done(text, folder=folder, backup=str(made.path), bytes=made.size)
 
 
-def restore_folder(call: Invocation, backup: str, folder: str) -> None:
+def restore_folder(invocation: Invocation, backup: str, folder: str) -> None:
     """Restore a backup, and show what it has."""
     with restoring(backup, folder) as restored:
         keys, namespaces = _contents(restored.server)
@@ -36,9 +36,9 @@ def restore_folder(call: Invocation, backup: str, folder: str) -> None:
         "cut_bytes": restored.cut_bytes,
         "keys": keys,
         "entities": sum(namespaces.values()),
-        "namespaces": namespaces if call.out.as_json else sorted(namespaces),
+        "namespaces": namespaces if invocation.out.as_json else sorted(namespaces),
     }
-    call.out.record(facts)
+    invocation.out.record(facts)
 
 
 def _contents(server: LocalServer) -> tuple[int, dict[str, int]]:
@@ -57,34 +57,34 @@ def _contents(server: LocalServer) -> tuple[int, dict[str, int]]:
             return keys, namespaces
 
 
-def repair_folder(call: Invocation, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
+def repair_folder(invocation: Invocation, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
     """Show the damage of a folder, and cut it off after a yes. Return the exit code."""
     with repairing(folder) as damage:
         if damage is None:
-            call.out.done(f"nothing to repair in {folder}", folder=folder, damage=None, copy=None)
+            invocation.out.done(f"nothing to repair in {folder}", folder=folder, damage=None, copy=None)
             return ExitCode.DONE
         loses = damage.readable > 0 and not lose_readable
-        if not call.out.as_json:
-            call.out.record(_facts(damage))
+        if not invocation.out.as_json:
+            invocation.out.record(_facts(damage))
         copy = None
         if not dry_run and not loses and (yes or sys.stdin.isatty()):
             if not yes:
-                call.ask(f"Cut {counted(damage.cut_bytes, 'byte')} off {damage.file}?")
+                invocation.ask(f"Cut {counted(damage.cut_bytes, 'byte')} off {damage.file}?")
             copy = str(damage.cut())
-        if call.out.as_json:
-            call.out.json({"folder": folder, "damage": _facts(damage), "copy": copy})
+        if invocation.out.as_json:
+            invocation.out.json({"folder": folder, "damage": _facts(damage), "copy": copy})
     if copy is not None:
-        call.out.remark(
+        invocation.out.remark(
             f"cut; the whole file is kept as {copy}\nto start the server: sbredis server start {shlex.quote(folder)}"
         )
         return ExitCode.DONE
     if loses:
-        call.out.remark(
+        invocation.out.remark(
             f"nothing was changed: {counted(damage.readable, 'whole command')} behind the damage would be lost. Restore"
             " a backup if there is one. To cut here nevertheless, add --lose-readable."
         )
         return ExitCode.FAILED if yes and not dry_run else ExitCode.DIFFERENT
-    call.out.remark(f"nothing was changed; to cut: sbredis server repair {shlex.quote(folder)} --yes")
+    invocation.out.remark(f"nothing was changed; to cut: sbredis server repair {shlex.quote(folder)} --yes")
     return ExitCode.DIFFERENT
 
 

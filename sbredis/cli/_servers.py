@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import WholeRange, confirmed
 
 __all__ = ["servers"]
@@ -44,7 +44,7 @@ def _shape(port: int | None, cluster: int | None, replicas: int | None) -> dict[
     "sbredis server run bus --port 6380",
     "sbredis server run cluster --cluster 3 --replicas 1",
 ])  # fmt: skip
-def run(call: Invocation, folder: str, **shape: Any) -> int:
+def run(invocation: Invocation, folder: str, **shape: Any) -> int:
     """Run a server on FOLDER until Ctrl-C, and print the connection string.
 
     Its data stay in the folder, except those of a cluster.
@@ -52,10 +52,10 @@ def run(call: Invocation, folder: str, **shape: Any) -> int:
     from sbredis.servers import KeptServer, ServerOrder, keep
 
     def ready(kept: KeptServer) -> None:
-        call.out.done(kept.url, url=kept.url, folder=kept.folder, pid=kept.pid)
+        invocation.out.done(kept.url, url=kept.url, folder=kept.folder, pid=kept.pid)
 
     keep(ServerOrder(folder, **_shape(**shape)), ready)
-    call.out.remark("stopped; nothing is left running")
+    invocation.out.remark("stopped; nothing is left running")
     return ExitCode.DONE
 
 
@@ -63,44 +63,44 @@ def run(call: Invocation, folder: str, **shape: Any) -> int:
     "sbredis server start bus",
     "sbredis server start bus --port 6380",
 ])  # fmt: skip
-def start(call: Invocation, folder: str, **shape: Any) -> None:
+def start(invocation: Invocation, folder: str, **shape: Any) -> None:
     """Start a server on FOLDER that runs until 'stop', and print the connection string."""
     from sbredis.servers import start_kept
 
     kept = start_kept(folder, **_shape(**shape))
-    call.out.done(kept.url, url=kept.url, folder=kept.folder, pid=kept.pid)
+    invocation.out.done(kept.url, url=kept.url, folder=kept.folder, pid=kept.pid)
 
 
 @command("stop", into=servers, connects=False, params=[_FOLDER], examples=["sbredis server stop bus"])
-def stop(call: Invocation, folder: str) -> int:
+def stop(invocation: Invocation, folder: str) -> int:
     """Stop the server that 'start' or 'run' keeps on FOLDER. Clients that still use it keep it until they leave."""
     from sbredis.servers import stop_kept
 
     kept = stop_kept(folder)
     if kept is None:
-        call.out.done(f"no server is kept on {folder}", stopped=False, folder=folder)
+        invocation.out.done(f"no server is kept on {folder}", stopped=False, folder=folder)
         return ExitCode.DIFFERENT
-    call.out.done(f"stopped {kept.url}", stopped=True, folder=kept.folder, url=kept.url, pid=kept.pid)
+    invocation.out.done(f"stopped {kept.url}", stopped=True, folder=kept.folder, url=kept.url, pid=kept.pid)
     return ExitCode.DONE
 
 
 @command("status", into=servers, connects=False, params=[_FOLDER], examples=["sbredis server status bus"])
-def status(call: Invocation, folder: str) -> int:
+def status(invocation: Invocation, folder: str) -> int:
     """Show whether a server is kept on FOLDER. Exit code 3: none is."""
     from sbredis.servers import find_kept
 
     kept = find_kept(folder)
     if kept is None:
-        call.out.done(f"no server is kept on {folder}", running=False, folder=folder)
+        invocation.out.done(f"no server is kept on {folder}", running=False, folder=folder)
         return ExitCode.DIFFERENT
     told = kept.information()
     version = told.get("valkey_version") or told.get("redis_version")
-    call.out.record(
+    invocation.out.record(
         {
             "running": True,
             "url": kept.url,
             "folder": kept.folder,
-            "pid": kept.pid if call.out.as_json else str(kept.pid),
+            "pid": kept.pid if invocation.out.as_json else str(kept.pid),
             "servers": kept.nodes,
             "version": version,
             "used_memory": told.get("used_memory_human"),
@@ -118,7 +118,7 @@ _BACKUP = click.Path(exists=True, readable=True)
 ])  # fmt: skip
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
 @click.argument("backup", type=click.Path())
-def backup(call: Invocation, folder: str, backup: str) -> None:
+def backup(invocation: Invocation, folder: str, backup: str) -> None:
     """Copy the data of FOLDER into the new folder BACKUP. The server may run and be used meanwhile.
 
     The backup has everything that the server acknowledged before the command began. FOLDER may also be the folder of
@@ -126,7 +126,7 @@ def backup(call: Invocation, folder: str, backup: str) -> None:
     """
     from sbredis.cli._server_data import back_up_folder
 
-    back_up_folder(call, folder, backup)
+    back_up_folder(invocation, folder, backup)
 
 
 @command("restore", into=servers, connects=False, examples=[
@@ -135,7 +135,7 @@ def backup(call: Invocation, folder: str, backup: str) -> None:
 ])  # fmt: skip
 @click.argument("backup", type=_BACKUP)
 @click.argument("folder", type=click.Path(file_okay=False))
-def restore(call: Invocation, backup: str, folder: str) -> None:
+def restore(invocation: Invocation, backup: str, folder: str) -> None:
     """Restore BACKUP into the new folder FOLDER, for 'sbredis server start FOLDER' and embedded://FOLDER.
 
     BACKUP is what 'backup' makes, a copy of an 'appendonlydir', or a snapshot (an RDB file). A server loads it once, to
@@ -143,7 +143,7 @@ def restore(call: Invocation, backup: str, folder: str) -> None:
     """
     from sbredis.cli._server_data import restore_folder
 
-    restore_folder(call, backup, folder)
+    restore_folder(invocation, backup, folder)
 
 
 @command("repair", into=servers, connects=False, examples=[
@@ -153,7 +153,7 @@ def restore(call: Invocation, backup: str, folder: str) -> None:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
 @click.option("--lose-readable", is_flag=True, help="Cut even if whole commands are behind the damage. They are lost.")
 @confirmed
-def repair(call: Invocation, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
+def repair(invocation: Invocation, folder: str, *, lose_readable: bool, dry_run: bool, yes: bool) -> int:
     """Show what is damaged at the end of the append-only file of FOLDER, and cut it off after a yes.
 
     Use it if the server does not start after a loss of power. Only the file to which the server wrote is cut, after its
@@ -162,4 +162,4 @@ def repair(call: Invocation, folder: str, *, lose_readable: bool, dry_run: bool,
     """
     from sbredis.cli._server_data import repair_folder
 
-    return repair_folder(call, folder, lose_readable=lose_readable, dry_run=dry_run, yes=yes)
+    return repair_folder(invocation, folder, lose_readable=lose_readable, dry_run=dry_run, yes=yes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._fitting import TableColumn
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._message_lines import bytes_field
 from sbredis.cli._parameters import WholeRange, entity_argument
 
@@ -28,22 +28,22 @@ sessions = group(
 ])  # fmt: skip
 @entity_argument()
 @click.option("--count", type=WholeRange(1), metavar="N", help=f"List N sessions at most. [{_FEW}]")
-async def list_(call: Invocation, *, entity: str, count: int | None) -> int:
+async def list_(invocation: Invocation, *, entity: str, count: int | None) -> int:
     """List the sessions that have messages to receive, or a state.
 
     Nothing is locked. Sessions that a receiver has locked are listed too.
     """
     most = count or _FEW
-    async with call.client() as client, call.looking_for(entity):
+    async with invocation.client() as client, invocation.looking_for(entity):
         info = await client.describe_entity(entity)
         if info.topic_name is None:
             listed = client.list_queue_sessions(info.path, top=most + 1)
         else:
             listed = client.list_subscription_sessions(info.topic_name, info.name, top=most + 1)
         found = [each async for each in listed]
-    call.out.table([TableColumn("session")], [{"session": each} for each in found[:most]], empty="no sessions")
+    invocation.out.table([TableColumn("session")], [{"session": each} for each in found[:most]], empty="no sessions")
     if len(found) > most and count is None:
-        call.out.remark(f"There are more sessions: --count {10 * _FEW} shows more of them.")
+        invocation.out.remark(f"There are more sessions: --count {10 * _FEW} shows more of them.")
     return ExitCode.DONE if found else ExitCode.DIFFERENT
 
 
@@ -53,15 +53,15 @@ async def list_(call: Invocation, *, entity: str, count: int | None) -> int:
 ])  # fmt: skip
 @entity_argument()
 @click.argument("session", metavar="ID")
-async def show(call: Invocation, *, entity: str, session: str) -> int:
+async def show(invocation: Invocation, *, entity: str, session: str) -> int:
     """Show the state of a session, without a lock on it: a receiver that holds the session may change it at any time.
 
     Exit code 3: the session has no state.
     """
-    async with call.client() as client, call.looking_for(entity):
+    async with invocation.client() as client, invocation.looking_for(entity):
         state = await client.peek_session_state(entity, session)
     if state is None:
-        call.out.record({"session": session, "bytes": None, "state": None})
+        invocation.out.record({"session": session, "bytes": None, "state": None})
         return ExitCode.DIFFERENT
-    call.out.record({"session": session, "bytes": len(state), **bytes_field("state", state)}, whole=True)
+    invocation.out.record({"session": session, "bytes": len(state), **bytes_field("state", state)}, whole=True)
     return ExitCode.DONE

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._commands import command
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION
 from sbredis.cli._terminal import Terminal, screen
 from sbredis.cli._top_screen import Sample, Sight, ViewSettings, frame, pressed, row_of
@@ -39,7 +39,7 @@ _WIDTH = 100
               default="depth", help="The first order of the rows. [depth]")  # fmt: skip
 @click.option("--filter", "text", default="", metavar="TEXT", help="Only entities whose names contain this text.")
 @click.option("--once", is_flag=True, help="Print one screen, and end.")
-async def top(call: Invocation, *, every: timedelta, sort: str, text: str, once: bool) -> None:
+async def top(invocation: Invocation, *, every: timedelta, sort: str, text: str, once: bool) -> None:
     """Show all entities live: depth by state, rates, the oldest message, waiting receivers, dead letters.
 
     Keys: s or n d i o a c x sort, r reverses, / filters, p pauses, arrows scroll, q quits. The command makes at most
@@ -48,35 +48,35 @@ async def top(call: Invocation, *, every: timedelta, sort: str, text: str, once:
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("top needs a terminal. With --once it prints one screen.")
     state = ViewSettings(order=sort, filter=text)
-    async with call.administration() as administration:
+    async with invocation.administration() as administration:
         watch = _Sampler(administration, max(every.total_seconds(), 0.1))
         if once:
             await watch.round()
             await asyncio.sleep(min(1.0, watch.every))
             await watch.round()
-            _print(call, watch, state)
+            _print(invocation, watch, state)
             return
         await watch.round()  # an error here is told before the screen is taken over
         with screen() as terminal:
             reading = asyncio.create_task(watch.run())
             try:
-                await _show(terminal, str(call.place), watch, state)
+                await _show(terminal, str(invocation.server), watch, state)
             finally:
                 reading.cancel()
                 await asyncio.wait([reading])
 
 
-def _print(call: Invocation, watch: _Sampler, state: ViewSettings) -> None:
+def _print(invocation: Invocation, watch: _Sampler, state: ViewSettings) -> None:
     sights = list(watch.sights.values())
-    if call.out.as_json:
-        call.out.json([row_of(sight) for sight in sights if state.filter.lower() in sight.now.path.lower()])
+    if invocation.out.as_json:
+        invocation.out.json([row_of(sight) for sight in sights if state.filter.lower() in sight.now.path.lower()])
         return
     width = _WIDTH
     if sys.stdout.isatty():
         with suppress(OSError):
             width = Terminal(sys.stdout.fileno()).size[0]
-    for line in frame(str(call.place), sights, state, width):
-        call.out.line(line)
+    for line in frame(str(invocation.server), sights, state, width):
+        invocation.out.line(line)
 
 
 async def _show(terminal: Terminal, title: str, watch: _Sampler, state: ViewSettings) -> None:

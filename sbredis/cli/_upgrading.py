@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sbredis.cli._call import Invocation
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._fitting import TableColumn
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._kinds import QUEUE, SUBSCRIPTION, TOPIC, EntityKind, Names, path_of
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import EntityStatus
@@ -21,9 +21,9 @@ __all__ = ["upgrade_entities"]
 _HALF_DONE = {EntityStatus.CREATING: "finish its creation", EntityStatus.DELETING: "finish its deletion"}
 
 
-async def upgrade_entities(call: Invocation, *, plan_only: bool) -> int:
+async def upgrade_entities(invocation: Invocation, *, plan_only: bool) -> int:
     """Show the layout of each entity, and finish what was interrupted. Return the exit code."""
-    async with call.administration() as administration:
+    async with invocation.administration() as administration:
         rows = [await _row(administration, kind, names) for kind, names in await _entities(administration)]
         known = {row["name"].lower() for row in rows}
         listed = [each async for each in administration.list_unreadable_entities()]
@@ -34,16 +34,16 @@ async def upgrade_entities(call: Invocation, *, plan_only: bool) -> int:
                 await _finish(administration, row)
     shown = [{name: row[name] for name in ("name", "kind", "layout", "to_do")} for row in rows]
     columns = [TableColumn("name"), TableColumn("kind", 2), TableColumn("layout", 3), TableColumn("to_do", 1)]
-    call.out.table(columns, shown, empty="no entities")
+    invocation.out.table(columns, shown, empty="no entities")
     unreadable = [row for row in rows if row["error"] is not None]
     for row in unreadable:
-        call.out.remark(f"{row['name']} cannot be read: {row['error']}")
+        invocation.out.remark(f"{row['name']} cannot be read: {row['error']}")
     if unreadable:
         return ExitCode.FAILED
     if not left:
-        call.out.remark(f"nothing to do: this release reads and writes layout {LAYOUT}")
+        invocation.out.remark(f"nothing to do: this release reads and writes layout {LAYOUT}")
     elif not plan_only:
-        call.out.remark(f"done: {len(left)}")
+        invocation.out.remark(f"done: {len(left)}")
     return ExitCode.DIFFERENT if left and plan_only else ExitCode.DONE
 
 

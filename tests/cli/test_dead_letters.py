@@ -14,7 +14,7 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.cli import _dlq
 from sbredis.cli import _purge as purging
-from sbredis.cli._call import Invocation
+from sbredis.cli._invocation import Invocation
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._server_clocks import ServerClocks, read_clocks
 from sbredis.transport import open_transport

@@ -11,9 +11,9 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.bulk import _listing as listing
 from sbredis.bulk import reserve
 from sbredis.cli import main
-from sbredis.cli._call import Invocation, Settings
 from sbredis.cli._doctor import _show
 from sbredis.cli._findings import Finding, Severity
+from sbredis.cli._invocation import Invocation, Settings
 from sbredis.servers import LocalCluster, LocalServer
 from tests.cli.conftest import Bus
 

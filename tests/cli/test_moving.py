@@ -22,7 +22,7 @@ import pytest
 
 from sbredis.aio import EntityInfo, ServiceBusClient
 from sbredis.cli import _moving
-from sbredis.cli._call import Invocation
+from sbredis.cli._invocation import Invocation
 from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
 from tests.cli.children import Child
 from tests.cli.conftest import Bus

@@ -15,13 +15,13 @@ from click.shell_completion import BashComplete
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio import ServiceBusClient as AsyncClient
 from sbredis.bulk import reserve
-from sbredis.cli import _call as calls
+from sbredis.cli import _invocation as calls
 from sbredis.cli import _names as names
 from sbredis.cli._app import program
-from sbredis.cli._call import Invocation, Settings
 from sbredis.cli._demonstrating import demo_file
+from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._passing import connection_string, release_command
-from sbredis.cli._places import ChosenServer
+from sbredis.cli._server_choice import ChosenServer
 from sbredis.exceptions import EntityReservedError, SparkSetupError
 from sbredis.spark import _jobs_run as jobs
 from sbredis.spark._commands import PROGRAM_VARIABLE, read_command, release_line, with_program

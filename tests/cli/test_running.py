@@ -19,8 +19,8 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli import _doctor
 from sbredis.cli._app import program
-from sbredis.cli._call import Invocation, Settings
 from sbredis.cli._interrupting import ending_at_once
+from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._running import run_work
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,

@@ -66,7 +66,7 @@ RESERVED: dict[str, str] = {
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*|cli\._server(s|_data)?)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
-        r"|cli\._(places|context)|aio\.(_(check|client|credentials)|management\._administration)"
+        r"|cli\._(server_choice|context)|aio\.(_(check|client|credentials)|management\._administration)"
         r"|client\._(connection|partition_client|test_hooks|waking))"
     ),
 }
@@ -132,7 +132,7 @@ PURE = {
             "_measures",
             "_measuring",
             "_message_lines",
-            "_places",
+            "_server_choice",
             "_plan_text",
             "_planning",
             "_rule_options",

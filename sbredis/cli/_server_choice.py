@@ -19,7 +19,7 @@ __all__ = [
     "NoServerError",
     "StoredContext",
     "address_of",
-    "choose_place",
+    "choose_server",
     "read_book",
     "require_url",
     "with_absolute_paths",
@@ -84,7 +84,7 @@ class ChosenServer:
     namespace: str | None = None
     protected: bool = False
     name: str | None = None
-    """The name of the context, if the place comes from one."""
+    """The name of the context, if the server comes from one."""
 
     def __str__(self) -> str:
         return f"context {self.name!r}" if self.name else address_of(self.url)
@@ -95,10 +95,10 @@ def address_of(url: str) -> str:
     return redacted(url)
 
 
-def choose_place(
+def choose_server(
     book: Book, environment: Mapping[str, str], *, url: str | None, context: str | None, namespace: str | None
 ) -> ChosenServer:
-    """Return the place that the settings name.
+    """Return the server that the settings name.
 
     The first of these counts: the option ``--url``, the option ``--context``, the variable ``SBREDIS_URL``, the
     variable ``SBREDIS_CONTEXT``, the context in use. Raises :class:`NoServerError` if there is none of them, and the
@@ -110,17 +110,17 @@ def choose_place(
         url = environment.get(URL_VARIABLE) or None
         context = None if url else environment.get(CONTEXT_VARIABLE) or book.current
     if url is not None:
-        place = ChosenServer(url, namespace)
+        chosen = ChosenServer(url, namespace)
     elif context is not None:
         found = book.find(context)
-        place = ChosenServer(found.url, namespace or found.namespace, found.protected, context)
+        chosen = ChosenServer(found.url, namespace or found.namespace, found.protected, context)
     else:
         raise NoServerError(
             "No server is named. Give --url, set SBREDIS_URL, or store a context: sbredis context add NAME URL. "
             "An example: --url embedded://./bus starts a server in the folder bus."
         )
-    require_url(place.url)
-    return place
+    require_url(chosen.url)
+    return chosen
 
 
 def require_url(url: str) -> Target:

@@ -1,4 +1,4 @@
-"""One run of a command: the place where it works, its output, its clients, and its questions to the user."""
+"""One run of a command: its server and namespace, its output, its clients, and its questions to the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sbredis._visible import visible
 from sbredis.cli._book_file import load_book
 from sbredis.cli._interrupting import ending_at_once, interruption
 from sbredis.cli._output import Output
-from sbredis.cli._places import Book, ChosenServer, choose_place
+from sbredis.cli._server_choice import Book, ChosenServer, choose_server
 from sbredis.cli._stdin import first_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Invocation:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.out = Output(as_json=settings.output == "json")
-        self._place: ChosenServer | None = None
+        self._server: ChosenServer | None = None
         self._first_line: str | None = None
 
     def take_url(self) -> None:
@@ -58,33 +58,33 @@ class Invocation:
                 raise click.UsageError(f"stdin cannot be read: {error.strerror}.") from error
 
     @property
-    def place(self) -> ChosenServer:
+    def server(self) -> ChosenServer:
         """The server and namespace to work on.
 
-        Raises :class:`~sbredis.cli._places.NoServerError` or
+        Raises :class:`~sbredis.cli._server_choice.NoServerError` or
         :class:`~sbredis.exceptions.InvalidConnectionStringError`.
         """
-        if self._place is None:
+        if self._server is None:
             given = self.settings
             if given.url == "-" and self._first_line is None:
                 self.take_url()
             url = self._first_line if given.url == "-" else given.url
             named = given.context is None and (url is not None or os.environ.get(URL_VARIABLE))
             book = Book() if named else load_book()
-            self._place = choose_place(book, os.environ, url=url, context=given.context, namespace=given.namespace)
-        return self._place
+            self._server = choose_server(book, os.environ, url=url, context=given.context, namespace=given.namespace)
+        return self._server
 
     def client(self, *, maintenance: bool = False) -> ServiceBusClient:
-        """Return a client for the place, to be used as a context manager."""
+        """Return a client for this server, to be used as a context manager."""
         from sbredis.aio import ServiceBusClient
 
-        return ServiceBusClient(self.place.url, namespace=self.place.namespace, maintenance=maintenance)
+        return ServiceBusClient(self.server.url, namespace=self.server.namespace, maintenance=maintenance)
 
     def administration(self) -> ServiceBusAdministrationClient:
-        """Return an administration client for the place, to be used as a context manager."""
+        """Return an administration client for this server, to be used as a context manager."""
         from sbredis.aio.management import ServiceBusAdministrationClient
 
-        return ServiceBusAdministrationClient(self.place.url, namespace=self.place.namespace)
+        return ServiceBusAdministrationClient(self.server.url, namespace=self.server.namespace)
 
     @asynccontextmanager
     async def looking_for(self, *paths: str) -> AsyncGenerator[None]:
@@ -134,11 +134,11 @@ class Invocation:
         In a protected context the user types ``typed``, which is the entity's name, even with ``--yes``. Elsewhere
         ``--yes`` is enough. Without a terminal there is nobody to ask, so the command is refused.
         """
-        protected = self.place.protected
+        protected = self.server.protected
         if yes and not protected:
             return
         if protected and not sys.stdin.isatty():
-            raise click.UsageError(f"{self.place} is protected: run this on a terminal.")
+            raise click.UsageError(f"{self.server} is protected: run this on a terminal.")
         self.ask(question, typed=typed if protected else None)
 
     def ask(self, question: str, *, typed: str | None = None) -> None:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from sbredis.cli import _call as calls
+from sbredis.cli import _invocation as calls
 from sbredis.cli import main
 from sbredis.cli._book_file import exposure
-from sbredis.cli._places import (
+from sbredis.cli._server_choice import (
     Book,
     ChosenServer,
     NoServerError,
     StoredContext,
-    choose_place,
+    choose_server,
     read_book,
     with_absolute_paths,
     write_book,
@@ -67,20 +67,20 @@ CHOICES = {
 def test_the_most_specific_setting_names_the_server(
     environment: dict[str, str], url: str | None, context: str | None, namespace: str | None, chosen: ChosenServer
 ) -> None:
-    assert choose_place(BOOK, environment, url=url, context=context, namespace=namespace) == chosen
+    assert choose_server(BOOK, environment, url=url, context=context, namespace=namespace) == chosen
 
 
 def test_settings_that_name_no_server_are_refused() -> None:
     with pytest.raises(NoServerError, match="No server is named"):
-        choose_place(Book(), {}, url=None, context=None, namespace=None)
+        choose_server(Book(), {}, url=None, context=None, namespace=None)
     with pytest.raises(NoServerError, match="Did you mean 'prod'"):
-        choose_place(BOOK, {}, url=None, context="prd", namespace=None)
+        choose_server(BOOK, {}, url=None, context="prd", namespace=None)
     with pytest.raises(NoServerError, match="exclude each other"):
-        choose_place(BOOK, {}, url="redis://a", context="prod", namespace=None)
+        choose_server(BOOK, {}, url="redis://a", context="prod", namespace=None)
     with pytest.raises(NoServerError, match="is empty"):
-        choose_place(BOOK, {}, url="", context=None, namespace=None)
+        choose_server(BOOK, {}, url="", context=None, namespace=None)
     with pytest.raises(InvalidConnectionStringError):
-        choose_place(BOOK, {}, url="nonsense", context=None, namespace=None)
+        choose_server(BOOK, {}, url="nonsense", context=None, namespace=None)
 
 
 def test_a_server_that_ends_with_the_command_is_refused() -> None:
@@ -93,7 +93,7 @@ def test_a_server_that_ends_with_the_command_is_refused() -> None:
         (None, "memory"),
     ):
         with pytest.raises(NoServerError, match=r"ends with the command.* Use .*embedded://\./bus") as caught:
-            choose_place(book, {}, url=url, context=context, namespace=None)
+            choose_server(book, {}, url=url, context=context, namespace=None)
         assert "secret" not in str(caught.value)
 
 

@@ -262,9 +262,9 @@ def _add_delete(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argu
         path = path_of(entity)
         with wrong_arguments():
             async with invocation.administration() as administration, invocation.looking_for(path):
-                held = await _deletable(administration, kind, entity)
-                what = f"{kind.word} {path}" + ("" if kind is RULE else f" with {held}")
-                facts: dict[str, Any] = {"kind": kind.word, "name": path, "messages": held.number}
+                stored = await _deletable(administration, kind, entity)
+                what = f"{kind.word} {path}" + ("" if kind is RULE else f" with {stored}")
+                facts: dict[str, Any] = {"kind": kind.word, "name": path, "messages": stored.number}
                 if dry_run:
                     invocation.out.done(f"would delete the {what}", deleted=False, **facts)
                     return

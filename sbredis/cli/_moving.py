@@ -73,51 +73,57 @@ async def move_messages(
                 target = await client.describe_entity(destination)
             if target.path == origin.path or target.kind == "subscription":
                 raise click.UsageError(f"{target.path} cannot be the destination: name another queue or a topic.")
-            work = _MoveRun(
+            moving = _MoveRun(
                 invocation, client, origin, target, matches, limit,
                 partitions=await _partitions(invocation, origin), dry_run=dry_run, progress=progress,
             )  # fmt: skip
             maintaining = nullcontext() if dry_run else client.maintain()  # it changes the namespace
             async with client.get_sender(destination) as sender, maintaining:
-                begun.append(work)
-                await to_a_good_end(lambda stop: work.run(sender, stop))
+                begun.append(moving)
+                await to_a_good_end(lambda stop: moving.run(sender, stop))
 
     try:
         with progress:
             await move()
     except BaseException:
-        for work in begun:
-            _remark(invocation, work)
+        for moving in begun:
+            _remark(invocation, moving)
         raise
     return _report(invocation, begun[0])
 
 
-def _report(invocation: Invocation, work: _MoveRun) -> int:
-    origin, target, stay, waiting, refused = work.origin, work.target, work.stay, work.waiting or 0, work.refused
-    count = work.progress.count
-    words = f"{counted(count, 'message')} would be moved" if work.dry_run else f"moved {counted(count, 'message')}"
+def _report(invocation: Invocation, moving: _MoveRun) -> int:
+    origin, target, stay, waiting, refused = (
+        moving.origin,
+        moving.target,
+        moving.stay,
+        moving.waiting or 0,
+        moving.refused,
+    )
+    count = moving.progress.count
+    words = f"{counted(count, 'message')} would be moved" if moving.dry_run else f"moved {counted(count, 'message')}"
     left = f"; {stay:,} stay, because they are scheduled, held, gone, or too large" if stay else ""
-    facts = {"matched" if work.dry_run else "moved": count, "stay": stay, "waiting": waiting, "refused": refused}
+    facts = {"matched" if moving.dry_run else "moved": count, "stay": stay, "waiting": waiting, "refused": refused}
     invocation.out.done(f"{words} from {origin.path} to {target.path}{left}", **facts)
-    _remark(invocation, work)
+    _remark(invocation, moving)
     return ExitCode.DIFFERENT if waiting or refused else ExitCode.DONE
 
 
-def _remark(invocation: Invocation, work: _MoveRun) -> None:
+def _remark(invocation: Invocation, moving: _MoveRun) -> None:
     """Say which messages have not arrived."""
-    source = work.origin.path
-    if work.waiting is None:
-        some = "some of them may be" if work.progress.count and not work.dry_run else ""
+    source = moving.origin.path
+    if moving.waiting is None:
+        some = "some of them may be" if moving.progress.count and not moving.dry_run else ""
     else:
-        some = f"{work.waiting:,} of them {'is' if work.waiting == 1 else 'are'}" if work.waiting else ""
+        some = f"{moving.waiting:,} of them {'is' if moving.waiting == 1 else 'are'}" if moving.waiting else ""
     if some:
         invocation.out.remark(
             f"{some} still on the way to another partition, in {source}: 'sbredis maintain' moves them."
         )
-    if work.refused:
+    if moving.refused:
         queue = f"{source}/$Transfer/$DeadLetterQueue"
         invocation.out.remark(
-            f"{work.target.path} did not take {counted(work.refused, 'message')}: see sbredis peek '{queue}'."
+            f"{moving.target.path} did not take {counted(moving.refused, 'message')}: see sbredis peek '{queue}'."
         )
 
 

@@ -101,23 +101,25 @@ async def receive(
     if names_dead_letters(path) and "dead-letter" in {ack, on_failure}:
         raise click.UsageError("The messages are dead letters already.")
     limit = None if everything or follow else count or 1
-    work = _ReceiveRun(
+    receiving = _ReceiveRun(
         invocation=invocation, limit=limit, wait=None if follow else wait.total_seconds(), ack=ack,
         reason=reason, handler=handler, on_failure=on_failure,
         retry_delay=_FIRST_DELAY if retry_delay is None else retry_delay.total_seconds(),
     )  # fmt: skip
-    with work.progress:
+    with receiving.progress:
         async with invocation.client() as client, invocation.looking_for(entity_of(path)):
             async with _receiver(client, path, session, wait.total_seconds()) as receiver:
                 if receiver is not None:
-                    await to_a_good_end(lambda stop: work.run(receiver, stop))
-            if work.reader_gone:
+                    await to_a_good_end(lambda stop: receiving.run(receiver, stop))
+            if receiving.reader_gone:
                 raise BrokenPipeError
-    if work.failed:
-        verb = "was" if work.failed == 1 else "were"
-        invocation.out.remark(f"{work.failed:,} of {counted(work.progress.count, 'message')} {verb} not handled")
+    if receiving.failed:
+        verb = "was" if receiving.failed == 1 else "were"
+        invocation.out.remark(
+            f"{receiving.failed:,} of {counted(receiving.progress.count, 'message')} {verb} not handled"
+        )
         return ExitCode.FAILED
-    if not work.progress.count:
+    if not receiving.progress.count:
         invocation.out.remark("no message came" if receiver is not None else "no session is free")
         return ExitCode.DIFFERENT
     return ExitCode.DONE

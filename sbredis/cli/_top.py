@@ -47,51 +47,51 @@ async def top(invocation: Invocation, *, every: timedelta, sort: str, text: str,
     """
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("top needs a terminal. With --once it prints one screen.")
-    state = ViewSettings(order=sort, filter=text)
+    view = ViewSettings(order=sort, filter=text)
     async with invocation.administration() as administration:
-        watch = _Sampler(administration, max(every.total_seconds(), 0.1))
+        sampler = _Sampler(administration, max(every.total_seconds(), 0.1))
         if once:
-            await watch.round()
-            await asyncio.sleep(min(1.0, watch.every))
-            await watch.round()
-            _print(invocation, watch, state)
+            await sampler.round()
+            await asyncio.sleep(min(1.0, sampler.every))
+            await sampler.round()
+            _print(invocation, sampler, view)
             return
-        await watch.round()  # an error here is told before the screen is taken over
+        await sampler.round()  # an error here is told before the screen is taken over
         with screen() as terminal:
-            reading = asyncio.create_task(watch.run())
+            reading = asyncio.create_task(sampler.run())
             try:
-                await _show(terminal, str(invocation.server), watch, state)
+                await _show(terminal, str(invocation.server), sampler, view)
             finally:
                 reading.cancel()
                 await asyncio.wait([reading])
 
 
-def _print(invocation: Invocation, watch: _Sampler, state: ViewSettings) -> None:
-    sights = list(watch.sights.values())
+def _print(invocation: Invocation, sampler: _Sampler, view: ViewSettings) -> None:
+    sights = list(sampler.sights.values())
     if invocation.out.as_json:
-        invocation.out.json([row_of(sight) for sight in sights if state.filter.lower() in sight.now.path.lower()])
+        invocation.out.json([row_of(sight) for sight in sights if view.filter.lower() in sight.now.path.lower()])
         return
     width = _WIDTH
     if sys.stdout.isatty():
         with suppress(OSError):
             width = Terminal(sys.stdout.fileno()).size[0]
-    for line in frame(str(invocation.server), sights, state, width):
+    for line in frame(str(invocation.server), sights, view, width):
         invocation.out.line(line)
 
 
-async def _show(terminal: Terminal, title: str, watch: _Sampler, state: ViewSettings) -> None:
+async def _show(terminal: Terminal, title: str, sampler: _Sampler, view: ViewSettings) -> None:
     """Draw the screen after each reading, and after each key, until the user quits."""
-    shown = list(watch.sights.values())
-    while not state.ended:
-        if not state.paused:
-            shown = list(watch.sights.values())
-        terminal.draw(frame(watch.problem or title, shown, state, *terminal.size))
+    shown = list(sampler.sights.values())
+    while not view.ended:
+        if not view.paused:
+            shown = list(sampler.sights.values())
+        terminal.draw(frame(sampler.problem or title, shown, view, *terminal.size))
         key = asyncio.ensure_future(terminal.keys.get())
-        news = asyncio.ensure_future(watch.wait())
+        news = asyncio.ensure_future(sampler.wait())
         try:
             await asyncio.wait({key, news}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
             if key.done():
-                state = pressed(state, key.result())
+                view = pressed(view, key.result())
         finally:
             key.cancel()
             news.cancel()

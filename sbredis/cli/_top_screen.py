@@ -1,4 +1,4 @@
-"""The screen of ``top``: samples in, lines out; keys in, a new state out. Pure."""
+"""The screen of ``top``: samples in, lines out; keys in, new settings of the view out. Pure."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ _BY_NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class ViewSettings:
-    """What the user has chosen."""
+    """What the user wants to see."""
 
     order: str = "depth"
     reverse: bool = False
@@ -107,62 +107,62 @@ class ViewSettings:
     ended: bool = False
 
 
-def pressed(state: ViewSettings, key: str) -> ViewSettings:
-    """Return the state after a key: a character, or the name of a special key."""
-    if state.typing:
-        return _typed(state, key)
+def pressed(view: ViewSettings, key: str) -> ViewSettings:
+    """Return the settings after a key: a character, or the name of a special key."""
+    if view.typing:
+        return _typed(view, key)
     orders = [_BY_NAME, *_ORDERS]
     by_letter = {"n": "name", "d": "depth", "i": "in", "o": "out", "a": "oldest", "c": "consumers", "x": "dead"}
     if key == "s":
-        return replace(state, order=orders[(orders.index(state.order) + 1) % len(orders)], first=0)
+        return replace(view, order=orders[(orders.index(view.order) + 1) % len(orders)], first=0)
     if key in by_letter:
-        return replace(state, order=by_letter[key], first=0)
+        return replace(view, order=by_letter[key], first=0)
     steps = {"down": 1, "j": 1, "up": -1, "k": -1, "page down": 10, "page up": -10}
     if key in steps:
-        return replace(state, first=max(0, state.first + steps[key]))
+        return replace(view, first=max(0, view.first + steps[key]))
     changes: dict[str, Callable[[], ViewSettings]] = {
-        "q": lambda: replace(state, ended=True),
-        "r": lambda: replace(state, reverse=not state.reverse),
-        "p": lambda: replace(state, paused=not state.paused),
-        " ": lambda: replace(state, paused=not state.paused),
-        "/": lambda: replace(state, typing=True, first=0),
-        "escape": lambda: replace(state, filter="", first=0),
+        "q": lambda: replace(view, ended=True),
+        "r": lambda: replace(view, reverse=not view.reverse),
+        "p": lambda: replace(view, paused=not view.paused),
+        " ": lambda: replace(view, paused=not view.paused),
+        "/": lambda: replace(view, typing=True, first=0),
+        "escape": lambda: replace(view, filter="", first=0),
     }
-    return changes[key]() if key in changes else state
+    return changes[key]() if key in changes else view
 
 
-def _typed(state: ViewSettings, key: str) -> ViewSettings:
+def _typed(view: ViewSettings, key: str) -> ViewSettings:
     if key == "enter":
-        return replace(state, typing=False)
+        return replace(view, typing=False)
     if key == "escape":
-        return replace(state, typing=False, filter="")
+        return replace(view, typing=False, filter="")
     if key == "backspace":
-        return replace(state, filter=state.filter[:-1], first=0)
-    return replace(state, filter=state.filter + key, first=0) if len(key) == 1 and key.isprintable() else state
+        return replace(view, filter=view.filter[:-1], first=0)
+    return replace(view, filter=view.filter + key, first=0) if len(key) == 1 and key.isprintable() else view
 
 
-def chosen(sights: Sequence[Sight], state: ViewSettings) -> list[Sight]:
+def chosen(sights: Sequence[Sight], view: ViewSettings) -> list[Sight]:
     """Return the sights that match the filter, in the order that the user has chosen."""
     found = sorted(
-        (sight for sight in sights if state.filter.lower() in sight.now.path.lower()),
+        (sight for sight in sights if view.filter.lower() in sight.now.path.lower()),
         key=lambda sight: sight.now.path.lower(),
     )
-    if state.order != _BY_NAME:
-        found.sort(key=_ORDERS[state.order], reverse=not state.reverse)  # the sort is stable, so names stay in order
-    elif state.reverse:
+    if view.order != _BY_NAME:
+        found.sort(key=_ORDERS[view.order], reverse=not view.reverse)  # the sort is stable, so names stay in order
+    elif view.reverse:
         found.reverse()
     return found
 
 
-def frame(title: str, sights: Sequence[Sight], state: ViewSettings, width: int, height: int | None = None) -> list[str]:
+def frame(title: str, sights: Sequence[Sight], view: ViewSettings, width: int, height: int | None = None) -> list[str]:
     """Return the lines of the screen: no wider than ``width``, and no more than ``height``."""
-    found = chosen(sights, state)
-    head = [_title(title, found, state, width), _shortened(_second_line(state), width)]
+    found = chosen(sights, view)
+    head = [_title(title, found, view, width), _shortened(_second_line(view), width)]
     foot = [_shortened(_LEGEND, width), *([_shortened(_KEYS, width)] if height is not None else [])]
     room = len(found) if height is None else max(0, height - len(head) - len(foot) - 1)
-    first = min(state.first, max(0, len(found) - room))
+    first = min(view.first, max(0, len(found) - room))
     shown = found[first : first + room]
-    lines = [*head, *_table(shown, found, state, width), *foot]
+    lines = [*head, *_table(shown, found, view, width), *foot]
     return lines if height is None else lines[:height]
 
 
@@ -178,7 +178,7 @@ _COLUMNS: list[tuple[str, str, int, Callable[[Sight], str]]] = [
 _PLACES = ["depth", "in", "out", "oldest", "consumers", "dead"]
 
 
-def _table(shown: Sequence[Sight], found: Sequence[Sight], state: ViewSettings, width: int) -> list[str]:
+def _table(shown: Sequence[Sight], found: Sequence[Sight], view: ViewSettings, width: int) -> list[str]:
     longest = max([len(_name(sight)) for sight in found], default=0)
     name = max(_SHORTEST_NAME, min(_LONGEST_NAME, longest))
     room = width - _SHORTEST_NAME
@@ -202,9 +202,9 @@ def _table(shown: Sequence[Sight], found: Sequence[Sight], state: ViewSettings, 
                 parts.append(f"{blocks:<{bar}}")
         return " ".join(parts).rstrip()
 
-    mark = "▲" if state.reverse else "▼"
+    mark = "▲" if view.reverse else "▼"
     names = {key: heading for key, (heading, _, _) in kept.items()} | {_BY_NAME: "NAME"}
-    head = {key: mark + text if key == state.order else text for key, text in names.items()}
+    head = {key: mark + text if key == view.order else text for key, text in names.items()}
     return [
         line(head, head[_BY_NAME], ""),
         *(
@@ -226,7 +226,7 @@ def _bar(sample: Sample, deepest: int, width: int) -> str:
     return cells[:width]
 
 
-def _title(title: str, found: Sequence[Sight], state: ViewSettings, width: int) -> str:
+def _title(title: str, found: Sequence[Sight], view: ViewSettings, width: int) -> str:
     depth, dead = sum(sight.now.depth for sight in found), sum(sight.now.dead for sight in found)
     parts = [
         title,
@@ -234,17 +234,17 @@ def _title(title: str, found: Sequence[Sight], state: ViewSettings, width: int) 
         _counted(depth, "message"),
         _counted(dead, "dead letter"),
     ]
-    if state.paused:
+    if view.paused:
         parts.insert(0, "PAUSED")
     while len(" · ".join(parts)) > width and len(parts) > 1:
-        parts.pop(1 if state.paused and len(parts) > 2 else 0)
+        parts.pop(1 if view.paused and len(parts) > 2 else 0)
     return _shortened(" · ".join(parts), width)
 
 
-def _second_line(state: ViewSettings) -> str:
-    if state.typing:
-        return f"filter: {state.filter}_   (Enter keeps it, Esc clears it)"
-    return f"filter: {state.filter}   (Esc clears it)" if state.filter else ""
+def _second_line(view: ViewSettings) -> str:
+    if view.typing:
+        return f"filter: {view.filter}_   (Enter keeps it, Esc clears it)"
+    return f"filter: {view.filter}   (Esc clears it)" if view.filter else ""
 
 
 def _name(sight: Sight) -> str:

@@ -59,7 +59,7 @@ def admitted(
     now: int,
     mean: float = 0.0,
 ) -> dict[int, Contribution] | None:
-    """Return the shares of the partitions in the next batch; ``None`` if the stream should wait for more messages.
+    """Return what each partition gives to the next batch; ``None`` if the stream should wait for more messages.
 
     ``waiting`` has the number of messages of each partition. ``planned`` messages are in the batch in any case, because
     an earlier run has planned them, and have about ``planned_bytes``. ``oldest`` has for each partition when its oldest

@@ -95,10 +95,12 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of the batch between two offsets."""
         one, other = self._query.offsets_from(start), self._query.offsets_from(end)
-        afters = {number: place.number for number, place in one.places.items()} if other.began is None else other.began
+        afters = (
+            {number: offset.number for number, offset in one.partitions.items()} if other.began is None else other.began
+        )
         ranges = [
-            PartitionRange(number, place.birth, afters.get(number, 0), place.number)
-            for number, place in other.places.items()
+            PartitionRange(number, offset.birth, afters.get(number, 0), offset.number)
+            for number, offset in other.partitions.items()
         ]
         return ReadTask.all(other.incarnation, ranges, other.tasks)
 
@@ -121,7 +123,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next batch; ``None`` if there is nothing new."""
         await self._pace.wait()
         browser = await self._browser()
-        first = {number: place.number for number, place in start.places.items()}
+        first = {number: offset.number for number, offset in start.partitions.items()}
         began = start.began if start.began == first else None
         # The client notices with its first call that an entity was made again.
         last = await _lasting_numbers(browser, first)
@@ -153,9 +155,9 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began: Mapping[int, int] | None = None,
         tasks: tuple[int, int] = (1, 1),
     ) -> Offsets:
-        places = {number: PartitionOffset("", 0, last) for number, last in numbers.items()}
+        partitions = {number: PartitionOffset("", 0, last) for number, last in numbers.items()}
         sub_queue = self._query.options.sub_queue or ""
-        return Offsets(browser.path, browser.incarnation, places, began, tasks, sub_queue=sub_queue)
+        return Offsets(browser.path, browser.incarnation, partitions, began, tasks, sub_queue=sub_queue)
 
     async def _limited(
         self, browser: Browser, first: Mapping[int, int], last: Mapping[int, int], most: int
@@ -168,15 +170,15 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not waiting:
             return dict(last)
         waiting.sort(key=lambda number: (number < self._turn, number))
-        shares = spread(most, waiting)
+        counts = spread(most, waiting)
         if most < len(waiting):
             self._turn = waiting[most]
         begins = await asyncio.gather(*(browser.first_number(number, first[number]) for number in waiting))
         ends = dict(last)
         for number, begin in zip(waiting, begins, strict=True):
-            if shares[number] and begin is not None:
-                ends[number] = min(last[number], begin + shares[number] - 1)
-            elif not shares[number]:
+            if counts[number] and begin is not None:
+                ends[number] = min(last[number], begin + counts[number] - 1)
+            elif not counts[number]:
                 ends[number] = first[number]
         return ends
 

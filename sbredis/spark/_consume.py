@@ -112,11 +112,11 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         began, ended = self._query.offsets_from(start), self._query.offsets_from(end)
         run(self._reserved())
-        first = {number: place.number for number, place in began.places.items()}
+        first = {number: offset.number for number, offset in began.partitions.items()}
         first |= ended.began or {}
         ranges = [
-            PartitionRange(number, place.birth, first.get(number, 0), place.number)
-            for number, place in ended.places.items()
+            PartitionRange(number, offset.birth, first.get(number, 0), offset.number)
+            for number, offset in ended.partitions.items()
         ]
         return ReadTask.all(ended.incarnation, ranges, ended.tasks)
 
@@ -134,8 +134,8 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _begin(self) -> dict[int, Committed]:
         """Reserve the entity, and return the positions at which the consumer begins."""
         reservation = await self._reserved()
-        places = await asyncio.gather(*map(reservation.begin, reservation.partitions))
-        return dict(zip(reservation.partitions, places, strict=True))
+        begun = await asyncio.gather(*map(reservation.begin, reservation.partitions))
+        return dict(zip(reservation.partitions, begun, strict=True))
 
     async def _reserved(self) -> Reservation:
         """Return the reservation of this run. The first call reserves the entity, or takes over from an earlier run."""
@@ -171,7 +171,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._remaining is None:
                 self._remaining = {number: plan.left for number, plan in settled.items()}
             waiting = {number: min(each, self._remaining.get(number, 0)) for number, each in waiting.items()}
-        shares = admitted(
+        contributions = admitted(
             Admission.of(options, limited=limited, patient=not self._drains),
             waiting,
             planned=sum(plan.rows for plan in planned.values()),
@@ -181,14 +181,16 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             mean=self._mean,
         )
         made = settled
-        if shares is not None:
-            asked = {number: (settled[number].committed, each.rows, each.bytes) for number, each in shares.items()}
+        if contributions is not None:
+            asked = {
+                number: (settled[number].committed, each.rows, each.bytes) for number, each in contributions.items()
+            }
             made = settled | await self._plans(asked)
         self._report(made)
         # A partition gives nothing while a message that is locked or delayed comes before all others.
         nothing = all(plan.end == plan.floor for plan in made.values())
         self._pace.looked(idle=nothing and not self._drains)
-        if nothing and start.places:
+        if nothing and start.partitions:
             return None
         rows = sum(plan.rows for plan in made.values())
         self._mean = sum(plan.bytes for plan in made.values()) / rows if rows else 0.0
@@ -198,7 +200,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(
             reservation.path,
             reservation.incarnation,
-            {number: _place(plan.committed) for number, plan in made.items()},
+            {number: _partition_offset(plan.committed) for number, plan in made.items()},
             {number: plan.floor for number, plan in made.items()},
             self._query.task_limits,
             mode="consume",
@@ -211,11 +213,11 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _positions(self, start: Offsets) -> dict[int, Committed]:
         """Return the positions of the stored offsets, if they belong to this entity."""
-        if not start.places:
+        if not start.partitions:
             return await self._begin()
         browser = await self._query.browser()
-        if start.incarnation == browser.incarnation and set(start.places) == set(browser.partitions):
-            return {number: Committed(*place) for number, place in start.places.items()}
+        if start.incarnation == browser.incarnation and set(start.partitions) == set(browser.partitions):
+            return {number: Committed(*offset) for number, offset in start.partitions.items()}
         lost = MessagesLostError(
             f"'{browser.path}' was deleted and created again since the checkpoint was written. What the checkpoint "
             "has not seen of the earlier entity is lost. With failOnDataLoss=false, the query goes on with the new "
@@ -258,7 +260,7 @@ def settle(query: Query, end: str) -> None:
     run(ConsumeReader(query).remove_committed(query.offsets_from(json.loads(end))))
 
 
-def _place(at: Committed) -> PartitionOffset:
+def _partition_offset(at: Committed) -> PartitionOffset:
     return PartitionOffset(*at)
 
 

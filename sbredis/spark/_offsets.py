@@ -34,7 +34,7 @@ class Offsets:
 
     entity: str
     incarnation: str
-    places: Mapping[int, PartitionOffset]
+    partitions: Mapping[int, PartitionOffset]
     began: Mapping[int, int] | None = None
     """Of the first batch of a browsing stream: the numbers after which it begins.
 
@@ -62,7 +62,7 @@ class Offsets:
             "incarnation": self.incarnation,
             "mode": self.mode,
             "tasks": list(self.tasks),
-            "partitions": {str(number): _stored(place) for number, place in sorted(self.places.items())},
+            "partitions": {str(number): _stored(offset) for number, offset in sorted(self.partitions.items())},
         }
         if self.sub_queue is not None:
             stored["subQueue"] = self.sub_queue
@@ -79,17 +79,17 @@ class Offsets:
                 f"the format {FORMAT}: go on with the release that wrote the checkpoint, or take a new checkpoint."
             )
         try:
-            places = {int(number): _place(place) for number, place in stored["partitions"].items()}
+            partitions = {int(number): _partition_offset(offset) for number, offset in stored["partitions"].items()}
             began = stored.get("began")
             first = None if began is None else {int(number): int(after) for number, after in began.items()}
             least, most = map(int, stored["tasks"])
             # Earlier builds did not store the mode. Only a consuming query knows the birth of a partition.
-            usual = "consume" if any(place.birth for place in places.values()) else "browse"
+            usual = "consume" if any(offset.birth for offset in partitions.values()) else "browse"
             sub_queue = stored.get("subQueue")
             return cls(
                 entity=str(stored["entity"]),
                 incarnation=str(stored["incarnation"]),
-                places=places,
+                partitions=partitions,
                 began=first,
                 tasks=(least, most),
                 mode=str(stored.get("mode", usual)),
@@ -117,11 +117,11 @@ def _named(entity: str, sub_queue: str | None) -> str:
     return f"'{entity}' with subQueue={sub_queue}" if sub_queue else f"'{entity}'"
 
 
-def _stored(place: PartitionOffset) -> dict[str, Any]:
-    return {"birth": place.birth, "plan": place.plan, "number": place.number}
+def _stored(offset: PartitionOffset) -> dict[str, Any]:
+    return {"birth": offset.birth, "plan": offset.plan, "number": offset.number}
 
 
-def _place(stored: Any) -> PartitionOffset:
+def _partition_offset(stored: Any) -> PartitionOffset:
     found = cast("Mapping[str, Any]", stored)
     birth, plan, number = found["birth"], found["plan"], found["number"]
     if not isinstance(birth, str) or type(plan) is not int or type(number) is not int or plan < 0 or number < 0:

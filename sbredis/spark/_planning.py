@@ -60,19 +60,19 @@ def split_rows(most: int | None, waiting: Mapping[int, int], oldest: Mapping[int
     """
     if most is None:
         return dict(waiting)
-    shares = dict.fromkeys(waiting, 0)
+    counts = dict.fromkeys(waiting, 0)
     left = most
     order = sorted((number for number in waiting if waiting[number] > 0), key=lambda number: (waiting[number], number))
     if most < len(order):
         order.sort(key=lambda number: (oldest.get(number, 0), number))
-        return shares | dict.fromkeys(order[:most], 1)
+        return counts | dict.fromkeys(order[:most], 1)
     for position, number in enumerate(order):
-        shares[number] = min(waiting[number], left // (len(order) - position))
-        left -= shares[number]
-    return shares
+        counts[number] = min(waiting[number], left // (len(order) - position))
+        left -= counts[number]
+    return counts
 
 
 def spread(rows: int, numbers: Sequence[int]) -> dict[int, int]:
     """Return a number of rows for each partition, as even as possible."""
-    share, rest = divmod(rows, len(numbers))
-    return {number: share + (position < rest) for position, number in enumerate(numbers)}
+    count, rest = divmod(rows, len(numbers))
+    return {number: count + (position < rest) for position, number in enumerate(numbers)}

@@ -13,31 +13,31 @@ WAITING = st.dictionaries(st.integers(0, 15), st.integers(0, 500), max_size=16)
 
 @given(WAITING, st.integers(1, 1000), st.integers(0, 300))
 def test_a_batch_never_has_more_rows_than_its_limit(waiting: dict[int, int], most: int, planned: int) -> None:
-    shares = admitted(Admission(most_rows=most), waiting, planned=planned, oldest={}, now=0)
-    total = sum(share.rows for share in (shares or {}).values())
+    contributions = admitted(Admission(most_rows=most), waiting, planned=planned, oldest={}, now=0)
+    total = sum(contribution.rows for contribution in (contributions or {}).values())
     assert total == min(max(most - planned, 0), sum(waiting.values()))
-    assert all(share.rows <= waiting[number] for number, share in (shares or {}).items())
+    assert all(contribution.rows <= waiting[number] for number, contribution in (contributions or {}).items())
 
 
 @given(WAITING)
 def test_bytes_are_spread_like_rows(waiting: dict[int, int]) -> None:
-    shares = admitted(Admission(most_bytes=10_000), waiting, planned=0, oldest={}, now=0) or {}
-    assert sum(share.bytes for share in shares.values()) <= 10_000 + len(shares)
-    assert all(share.bytes >= 1 for share in shares.values())
+    contributions = admitted(Admission(most_bytes=10_000), waiting, planned=0, oldest={}, now=0) or {}
+    assert sum(contribution.bytes for contribution in contributions.values()) <= 10_000 + len(contributions)
+    assert all(contribution.bytes >= 1 for contribution in contributions.values())
 
 
 def test_the_bytes_of_messages_that_are_planned_already_count() -> None:
     limits, waiting = Admission(most_bytes=10_000), {1: 5, 2: 5}
-    shares = admitted(limits, waiting, planned=3, planned_bytes=9_000, oldest={}, now=0)
-    assert shares == {1: Contribution(5, 500), 2: Contribution(5, 500)}
+    contributions = admitted(limits, waiting, planned=3, planned_bytes=9_000, oldest={}, now=0)
+    assert contributions == {1: Contribution(5, 500), 2: Contribution(5, 500)}
     for planned in (10_000, 12_000):
         assert admitted(limits, waiting, planned=3, planned_bytes=planned, oldest={}, now=0) == {}
 
 
 def test_the_oldest_messages_come_first_if_a_batch_is_too_small_for_all_partitions() -> None:
     waiting, oldest = {0: 500, 1: 400, 2: 1, 3: 0}, {0: 30, 1: 20, 2: 10}
-    shares = admitted(Admission(most_rows=2), waiting, planned=0, oldest=oldest, now=40) or {}
-    assert {number: share.rows for number, share in shares.items()} == {1: 1, 2: 1}
+    contributions = admitted(Admission(most_rows=2), waiting, planned=0, oldest=oldest, now=40) or {}
+    assert {number: contribution.rows for number, contribution in contributions.items()} == {1: 1, 2: 1}
 
 
 def test_a_stream_without_messages_waits() -> None:

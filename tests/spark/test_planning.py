@@ -1,4 +1,4 @@
-"""Tests of the tasks of a batch, and of the shares of a limited batch."""
+"""Tests of the tasks of a batch, and of the counts of a limited batch."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_the_limits_of_tasks_follow_the_cores_if_no_option_says_otherwise() -> N
 
 @given(st.none() | st.integers(1, 10_000), st.dictionaries(st.integers(0, 20), st.integers(0, 2000), max_size=20))
 def test_a_limited_batch_takes_as_much_as_it_may(most: int | None, waiting: dict[int, int]) -> None:
-    shares = split_rows(most, waiting, {})
+    counts = split_rows(most, waiting, {})
     there = sum(waiting.values())
-    assert sum(shares.values()) == (there if most is None else min(most, there))
-    assert all(0 <= shares[number] <= waiting[number] for number in waiting)
+    assert sum(counts.values()) == (there if most is None else min(most, there))
+    assert all(0 <= counts[number] <= waiting[number] for number in waiting)
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(), min_size=1, unique=True))
 def test_rows_are_spread_evenly(rows: int, places: list[int]) -> None:
-    shares = spread(rows, places)
-    assert sum(shares.values()) == rows
-    assert max(shares.values()) - min(shares.values()) <= 1
+    counts = spread(rows, places)
+    assert sum(counts.values()) == rows
+    assert max(counts.values()) - min(counts.values()) <= 1

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from sbredis._public import public
@@ -31,7 +30,7 @@ from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._transaction import ServiceBusTransaction
 from sbredis.client._arguments import deadline_of, seconds_of
-from sbredis.client._connection import Connection
+from sbredis.client._connection import Connection, ConnectionObserver
 from sbredis.client._ticks import Tick, next_tick, period_of
 from sbredis.engine import entity_name
 from sbredis.entities._definitions import (
@@ -45,7 +44,7 @@ from sbredis.entities._entity_info import EntityInfo, describe
 from sbredis.entities._paging import AsyncItemPaged
 from sbredis.entities._session_lists import sessions_of
 from sbredis.entities._sub_queues import split_sub_queue
-from sbredis.maintenance._offer import MaintenanceOffer
+from sbredis.maintenance._maintenance import MaintenanceOffer
 from sbredis.model import (
     AZURE_CLIENT,
     NEXT_AVAILABLE_SESSION,
@@ -63,8 +62,30 @@ from sbredis.transport import Backoff, Target, parse_target, target_of
 
 if TYPE_CHECKING:
     from sbredis.client._clock import Clock
+    from sbredis.client._entity import Entity
+    from sbredis.registry import EntityRecord
 
 __all__ = ["ServiceBusClient"]
+
+
+class _Observer(ConnectionObserver):
+    """Passes events of the client's connection on to its telemetry and to its offer of maintenance."""
+
+    def __init__(self, telemetry: Telemetry, offer: MaintenanceOffer) -> None:
+        self._telemetry = telemetry
+        self._offer = offer
+
+    def opened(self, connection: Connection) -> None:
+        self._offer.begin(connection)
+
+    def dropped_duplicates(self, entity: str, count: int) -> None:
+        self._telemetry.dropped_duplicates(entity, count)
+
+    def scheduled_on(self, connection: Connection, topic: Entity) -> None:
+        self._offer.scheduled_on(connection, topic)
+
+    def moves_from(self, connection: Connection, record: EntityRecord, *, waits: bool) -> None:
+        self._offer.moves_from(connection, record, waits=waits)
 
 
 @public
@@ -143,16 +164,13 @@ class ServiceBusClient(Handlers):
             partition_count=partition_count,
             retry=retry,
             clock=clock,
-            when_opened=self._offer.begin,
         )
         endpoint = target.endpoints[0] if target.endpoints else None
         self._telemetry = Telemetry(
             self._connection.target.namespace, endpoint.host if endpoint else None, endpoint.port if endpoint else None
         )
         self._reference = self._connection.reference()
-        self._connection.count_dropped = self._telemetry.dropped_duplicates
-        self._connection.scheduled_on = partial(self._offer.scheduled_on, self._connection)
-        self._connection.moves_from = partial(self._offer.moves_from, self._connection)
+        self._connection.observer = _Observer(self._telemetry, self._offer)
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
         self._requests = Requests(self._connection)
 

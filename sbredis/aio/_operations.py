@@ -257,7 +257,7 @@ class _Sends(Work):
             at += len(part.made)
         _tell_test_bus(self._target, self._parts)
         if result.dropped:
-            self.entity.connection.count_dropped(self.entity.name, len(result.dropped))
+            self.entity.connection.observer.dropped_duplicates(self.entity.name, len(result.dropped))
         originals = [message for part in self._parts for message in part.originals]
         return [originals[place] for place in result.dropped]
 
@@ -291,7 +291,8 @@ class _Transfers(Work):
     def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         del result
         _tell_test_bus(self._destination, self._parts)
-        self.entity.connection.moves_from(self.entity.record, True)
+        connection = self.entity.connection
+        connection.observer.moves_from(connection, self.entity.record, waits=True)
         return []
 
     def explain(self, error: ServiceBusError, detail: str) -> ServiceBusError:

@@ -435,7 +435,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         await self._check_kind(entity, deadline)
         if self._inbox is None:
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:
-                self._connection.moves_from(entity.record, False)
+                self._connection.observer.moves_from(self._connection, entity.record, waits=False)
             self._inbox = Inbox(
                 entity,
                 secrets.token_hex(5),

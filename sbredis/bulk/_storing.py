@@ -239,9 +239,9 @@ class PartitionWriter:
         entity, connection = self._entity, self._entity.connection
         if sent.dropped:
             self.duplicates += len(sent.dropped)
-            connection.count_dropped(entity.name, len(sent.dropped))
+            connection.observer.dropped_duplicates(entity.name, len(sent.dropped))
         if entity.record.settings.forwards or (entity.routing is not None and entity.routing.forwards):
-            connection.moves_from(entity.record, True)
+            connection.observer.moves_from(connection, entity.record, waits=True)
         if connection.test_hooks is not None:
             connection.test_hooks.sent(connection.target.namespace, entity.name, rows.outgoing())
 

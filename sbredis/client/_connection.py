@@ -41,7 +41,7 @@ from sbredis.transport import Backoff, Script, Target, open_transport, require_a
 if TYPE_CHECKING:
     from sbredis.transport import Transport
 
-__all__ = ["Connected", "Connection", "ConnectionReference", "SharedAttempt", "connection_of"]
+__all__ = ["Connected", "Connection", "ConnectionObserver", "ConnectionReference", "SharedAttempt", "connection_of"]
 
 T = TypeVar("T")
 _MARGIN = 0.25
@@ -118,12 +118,28 @@ class ConnectionReference:
     __slots__ = ("__weakref__",)
 
 
+class ConnectionObserver:
+    """The owner of a connection, as far as the connection tells it about events. This base class ignores all events."""
+
+    def opened(self, connection: Connection) -> None:
+        """The connection was opened."""
+
+    def dropped_duplicates(self, entity: str, count: int) -> None:
+        """An entity has dropped this number of messages as duplicates."""
+
+    def scheduled_on(self, connection: Connection, topic: Entity) -> None:
+        """Messages were scheduled on a topic."""
+
+    def moves_from(self, connection: Connection, record: EntityRecord, *, waits: bool) -> None:
+        """Messages of an entity are moved elsewhere. ``waits`` says that a message certainly waits for its move."""
+
+
 class Connection:
     """The one connection of a client: its transport, namespace, clock and entities, and its background tasks.
 
     It belongs to the event loop in which it is first used. Opening it sets the attributes without a default.
 
-    ``namespace`` takes precedence over the namespace of the target. ``when_opened`` is called after opening.
+    ``namespace`` takes precedence over the namespace of the target.
     """
 
     id: str
@@ -141,7 +157,6 @@ class Connection:
         partition_count: int | None = None,
         retry: Backoff | None = None,
         clock: Clock | None = None,
-        when_opened: Callable[[Connection], None] | None = None,
     ) -> None:
         if namespace is not None:
             target = replace(target, namespace=namespace_name(namespace))
@@ -153,12 +168,8 @@ class Connection:
         self.clock = clock or (Clock() if self.test_hooks is None else self.test_hooks.clock)
         self.retry = retry or Backoff()
         """The waits and limits for repetitions of calls."""
-        self.count_dropped: Callable[[str, int], None] = _count_nothing
-        """A function that is called with an entity and the number of messages that it has dropped as duplicates."""
-        self.moves_from: Callable[[EntityRecord, bool], None] = _tell_nobody
-        """A function that is called with the record of an entity whose messages are moved elsewhere. The second
-        argument says whether a message certainly waits now.
-        """
+        self.observer = ConnectionObserver()
+        """The object that is told about events. The owner of the connection may replace it before it opens the connection."""
         self.lane_numbers = count(1)
         """Numbers for the names of lanes. No two lanes of a client have the same name, not even if the client has
         forgotten one of them: its partition would take the calls of the other one for repetitions.
@@ -174,7 +185,6 @@ class Connection:
         self._credential_provider = credential_provider
         self._connect_timeout = seconds_of(connect_timeout, "connect_timeout")
         self._partition_count = partition_count
-        self._when_opened = when_opened
         self._entities = KnownEntities()
         self._look_ups: dict[tuple[str, Creation | None], SharedAttempt[EntityRecord]] = {}
         late = f"The connection to {target} was not ready in time."
@@ -186,8 +196,6 @@ class Connection:
         """Whether the last user disappeared while the connection was being opened."""
         self._made_at = calling_line()
         self._reference: Callable[[], ConnectionReference | None] = lambda: None
-        self.scheduled_on: Callable[[Entity], None] = _ignore
-        """A function that is called with a topic when messages are scheduled on it."""
 
     def another(self) -> Connection:
         """Return a new connection to the same namespace, for the event loop in which it will be used."""
@@ -290,8 +298,7 @@ class Connection:
             await to_the_end(transport.aclose())
             raise
         self.transport, self.namespace, self._opened = transport, namespace, True
-        if self._when_opened is not None:
-            self._when_opened(self)
+        self.observer.opened(self)
         if self._dropped:
             self.see_off(self.aclose())
 
@@ -445,10 +452,6 @@ def connection_of(owner: Connected) -> Connection:
     return owner._connection  # pyright: ignore[reportPrivateUsage]  # this function is the way to it for other rooms
 
 
-def _ignore(topic: Entity) -> None:
-    del topic
-
-
 async def _require_open(transport: Transport) -> None:
     """Wait until the transport has ended, and raise then."""
     await transport.wait_closed()
@@ -469,12 +472,3 @@ def _scripts(*, all_of_them: bool) -> list[Script]:
     calls at once. The other ones are loaded when a call needs them and the server lacks them.
     """
     return list(every_script()) if all_of_them else [load("read_namespace"), load("read_entity")]
-
-
-def _count_nothing(entity: str, count: int) -> None:
-    """Count nothing."""
-    del entity, count
-
-
-def _tell_nobody(record: EntityRecord, waits: bool) -> None:
-    """Ignore that messages may wait."""

@@ -11,8 +11,6 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import anyio
-
 from sbredis.client._lane import Lane
 from sbredis.client._lane_kinds import (
     CallJob,
@@ -54,7 +52,7 @@ __all__ = ["SETTLEMENTS", "PartitionClient", "Shown", "do_due", "read_after_due"
 _log = logging.getLogger("sbredis.client")
 
 
-class _Reading(Protocol):
+class _PartitionReading(Protocol):
     """A script's view of a partition."""
 
     @property
@@ -63,13 +61,13 @@ class _Reading(Protocol):
         ...
 
 
-Shown = TypeVar("Shown", bound=_Reading)
+Shown = TypeVar("Shown", bound=_PartitionReading)
 
 
-async def do_due(transport: ScriptCaller, partition: Partition, told: int | None, deadline: float) -> bool:
+async def do_due(transport: ScriptCaller, partition: Partition, told: int | None, timeout: float) -> bool:
     """Do a large share of the work that is due in a partition. Return whether more is left."""
     request = partition.due(CallId("", 0, told))
-    return (await perform(transport, request, timeout=deadline - anyio.current_time())).more
+    return (await perform(transport, request, timeout=timeout)).more
 
 
 async def read_after_due(
@@ -228,7 +226,9 @@ class PartitionClient:
 
     async def do_due(self, deadline: float) -> bool:
         """Do a large share of the work that is due in the partition. Return whether more is left."""
-        return await do_due(self.connection.transport, self.partition, self.connection.clock.told(), deadline)
+        return await do_due(
+            self.connection.transport, self.partition, self.connection.clock.told(), deadline - self._loop.time()
+        )
 
     # -- its use -------------------------------------------------------------------------------------------------------
 

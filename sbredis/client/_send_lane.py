@@ -171,7 +171,7 @@ class SendLane(Lane[SendJob, Sent]):
             " was" if dropped == 1 else "s were",
             which,
         )
-        self.connection.count_dropped(entity.name, dropped)
+        self.connection.observer.dropped_duplicates(entity.name, dropped)
 
     def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
         """Limit the ``seconds`` for a call that need not wait for an unreachable partition.

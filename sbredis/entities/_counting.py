@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, TypedDict
 
+import anyio
+
 from sbredis.client._clock import Clock
 from sbredis.client._partition_client import do_due, read_after_due
 from sbredis.engine import CallId, Counts, Inspection, ScriptCaller
@@ -181,7 +183,7 @@ class Counter:
         return await read_after_due(
             asked,
             lambda: asker.perform(asked, request, until),
-            lambda: do_due(asker.transport, asked.partition, asked.told, until),
+            lambda: do_due(asker.transport, asked.partition, asked.told, until - anyio.current_time()),
         )
 
     async def inspect(self, record: EntityRecord, until: float) -> Mapping[int, Inspection]:

@@ -14,16 +14,106 @@ duration of visits and reads, and due times are compared with ``clock``.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis.client._pauses import Pauses
-from sbredis.maintenance._by_slot import BySlot
-from sbredis.maintenance._due_times import DueTimes
 
-__all__ = ["Agenda", "Read", "Sleep", "Visit", "VisitPace", "VisitPlace"]
+__all__ = ["Agenda", "BySlot", "DueTimes", "Read", "Sleep", "Visit", "VisitPace", "VisitPlace"]
+
+
+class BySlot:
+    """Entities by the number of their slot. Batches are taken from the slots in turn, so no slot waits forever."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: dict[int, dict[str, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._slots
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the numbers of the slots in which there are entities. The first one had to wait longest."""
+        return iter(self._slots)
+
+    def of(self, number: int) -> tuple[str, ...]:
+        """Return the entities in a slot."""
+        return tuple(self._slots.get(number, ()))
+
+    def has(self, number: int, entity: str) -> bool:
+        """Return whether an entity is in a slot."""
+        return entity in self._slots.get(number, ())
+
+    def add(self, number: int, entity: str) -> None:
+        """Add an entity to a slot."""
+        self._slots.setdefault(number, {})[entity] = None
+
+    def discard(self, number: int, entity: str) -> None:
+        """Take an entity out of a slot, if it is there."""
+        entities = self._slots.get(number)
+        if entities is not None:
+            entities.pop(entity, None)
+            if not entities:
+                del self._slots[number]
+
+    def take(self, number: int, most: int) -> tuple[str, ...]:
+        """Take the first entities out of a slot. The slot then has to wait for the other slots."""
+        entities = self._slots.pop(number)
+        batch = tuple(entity for entity, _ in zip(entities, range(most), strict=False))
+        for entity in batch:
+            del entities[entity]
+        if entities:
+            self._slots[number] = entities
+        return batch
+
+
+K = TypeVar("K")
+_SPARE = 64
+
+
+class DueTimes(Generic[K]):
+    """The next time of each of many things. A change costs O(log n), and so does finding the earliest."""
+
+    __slots__ = ("_heap", "_order", "_times")
+
+    def __init__(self) -> None:
+        self._times: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        """The times in ``_times``, and outdated times, which are skipped."""
+        self._order = 0
+
+    def get(self, what: K) -> float | None:
+        """Return the time of a thing, if it has one."""
+        return self._times.get(what)
+
+    def __setitem__(self, what: K, at: float) -> None:
+        """Set the time of a thing, in place of its earlier time."""
+        self._times[what] = at
+        self._order += 1
+        heapq.heappush(self._heap, (at, self._order, what))
+        if len(self._heap) > 2 * len(self._times) + _SPARE:  # many of the times are outdated
+            self._heap = list({each[2]: each for each in self._heap if self._times.get(each[2]) == each[0]}.values())
+            heapq.heapify(self._heap)
+
+    def discard(self, what: K) -> None:
+        """Forget the time of a thing, if it has one."""
+        self._times.pop(what, None)
+
+    def earliest(self) -> tuple[float, K] | None:
+        """Return the earliest time, and the thing that has it. Among equal times, the one that was set first."""
+        while self._heap:
+            at, _, what = self._heap[0]
+            if self._times.get(what) == at:
+                return at, what
+            heapq.heappop(self._heap)
+        return None
 
 
 class VisitPlace(NamedTuple):

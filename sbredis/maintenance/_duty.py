@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -13,7 +13,6 @@ from sbredis.maintenance._census import Census
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection
-    from sbredis.client._entity import Entity
 
 __all__ = ["Duty", "Shared", "Tenure"]
 
@@ -25,18 +24,16 @@ class Shared:
     """The objects that all duties of a client use."""
 
     connection: Connection
-    find: Callable[[str, float], Awaitable[Entity]]
-    """A function that returns the entity with a name. Its second argument is a deadline, a time of the event loop."""
     census: Census
     """The list of all entities. It is read once for all duties."""
     failures: BackgroundFailures
     """The failures of maintenance, each of which is logged once."""
 
     @classmethod
-    def of(cls, connection: Connection, find: Callable[[str, float], Awaitable[Entity]]) -> Self:
+    def of(cls, connection: Connection) -> Self:
         """Return the objects for the duties of a client."""
         failures = BackgroundFailures(_log, lambda: connection.closed)
-        return cls(connection, find, Census(connection.namespace, failures), failures)
+        return cls(connection, Census(connection.namespace, failures), failures)
 
 
 @dataclass(frozen=True, slots=True)

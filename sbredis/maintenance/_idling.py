@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sbredis.client._pauses import Pauses
-from sbredis.maintenance._by_slot import BySlot
-from sbredis.maintenance._due_times import DueTimes
+from sbredis.maintenance._agenda import BySlot, DueTimes
 
 __all__ = ["MARGIN", "IdleAgenda", "IdlePace", "ReadQuiet", "RemoveIdle", "Temporary", "Wait"]
 

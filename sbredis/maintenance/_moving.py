@@ -3,31 +3,211 @@
 A partition says on the channel of its slot when messages begin to wait. It then says nothing more until all of them
 were moved. Announcements may be lost, so the client also reads which partitions are calling: all partitions when it
 takes the role, those of a slot after a gap, and each partition once in two hours.
-:mod:`sbredis.maintenance._visiting` visits the partitions, and :mod:`sbredis.maintenance._mover` moves their
-messages as :mod:`sbredis.moving._moves` decides.
+:mod:`sbredis.maintenance._visiting` visits the partitions. The :class:`Mover` moves their messages as
+:mod:`sbredis.moving._moves` decides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
 from sbredis.client._background_work import CALLING
 from sbredis.client._role import MOVE
-from sbredis.engine import read_call
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.engine import MOST_ASKED, calling, forget_source, outgoing, perform, read_call, recipient_of, salts
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.maintenance._agenda import VisitPace
 from sbredis.maintenance._duty import Duty, Shared, Tenure
-from sbredis.maintenance._mover import Mover
-from sbredis.maintenance._slot_channels import is_move_announcement
-from sbredis.maintenance._visiting import Visitor
+from sbredis.maintenance._visiting import Visitor, is_move_announcement
+from sbredis.model import Purpose
+from sbredis.moving._carrying import Carrier, ask
+from sbredis.moving._destinations import Destinations, Finder, NotKnownYetError
 
 if TYPE_CHECKING:
+    from sbredis.client._entity import Entity
+    from sbredis.engine import Delivery, Destination, Origin, Waiting
     from sbredis.maintenance._agenda import Read, VisitPlace
+    from sbredis.maintenance._duty import Shared
+    from sbredis.model import MoveKind
     from sbredis.registry import EntityRecord
 
-__all__ = ["PACE", "MovingDuty"]
+__all__ = ["PACE", "Mover", "MovingDuty", "destinations_of"]
+
+
+def destinations_of(shared: Shared, source: Entity, number: int) -> Destinations:
+    """Return what finds the destinations of the messages that wait in a partition of ``source``."""
+    return Destinations(source, number, _Targets(shared, source), Purpose())
+
+
+class _Targets(Finder):
+    """The entities that ``source`` forwards to, and those that transactions have sent its messages to."""
+
+    def __init__(self, shared: Shared, source: Entity) -> None:
+        self._shared = shared
+        self._source = source
+
+    async def target(self, delivery: Delivery, why: MoveKind) -> tuple[Entity | None, str]:
+        """Return the destination of a message, which is ``None`` if it does not exist, and its path."""
+        until = asyncio.get_running_loop().time() + CALLING
+        path: object = None
+        try:
+            if why == "transfer":
+                recipient = recipient_of(delivery)
+                if recipient is None:
+                    return None, "its destination"
+                path = recipient.path
+                entity = await self.by_id(recipient.entity, path)
+            else:
+                name = "forward_to" if why == "forward" else "forward_dead_lettered_messages_to"
+                path = self._source.record.properties.get(name)
+                if not isinstance(path, str):
+                    raise NotKnownYetError(
+                        f"'{self._source.name}' does not forward messages any more.", outcome=Outcome.NEVER_SENT
+                    )
+                entity = await self._shared.connection.entity(path, until)
+            if entity.record.kind == "topic" and entity.routing is None:
+                await entity.load_routing(until)
+        except MessagingEntityNotFoundError:
+            return None, str(path)
+        return entity, entity.name
+
+    async def by_id(self, entity_id: str, path: str | None) -> Entity:
+        """Return the entity with this id. The census knows the names of all ids, so ``path`` is not needed."""
+        del path
+        census, until = self._shared.census, asyncio.get_running_loop().time() + CALLING
+        record = census.by_id.get(entity_id)
+        if record is None:
+            if not census.is_gone(entity_id):
+                raise NotKnownYetError(
+                    f"The entity with the id {entity_id!r} is not in the census yet.", outcome=Outcome.NEVER_SENT
+                )
+            raise MessagingEntityNotFoundError(f"The entity with the id {entity_id!r} does not exist any more.")
+        entity = await self._shared.connection.entity(record.path, until)
+        if entity.record.id != entity_id:
+            await entity.refresh(until)
+            if entity.record.id != entity_id:
+                raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
+        return entity
+
+
+_log = logging.getLogger("sbredis.maintenance")
+_READING = 5.0
+_TURN = 0.5
+"""The seconds after which a partition with many messages lets other partitions go first."""
+_MOST_REMEMBERED = 10_000
+
+
+class Mover:
+    """Moves messages from partitions to their destinations. It needs no role: two clients may move at the same time."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.connection = shared.connection
+        self._salts = salts(self.connection.namespace.partitions)
+        self._doors: dict[Destination, str] = {}
+        """The last known doors of destinations."""
+        self._strangers: dict[Origin, tuple[Entity, int]] = {}
+        """Sources that may be gone, each with the partition that remembers it."""
+
+    async def calling(self, number: int, entities: Sequence[str]) -> Sequence[bool]:
+        """Return for each of these entities whether messages wait in its partition of this number."""
+        request = calling(self.connection.namespace.name, self._salts[number], entities)
+        return await perform(self.connection.transport, request, timeout=_READING)
+
+    async def move_now(self) -> None:
+        """Move all messages that wait now. A test bus does this before it shows messages."""
+        census, again = self.shared.census, True
+        await census.read()
+        while again:
+            again = False
+            for number in range(len(self._salts)):
+                known = [record for record in census.by_id.values() if number in record.partitions]
+                for start in range(0, len(known), MOST_ASKED):
+                    part = known[start : start + MOST_ASKED]
+                    answers = await self.calling(number, [record.id for record in part])
+                    for record in (record for record, calls in zip(part, answers, strict=True) if calls):
+                        source = await self.connection.entity(record.path, asyncio.get_running_loop().time() + CALLING)
+                        again = await self.move_all(source, number) or again
+
+    async def move_all(self, source: Entity, number: int) -> bool:
+        """Move messages until none waits, or until it is another partition's turn. Return whether none waits.
+
+        Raise an error if messages wait whose destination cannot be reached now.
+        """
+        loop, connection = asyncio.get_running_loop(), self.connection
+        ends, start = loop.time() + _TURN, 0
+        failed: ServiceBusError | None = None
+        destinations = destinations_of(self.shared, source, number)
+        while loop.time() < ends:
+            doors = dict(self._doors)  # a door must be known before the messages are read
+            request = partial(outgoing, start=start, now=connection.clock.told())
+            waiting = await ask(connection, source, number, request)
+            if waiting.more:
+                continue
+            if not waiting.batches and not waiting.messages:
+                if failed is not None:
+                    raise failed
+                return True
+            error = await self._move(Carrier(connection, source, number, waiting.birth, destinations), waiting, doors)
+            if error is not None:
+                failed, start = error, waiting.onward
+                if not start:
+                    raise failed
+        if failed is not None:
+            raise failed
+        return False
+
+    async def _move(
+        self, carrier: Carrier, waiting: Waiting, doors: Mapping[Destination, str]
+    ) -> ServiceBusError | None:
+        """Move the messages of one reading, to all their destinations at the same time. Return an error if one failed.
+
+        The messages for a destination wait until an outstanding batch for it is complete.
+        """
+        heaps, error = await carrier.destinations.sorted(waiting.messages, waiting.now)
+        outstanding = {batch.destination for batch in waiting.batches}
+        works = {place: carrier.carry(place, None, door=doors.get(place, "")) for place in outstanding}
+        for heap in heaps:
+            if heap.destination not in works:
+                door = doors.get(heap.destination, "")
+                works[heap.destination] = carrier.carry(heap.destination, heap.entity, heap.moves, door)
+        results = await asyncio.gather(*works.values(), return_exceptions=True)
+        for place, result in zip(works, results, strict=True):
+            if isinstance(result, ServiceBusError):
+                if isinstance(result, MessagingEntityNotFoundError):
+                    raise result  # the source does not exist any more
+                error = result
+            elif isinstance(result, BaseException):
+                raise result
+            elif result:
+                self._doors[place] = result
+        self._strangers |= carrier.strangers
+        for forgettable in (self._doors, self._strangers):
+            if len(forgettable) > _MOST_REMEMBERED:
+                forgettable.clear()
+        return error
+
+    def knows_the_gone(self) -> bool:
+        """Return whether a source does not exist any more that a destination remembers."""
+        return bool(self._gone())
+
+    def _gone(self) -> list[Origin]:
+        return [origin for origin in self._strangers if self.shared.census.is_gone(origin.entity)]
+
+    async def forget_the_gone(self) -> None:
+        """Let the destinations forget sources that do not exist any more, according to the census."""
+        gone = [(origin, *self._strangers.pop(origin)) for origin in self._gone()]
+        for origin, entity, number in gone:
+            request = partial(forget_source, origins=[origin], now=self.connection.clock.told())
+            try:
+                await ask(self.connection, entity, number, request)
+            except ServiceBusError as error:
+                _log.debug("%s still remembers a source that does not exist any more: %s", entity.name, error)
+
 
 PACE = VisitPace(visits_at_once=16, round=7200.0)
 
@@ -84,7 +264,7 @@ class MovingDuty(Duty):
     async def visit(self, place: VisitPlace, record: EntityRecord) -> float | None:
         """Move the messages that wait at a place. Return the present time if more messages wait."""
         until = self.clock() + CALLING
-        source = await self.shared.find(record.path, until)
+        source = await self.connection.entity(record.path, until)
         if source.record.id != record.id:
             await source.refresh(until)
         if source.record.id != record.id:

@@ -1,16 +1,24 @@
-"""Publish the messages that were scheduled in a partition of a topic. The client with the role does this."""
+"""Publish the messages that were scheduled in a partition of a topic. The client with the role ``route`` does this.
+
+A message that cannot be published is set aside, so that it does not delay other messages. It stays scheduled. The
+client tries it again after a while, and when the rules of the topic have changed. Another release of the client may be
+able to publish it, and its sender can cancel it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sbredis._threads import in_thread
 from sbredis.client._background_work import CALLING
 from sbredis.client._delivering import OF_ONE_JOB
+from sbredis.client._pauses import Pauses
 from sbredis.client._routing import facts_of
+from sbredis.client._waking import LiveWatch
 from sbredis.engine import (
     LOST_RECORD,
     MAXIMUM_CALL_BYTES,
@@ -28,16 +36,87 @@ from sbredis.engine import (
     ripe,
 )
 from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError, ServiceBusServerBusyError
-from sbredis.maintenance._unpublishable import Unpublishable
 from sbredis.moving._reserve import has_reserve
 
 if TYPE_CHECKING:
+    from sbredis.client._background_work import BackgroundFailures
     from sbredis.client._entity import Entity
     from sbredis.client._partition_client import PartitionClient
     from sbredis.client._routing import RoutedCopies, Routing
     from sbredis.rules import MessageView
 
-__all__ = ["TopicPublisher"]
+__all__ = ["TopicPublisher", "TopicWatcher", "Unpublishable"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
+_MOST = 500
+_MOST_BYTES = 16 * 1024 * 1024
+"""The largest number of bytes to set aside. Each request for other messages reads all these messages again."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A message that was set aside."""
+
+    size: int
+    until: float
+    pauses: Pauses
+    rules: object
+    """The rules with which it could not be published."""
+
+
+class Unpublishable:
+    """The messages of one partition that were set aside."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, message: Delivery) -> bool:
+        return message.name in self._kept
+
+    @property
+    def size(self) -> int:
+        """The bytes of all messages that were set aside."""
+        return sum(kept.size for kept in self._kept.values())
+
+    def without(self, messages: Iterable[Delivery], now: float, rules: object) -> list[Delivery]:
+        """Return the messages to publish now. Leave out messages that were set aside and must still wait."""
+        if not self._kept:
+            return list(messages)
+        kept = self._kept
+        return [
+            each
+            for each in messages
+            if (aside := kept.get(each.name)) is None or aside.until <= now or aside.rules is not rules
+        ]
+
+    def put(self, message: Delivery, now: float, rules: object) -> bool:
+        """Set a message aside, for a longer time at each failure. Return whether there was room.
+
+        There is always room for the first message.
+        """
+        before = self._kept.get(message.name)
+        size = len(message.record)
+        if before is None and self._kept and (len(self._kept) >= _MOST or self.size + size > _MOST_BYTES):
+            return False
+        pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE) if before is None else before.pauses
+        self._kept[message.name] = _Kept(size, now + pauses.next(), pauses, rules)
+        return True
+
+    def published(self, messages: Iterable[Delivery]) -> None:
+        """Forget messages that were published."""
+        if self._kept:
+            for each in messages:
+                self._kept.pop(each.name, None)
+
+    def only(self, messages: Iterable[Delivery]) -> None:
+        """Forget all messages except these, because no other messages are due."""
+        if self._kept:
+            names = {each.name for each in messages}
+            self._kept = {name: kept for name, kept in self._kept.items() if name in names}
+
 
 _log = logging.getLogger("sbredis.maintenance")
 _FULL_PAUSE = 10_000
@@ -214,3 +293,66 @@ class TopicPublisher:
             return ripe(partition, wanted, room=room, call_id=CallId("", 0, call_id.now))
 
         return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + CALLING)
+
+
+_WAITING = "route"
+
+
+class TopicWatcher:
+    """A watched partition of a topic. It publishes the messages that are due there."""
+
+    def __init__(
+        self,
+        entity: Entity,
+        number: int,
+        failures: BackgroundFailures,
+        *,
+        changed: Callable[[], None],
+        failed: Callable[[TopicWatcher, BaseException], None],
+    ) -> None:
+        """``changed`` is called when there may be something to do. ``failed`` gets the error if publishing failed."""
+        self.partition_client = entity.partition_client(number)
+        self.publisher = TopicPublisher(entity, number)
+        # Every client that has the role waits under the same identity. A partition wakes only one waiter. If each
+        # client had its own identity, the partition might choose a client that has died, or one that has lost the role
+        # and does not know it yet.
+        identity = f"{_WAITING}-{entity.record.id}"
+        self._live = LiveWatch(self.partition_client, identity, changed=changed, failed=self._tell)
+        self.watch = self._live.watch
+        """The decisions about this partition."""
+        self._failures = failures
+        self._changed = changed
+        self._failed = failed
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, fence: int | None) -> None:
+        """Start to publish the messages that are due, and then to read the next due time."""
+        loop = asyncio.get_running_loop()
+        self.watch.ask(loop.time())
+        self._task = loop.create_task(self._work(fence))
+        self._task.add_done_callback(self._ended)
+
+    async def _work(self, fence: int | None) -> None:
+        waiter = self._live.waiter
+        await self.publisher.publish_due(fence)
+        due = await self.publisher.next_due(waiter) if waiter else 0
+        self._live.nothing(due, registered=bool(waiter))
+        self._live.listen()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None and self.watch.under_way:
+            self._live.failed(error)
+            self._tell(error)
+        self._changed()
+
+    def _tell(self, error: BaseException) -> None:
+        self._failures.report(f"{self.partition_client}: the publishing of scheduled messages", error)
+        self._failed(self, error)
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._task is not None:
+            self._task.cancel()
+        self._live.leave()

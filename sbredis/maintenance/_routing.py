@@ -2,7 +2,8 @@
 
 A message that is scheduled on a topic must be judged by the rules at its scheduled time. No script can do this, so the
 client that has the role does it. In queues and subscriptions, every call does due work. If no call comes, the client
-with the role visits their partitions when something is due (:mod:`sbredis.maintenance._due_work`).
+with the role visits their partitions when something is due. Otherwise dead letters, counters and forwarded messages
+would come late.
 
 A topic's partition refuses a call with a fence that is older than one that it has seen. But even if two clients
 believed that they had the role, they would do no work twice. A script publishes a message and removes it from the
@@ -19,19 +20,89 @@ from sbredis._tasks import wait_until
 from sbredis.client._background_work import CALLING
 from sbredis.client._role import ROUTE
 from sbredis.client._watching import to_ask
-from sbredis.engine import RoleLostError
+from sbredis.engine import (
+    CallId,
+    RoleLostError,
+    SettingsBehindError,
+    SettingsStaleError,
+    perform,
+    read_announcement,
+    salts,
+    upcoming,
+)
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._agenda import VisitPace
-from sbredis.maintenance._due_work import DueWork
 from sbredis.maintenance._duty import Duty, Shared, Tenure
-from sbredis.maintenance._topic_watcher import TopicWatcher
-from sbredis.maintenance._visiting import Visitor
+from sbredis.maintenance._publishing import TopicWatcher
+from sbredis.maintenance._visiting import Visitor, is_move_announcement
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
+    from sbredis.maintenance._agenda import Read, VisitPlace
+    from sbredis.maintenance._duty import Shared
     from sbredis.registry import EntityRecord
 
-__all__ = ["RoutingDuty"]
+__all__ = ["DueWork", "RoutingDuty"]
+
+_VISITING = 30.0
+_READING = 5.0
+_ROUNDING = 0.001
+"""The seconds to add to a due time. Servers count whole milliseconds, so an exact visit could be too early."""
+
+
+class DueWork:
+    """The errand of visits that do due work."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._census = shared.census
+        self._connection = shared.connection
+        self._salts = salts(self._connection.namespace.partitions)
+
+    def clock(self) -> float:
+        """Return the time of the client's clock. A test moves it by hand."""
+        return self._connection.clock.now()
+
+    def announced(self, payload: bytes) -> tuple[str, float] | None:
+        """Return the entity id and the due time in an announcement."""
+        if is_move_announcement(payload):
+            return None
+        announcement = read_announcement(payload)
+        told = self._connection.clock.told()  # on a test bus, the servers use the clock of the test too
+        milliseconds = announcement.due - (announcement.said if told is None else told)
+        return announcement.entity, self.clock() + milliseconds / 1000 + _ROUNDING
+
+    async def read(self, read: Read) -> list[float | None]:
+        """Read the next due times of places."""
+        connection, since = self._connection, self.clock()
+        request = upcoming(connection.namespace.name, self._salts[read.number], read.entities, connection.clock.told())
+        times = await perform(connection.transport, request, timeout=_READING)
+        return [None if each is None else since + each / 1000 + _ROUNDING for each in times]
+
+    async def visit(self, place: VisitPlace, record: EntityRecord) -> float | None:
+        """Do a share of the work that is due. Return the time of the next visit, if one is needed."""
+        connection, since = self._connection, self.clock()
+        partition = connection.namespace.partition(record, place.number)
+        call_id = CallId("", 0, connection.clock.told())
+        try:
+            awoken = await perform(connection.transport, partition.due(call_id), timeout=_VISITING)
+        except SettingsBehindError:
+            await perform(connection.transport, partition.configure(now=connection.clock.told()), timeout=_VISITING)
+            return since
+        except SettingsStaleError:
+            newer = await connection.namespace.get_entity(record.path, timeout=_VISITING)
+            if newer.incarnation != record.incarnation or newer.version <= record.version:
+                raise
+            self._census.changed(newer)
+            return since
+        except MessagingEntityNotFoundError:
+            found = await connection.namespace.get_entity(record.path, timeout=_VISITING)
+            if found.incarnation != record.incarnation:
+                raise
+            return None  # a failover has lost the partition; its next user creates it again, empty
+        if awoken.more:
+            return self.clock()
+        return since + awoken.due / 1000 + _ROUNDING if awoken.due else None
+
 
 _PAUSE = 1.0
 _AT_ONCE = 16
@@ -143,7 +214,7 @@ class RoutingDuty(Duty):
 
     async def _entity(self, record: EntityRecord, until: float) -> Entity:
         """Return the topic of a record. This topic may have replaced an older topic that this client knows."""
-        entity = await self.shared.find(record.path, until)
+        entity = await self.connection.entity(record.path, until)
         if entity.record.incarnation != record.incarnation:
             await entity.refresh(until)
         return entity

@@ -301,9 +301,8 @@ class Settler:
             future = partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
         await future
         if entity.record.settings.forwards_dead and kind in {"dead_letter", "abandon"}:
-            self._connection.moves_from(
-                entity.record, kind == "dead_letter"
-            )  # too many deliveries make a dead letter, too
+            certain = kind == "dead_letter"  # too many deliveries make a dead letter, too
+            self._connection.observer.moves_from(self._connection, entity.record, waits=certain)
 
     def _begin_settling(
         self, kind: str, message: ServiceBusReceivedMessage, deadline: float, changes: bytes = b"", delay: int = 0

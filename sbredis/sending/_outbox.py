@@ -169,7 +169,7 @@ class Outbox:
         else:
             pinned = entity.partition_client(entity.numbers[0])
         if entity.record.settings.forwards or (entity.routing is not None and entity.routing.forwards):
-            entity.connection.moves_from(entity.record, True)
+            entity.connection.observer.moves_from(entity.connection, entity.record, waits=True)
         throttle = self.throttle
         waits = not throttle.try_take(count, size)
         if waits:
@@ -229,7 +229,7 @@ def views_for_rules(
     """
     now = connection.clock.utc() * 1000
     if any(one.due is not None and one.due > now for one in made):
-        connection.scheduled_on(topic)
+        connection.observer.scheduled_on(connection, topic)
     near = now + _CLOCKS_APART
     return [
         facts_of(content_of(message)) if one.due is None or one.due <= near else None

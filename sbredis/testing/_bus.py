@@ -27,7 +27,7 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 from sbredis.maintenance._duty import Shared
-from sbredis.maintenance._mover import Mover
+from sbredis.maintenance._moving import Mover
 from sbredis.maintenance._publishing import TopicPublisher
 from sbredis.model import (
     QueueOptions,
@@ -408,7 +408,7 @@ class Bus:
         connection = self._administration()._connection
         await connection.open(deadline_of(None))
         with suppress(ServiceBusError):  # messages that cannot be moved now still wait, and are shown where they are
-            await Mover(Shared.of(connection, connection.entity)).move_now()
+            await Mover(Shared.of(connection)).move_now()
 
 
 def _rules(given: Rules) -> Sequence[RuleProperties]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import cast
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client._entity import Entity
 from sbredis.maintenance._census import Census
 from sbredis.maintenance._duty import Duty, Shared, Tenure
 from sbredis.registry import EntityRecord
@@ -45,13 +44,9 @@ class HandCensus:
             changed()
 
 
-def shared_of(
-    client: ServiceBusClient, census: HandCensus, find: Callable[[str, float], Awaitable[Entity]] | None = None
-) -> Shared:
-    """Return what the duties of a connected client share. ``find`` finds entities, in place of the client."""
-    connection = client._connection
-    shared = Shared.of(connection, find or connection.entity)
-    return replace(shared, census=cast("Census", census))
+def shared_of(client: ServiceBusClient, census: HandCensus) -> Shared:
+    """Return what the duties of a connected client share."""
+    return replace(Shared.of(client._connection), census=cast("Census", census))
 
 
 @asynccontextmanager

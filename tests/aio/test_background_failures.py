@@ -85,7 +85,7 @@ async def still_works(queue: Queue) -> bool:
 @asynccontextmanager
 async def maintaining(queue: Queue, *duties: type[Duty]) -> AsyncIterator[Maintenance]:
     connection = queue.client._connection
-    maintenance = Maintenance(connection, connection.entity, duties)
+    maintenance = Maintenance(connection, duties)
     assert connection.start(maintenance.run())
     try:
         yield maintenance
@@ -215,6 +215,6 @@ async def test_work_for_which_nobody_waits_does_not_close_the_client(
 @in_memory
 async def test_an_error_after_the_end_of_a_client_is_not_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with queue_at(url) as queue:
-        shared = Shared.of(queue.client._connection, queue.client._connection.entity)
+        shared = Shared.of(queue.client._connection)
     shared.failures.report("some work", ZeroDivisionError())
     assert errors(caplog) == []

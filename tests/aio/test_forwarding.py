@@ -19,11 +19,9 @@ from sbredis.client import _routing as routing
 from sbredis.client._role import MOVE
 from sbredis.engine import outgoing, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
-from sbredis.maintenance import _offer
+from sbredis.maintenance import _maintenance
 from sbredis.maintenance._duty import Shared
-from sbredis.maintenance._mover import Mover
-from sbredis.maintenance._moving import MovingDuty
-from sbredis.maintenance._targets import destinations_of
+from sbredis.maintenance._moving import Mover, MovingDuty, destinations_of
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.moving._carrying import Carrier
@@ -114,7 +112,7 @@ async def shared_of(client: ServiceBusClient) -> Shared:
     """Return what the duties of a client share, for a client that maintains nothing."""
     connection = client._connection
     await connection.open(soon())
-    return Shared.of(connection, connection.entity)
+    return Shared.of(connection)
 
 
 def moving_of(client: ServiceBusClient) -> MovingDuty:
@@ -607,13 +605,13 @@ async def test_a_receiver_does_not_warn_if_nothing_waits(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[bool] = []
-    asks = _offer._waits_for_mover
+    asks = _maintenance._waits_for_mover
 
     async def ask(*entity: Any) -> bool:
         answers.append(await asks(*entity))
         return answers[-1]
 
-    monkeypatch.setattr(_offer, "_waits_for_mover", ask)
+    monkeypatch.setattr(_maintenance, "_waits_for_mover", ask)
     async with flow_at(url) as flow:
         await flow.admin.create_queue("to")
         await flow.admin.create_queue("from", forward_dead_lettered_messages_to="to")
@@ -668,7 +666,7 @@ async def test_a_transfer_to_a_deleted_queue_does_not_go_to_another_queue_of_its
         await flow.admin.create_queue("to")
         shared = await shared_of(other)
         shared.census.by_id = {record.id: record for record in records}
-        home = await shared.find("home", soon())
+        home = await shared.connection.entity("home", soon())
         (number,) = home.numbers
         waiting = await perform(shared.connection.transport, outgoing(home.partition(number)))
         ((heap,), error) = await destinations_of(shared, home, number).sorted(waiting.messages, waiting.now)
@@ -688,7 +686,7 @@ async def test_messages_stay_if_their_destination_is_made_again_during_the_move(
         await flow.admin.create_queue("from", forward_to="to")
         await flow.send("from", "m")
         shared = await shared_of(other)
-        source = await shared.find("from", soon())
+        source = await shared.connection.entity("from", soon())
         (number,) = source.numbers
         waiting = await perform(shared.connection.transport, outgoing(source.partition(number)))
         destinations = destinations_of(shared, source, number)
@@ -762,7 +760,7 @@ async def test_a_queue_that_never_empties_lets_others_go_first(url: str) -> None
         await flow.admin.create_queue("to")
         await flow.admin.create_queue("from", forward_to="to")
         shared = await shared_of(client)
-        source, mover = await shared.find("from", soon()), Mover(shared)
+        source, mover = await shared.connection.entity("from", soon()), Mover(shared)
         transport: Any = client._connection.transport
         through = transport.call
         divert(transport, call)

@@ -13,7 +13,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.engine import outgoing, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
-from sbredis.maintenance._targets import destinations_of
+from sbredis.maintenance._moving import destinations_of
 from sbredis.model import ServiceBusMessage
 from sbredis.moving._carrying import Carrier
 from tests.aio.diverting import divert
@@ -126,7 +126,7 @@ async def test_a_batch_whose_record_is_lost_is_settled_by_what_its_destination_k
         await flow.admin.create_queue("from", forward_to="to")
         await flow.send("from", "lost")
         shared = await shared_of(other)
-        source = await shared.find("from", asyncio.get_running_loop().time() + 60)
+        source = await shared.connection.entity("from", asyncio.get_running_loop().time() + 60)
         (number,) = source.numbers
         waiting = await perform(shared.connection.transport, outgoing(source.partition(number)))
         destinations = destinations_of(shared, source, number)

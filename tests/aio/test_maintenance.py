@@ -19,12 +19,11 @@ from sbredis.client._routing import Judge
 from sbredis.engine import Outgoing, perform, publish, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
 from sbredis.maintenance import _census as census
+from sbredis.maintenance import _publishing as aside
 from sbredis.maintenance import _publishing as publishing
-from sbredis.maintenance import _unpublishable as aside
 from sbredis.maintenance._maintenance import DUTIES
+from sbredis.maintenance._publishing import TopicWatcher, Unpublishable
 from sbredis.maintenance._routing import RoutingDuty
-from sbredis.maintenance._topic_watcher import TopicWatcher
-from sbredis.maintenance._unpublishable import Unpublishable
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer

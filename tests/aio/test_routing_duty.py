@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from sbredis.client._connection import Connection
 from sbredis.client._entity import Entity
 from sbredis.exceptions import ServiceBusConnectionError
 from sbredis.maintenance._routing import RoutingDuty
@@ -24,36 +25,44 @@ async def record_of(subject: Subject) -> EntityRecord:
     return await subject.client._connection.record("t", asyncio.get_running_loop().time() + 60)
 
 
-async def test_a_topic_that_cannot_be_found_is_tried_again_without_another_census(url: str) -> None:
-    async def find(path: str, until: float) -> Entity:
+async def test_a_topic_that_cannot_be_found_is_tried_again_without_another_census(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find(_: Connection, path: str, until: float) -> Entity:
         tries.append(path)
         if len(tries) < 3:
             raise ServiceBusConnectionError("There is no way.")
-        return await subject.client._connection.entity(path, until)
+        return await entity_of(subject.client._connection, path, until)
 
     tries: list[str] = []
+    entity_of = Connection.entity
     async with topic_at(url) as subject:
         census = HandCensus()
-        duty = RoutingDuty(shared_of(subject.client, census, find))
+        duty = RoutingDuty(shared_of(subject.client, census))
         record = await record_of(subject)
+        monkeypatch.setattr(Connection, "entity", find)
         async with doing(duty):
             census.show(record)
             await eventually(lambda: set(duty.watchers) == {(record.incarnation, each) for each in record.partitions})
         assert len(tries) == 3
 
 
-async def test_a_watched_topic_that_cannot_be_found_later_is_still_watched(url: str) -> None:
-    async def find(path: str, until: float) -> Entity:
+async def test_a_watched_topic_that_cannot_be_found_later_is_still_watched(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find(_: Connection, path: str, until: float) -> Entity:
         tries.append(path)
         if len(tries) > 1:
             raise ServiceBusConnectionError("There is no way.")
-        return await subject.client._connection.entity(path, until)
+        return await entity_of(subject.client._connection, path, until)
 
     tries: list[str] = []
+    entity_of = Connection.entity
     async with topic_at(url) as subject:
         census = HandCensus()
-        duty = RoutingDuty(shared_of(subject.client, census, find))
+        duty = RoutingDuty(shared_of(subject.client, census))
         record = await record_of(subject)
+        monkeypatch.setattr(Connection, "entity", find)
         async with doing(duty):
             census.show(record)
             await eventually(lambda: duty.watchers)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sbredis.engine import Delivery
-from sbredis.maintenance import _unpublishable as aside
-from sbredis.maintenance._unpublishable import Unpublishable
+from sbredis.maintenance import _publishing as aside
+from sbredis.maintenance._publishing import Unpublishable
 
 A, B = Delivery("1", b"a"), Delivery("2", b"b")
 RULES, OTHER_RULES = object(), object()

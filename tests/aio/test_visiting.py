@@ -19,7 +19,7 @@ from sbredis.client._role import MOVE, ROUTE
 from sbredis.engine import CallId, PartitionSettings, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.maintenance import _census as census
-from sbredis.maintenance import _due_work as due_work
+from sbredis.maintenance import _routing as due_work
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert

@@ -76,7 +76,7 @@ async def visiting(url: str) -> AsyncIterator[tuple[Hand, EntityRecord, Any]]:
     async with queue_at(url, partitions=4, partitioned=True) as queue:
         connection = queue.client._connection
         record = queue.entity.record
-        hand = Hand(Shared.of(connection, connection.entity), [record])
+        hand = Hand(Shared.of(connection), [record])
         running = asyncio.create_task(hand.run())
         try:
             await hand.visitor.begin()

@@ -42,7 +42,7 @@ from sbredis.exceptions import (
     RuleSyntaxError,
     SparkSetupError,
 )
-from sbredis.maintenance._slot_channels import is_move_announcement
+from sbredis.maintenance._visiting import is_move_announcement
 from sbredis.model import (
     AmqpAnnotatedMessage,
     Purpose,

@@ -116,7 +116,7 @@ PURE = {
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
         "client": ("_delivering", "_pauses", "_watching"),
-        "maintenance": ("_agenda", "_by_slot", "_due_times", "_idling"),
+        "maintenance": ("_agenda", "_idling"),
         "moving": ("_moves", "_redrive_limits"),
         "receiving": ("_fetching", "_handles", "_kinds", "_leaving", "_searching"),
         "cli": (

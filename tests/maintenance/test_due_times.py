@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.maintenance._by_slot import BySlot
-from sbredis.maintenance._due_times import DueTimes
+from sbredis.maintenance._agenda import BySlot, DueTimes
 
 
 def test_the_earliest_time_comes_first_and_equal_times_in_their_order() -> None:

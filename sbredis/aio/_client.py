@@ -42,8 +42,8 @@ from sbredis.entities._definitions import (
 )
 from sbredis.entities._entity_info import EntityInfo, describe
 from sbredis.entities._paging import AsyncItemPaged
-from sbredis.entities._session_lists import sessions_of
 from sbredis.entities._sub_queues import split_sub_queue
+from sbredis.entities._unlocked_sessions import sessions_of
 from sbredis.maintenance._maintenance import MaintenanceOffer
 from sbredis.model import (
     AZURE_CLIENT,

@@ -26,8 +26,8 @@ from sbredis.client._connection import Connected
 from sbredis.codec import encode_body
 from sbredis.engine import identifier
 from sbredis.entities._server_time import server_time
-from sbredis.entities._session_states import state_of_session
 from sbredis.entities._sub_queues import split_sub_queue
+from sbredis.entities._unlocked_sessions import state_of_session
 from sbredis.model import (
     PropertyMapping,
     ServiceBusMessage,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from sbredis.bulk._browsing import LARGEST_NUMBER, Browser
 from sbredis.bulk._chunks import WriterKey, WriterKind
 from sbredis.bulk._claims import Awaited
-from sbredis.bulk._marks import forget_writer, known_writers, stored_rows
-from sbredis.bulk._noting import note_tasks
-from sbredis.bulk._ranges import read_range
+from sbredis.bulk._marks import forget_writer, known_writers, note_tasks, stored_rows
+from sbredis.bulk._page_reading import LARGEST_NUMBER, Browser, read_range, read_settled
 from sbredis.bulk._reservation import Reservation, list_reservations, release, reserve
 from sbredis.bulk._reserving import SHOWING_LIFE
 from sbredis.bulk._rows import Refusal
-from sbredis.bulk._settlements import read_settled
 from sbredis.bulk._writing import BulkWriter, WriteSummary, WriteTarget, destination_of
 from sbredis.engine import Committed, Planned, Rows
 

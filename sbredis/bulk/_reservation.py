@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from sbredis.bulk import _claims as decide
 from sbredis.bulk._claims import Awaited
-from sbredis.bulk._listing import statuses
-from sbredis.bulk._reserving import Claimed, Reservations
+from sbredis.bulk._reserving import Claimed, Reservations, statuses
 from sbredis.client._arguments import deadline_of, seconds_of
 from sbredis.client._connection import connection_of
 from sbredis.engine import CallId, Committed, Partition, Planned, Request, plan

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar
 
 from sbredis._quoting import quoted
 from sbredis.bulk._chunks import WriterKey, WriterKind
-from sbredis.bulk._noting import TaskNotes
+from sbredis.bulk._marks import TaskNotes
 from sbredis.bulk._rows import Refusal, encoded, encoded_messages, partitions_of, refusals_of, too_large
 from sbredis.bulk._storing import PartitionWriter
 from sbredis.client._arguments import deadline_of, seconds_of

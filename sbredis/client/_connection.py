@@ -169,7 +169,7 @@ class Connection:
         self.retry = retry or Backoff()
         """The waits and limits for repetitions of calls."""
         self.observer = ConnectionObserver()
-        """The object that is told about events. The owner of the connection may replace it before it opens the connection."""
+        """The object that is told about events. The owner may replace it before it opens the connection."""
         self.lane_numbers = count(1)
         """Numbers for the names of lanes. No two lanes of a client have the same name, not even if the client has
         forgotten one of them: its partition would take the calls of the other one for repetitions.

@@ -185,10 +185,8 @@ class MaintenanceOffer:
             self._announced.add(key)
         else:
             self._asked[key] = now
-        connection.attempt(
-            "the question whether a client moves messages",
-            partial(self._warn_of_moves, connection, record, key, waits=waits),
-        )
+        warn = partial(self._warn_of_moves, connection, record, key, waits=waits)
+        connection.attempt("the question whether a client moves messages", warn)
 
     async def _announce(self, connection: Connection) -> None:
         """Announce the topic, and log a warning if no client would publish the message."""

@@ -295,7 +295,7 @@ PLANTED = (
     ),
     Planted(
         "two runs of a task end with other rows",
-        file="sbredis/bulk/_noting.py",
+        file="sbredis/bulk/_marks.py",
         right="value, deadline)\n            self.check(rows)\n",
         wrong="value, deadline)\n",
         test="tests/bulk/test_noting.py::test_two_runs_of_a_task_with_other_rows_do_not_both_end",

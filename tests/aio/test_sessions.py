@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.faults import in_thread
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
-from sbredis.entities import _session_lists as session_lists
+from sbredis.entities import _unlocked_sessions as session_lists
 from sbredis.exceptions import (
     AutoLockRenewFailed,
     MessageAlreadySettled,

@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.bulk import BulkWriter, WriteSummary, forget_writer, note_tasks, stored_rows
-from sbredis.bulk import _noting as noting
+from sbredis.bulk import _marks as noting
 from sbredis.engine import Outbound
 from sbredis.exceptions import BatchConflictError, Outcome, ServiceBusQuotaExceededError
 

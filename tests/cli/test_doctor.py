@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.bulk import _listing as listing
+from sbredis.bulk import _reserving as listing
 from sbredis.bulk import reserve
 from sbredis.cli import main
 from sbredis.cli._doctor import _show

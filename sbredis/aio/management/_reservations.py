@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
-from sbredis.bulk._listing import status_of, statuses
-from sbredis.bulk._reserving import Reservations
+from sbredis.bulk._reserving import Reservations, status_of, statuses
 from sbredis.client._arguments import seconds_of
 from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.model import ReservationStatus

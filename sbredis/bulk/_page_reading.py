@@ -1,7 +1,7 @@
-"""Browse an entity partition by partition: pages of messages by their numbers, and searches for numbers.
+"""Read an entity in bulk, partition by partition: planned ranges, pages of messages by their numbers, and settlements.
 
-Nothing is changed and nothing is locked, so other receivers go on as if nobody read. For the same reason the messages
-of a range may disappear between two reads.
+Nothing is changed and nothing is locked, so other receivers go on as if nobody read. For the same reason, messages of a
+range that is not planned may disappear between two reads.
 """
 
 from __future__ import annotations
@@ -9,32 +9,91 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from sbredis.bulk._ranges import range_pages
+from sbredis.client._arguments import deadline_of
 from sbredis.client._connection import connection_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     CallId,
     Partition,
+    Ranged,
     Request,
     Rows,
     RowsRead,
+    SettlementsPlace,
+    SettlementsRead,
     SidePrefix,
     number_of,
     peek_rows,
     read_record,
+    read_settlements,
 )
+from sbredis.engine import read_range as part_of_range
 from sbredis.entities._sub_queues import SIDES
 from sbredis.exceptions import MessagesLostError
 from sbredis.model import ServiceBusSubQueue
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from sbredis.client._connection import Connected
     from sbredis.client._entity import Entity
+    from sbredis.client._partition_client import PartitionClient
 
-__all__ = ["LARGEST_NUMBER", "Browser"]
+__all__ = ["LARGEST_NUMBER", "Browser", "range_pages", "read_range", "read_settled"]
+
+_RANGE_LANE = "m"
+
+
+async def read_range(  # noqa: PLR0917 -- where, and the range
+    client: Connected, path: str, number: int, birth: str, after: int, upto: int, *, timeout: float = 60.0
+) -> AsyncIterator[Rows]:
+    """Read the messages of a planned range, page by page: those after the number ``after`` and up to ``upto``.
+
+    Nothing is locked or removed, and no reservation object is needed: another process can read a range that a
+    :class:`Reservation` has planned. As long as the range is planned, each reading brings the same messages. ``birth``
+    is that of the position. ``timeout`` is the time-out of each page.
+
+    Raises :class:`~sbredis.exceptions.MessagesLostError` if the partition was lost and made again, or if the range is
+    not planned any more.
+    """
+    entity = await connection_of(client).entity(path, deadline_of(timeout))
+    async with aclosing(range_pages(entity.partition_client(number), birth, after, upto, timeout)) as pages:
+        async for page in pages:
+            yield page
+
+
+async def range_pages(
+    partition_client: PartitionClient, birth: str, after: int, upto: int, timeout: float, *, pinned: bool = True
+) -> AsyncGenerator[Rows]:
+    """Yield the pages of a planned range. While the caller works on a page, the next one is fetched.
+
+    If the range need not be ``pinned``, messages of it may be missing.
+    """
+
+    async def fetch(after: int) -> Ranged:
+        def make(partition: Partition, call_id: CallId) -> Request[Ranged]:
+            return part_of_range(partition, birth, after, upto, pinned=pinned, call_id=CallId("", 0, call_id.now))
+
+        return await partition_client.call(_RANGE_LANE, make, deadline_of(timeout), catches_up=False)
+
+    if after >= upto:
+        return
+    page = await fetch(after)
+    while page.more:
+        after = number_of(page.rows.names[-1].decode())
+        ahead = asyncio.ensure_future(fetch(after))
+        try:
+            yield page.rows
+            page = await ahead
+        finally:
+            if not ahead.cancel() and not ahead.cancelled():
+                ahead.exception()  # asyncio would report an error that nobody reads, if the caller has stopped
+    if page.rows.names:
+        yield page.rows
+
 
 _log = logging.getLogger("sbredis.client")
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -223,3 +282,27 @@ def _cut(rows: Rows, upto: int) -> Rows:
     """Return the rows up to a number."""
     count = next(place for place, name in enumerate(rows.names) if _number(name) > upto)
     return rows.first(count)
+
+
+async def read_settled(
+    client: Connected, path: str, partition: int, *, timeout: float = 60.0
+) -> AsyncIterator[SettlementsRead]:
+    """Yield pages of the settlements of a partition, up to those that are there when this begins.
+
+    The pages say how many settlements are lost before them.
+    """
+    loop = asyncio.get_running_loop()
+    entity = await connection_of(client).entity(path, loop.time() + timeout)
+    there = entity.partition_client(partition)
+    place, last = SettlementsPlace(), None
+    while last is None or place.record < last.record:
+
+        def make(of: Partition, call_id: CallId, after: SettlementsPlace = place) -> Request[SettlementsRead]:
+            return read_settlements(of, after, call_id=CallId("", 0, call_id.now))
+
+        page = await there.call("p", make, loop.time() + timeout)
+        last = last or page.last
+        if not len(page.columns):
+            return
+        yield page
+        place = page.next

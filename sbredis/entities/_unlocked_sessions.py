@@ -1,4 +1,4 @@
-"""List the sessions of an entity page by page, one partition after the other."""
+"""The sessions of an entity, for callers that do not hold their locks: their list, page by page, and their states."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.client._arguments import count_of, deadline_of, milliseconds_of, seconds_of
-from sbredis.engine import NEVER, CallId, Partition, Request, SessionsListed, list_sessions, list_sessions_since
+from sbredis.engine import (
+    NEVER,
+    CallId,
+    Partition,
+    Request,
+    SessionsListed,
+    list_sessions,
+    list_sessions_since,
+    peek_state,
+)
 from sbredis.entities._paging import AsyncItemPaged, ListPage
+from sbredis.entities._sub_queues import split_sub_queue
+from sbredis.registry import split_path
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection
 
-__all__ = ["sessions_of"]
+__all__ = ["sessions_of", "state_of_session"]
 
 _PAGE = 1000
 
@@ -103,3 +114,17 @@ def sessions_of(
         return names, None if ends else _ListPosition(at, skipping, left, onwards)
 
     return AsyncItemPaged(read)
+
+
+async def state_of_session(connection: Connection, entity_path: str, session_id: str, deadline: float) -> bytes | None:
+    """Return the state of a session of a queue or subscription, whoever has locked it; ``None`` if it has none."""
+    path, sub_queue = split_sub_queue(entity_path, None)
+    if sub_queue is not None:
+        raise ValueError(f"{entity_path!r} is a sub-queue, which has no sessions: name the entity itself")
+    split_path(path)  # refuse an invalid path before anything is sent
+    entity = await connection.entity(path, deadline)
+
+    def make(partition: Partition, call_id: CallId) -> Request[bytes | None]:
+        return peek_state(partition, session_id, CallId("", 0, call_id.now))
+
+    return await entity.pinned(session_id).call("w", make, deadline)

@@ -23,24 +23,18 @@ from sbredis.engine import (
     Copy,
     Destination,
     Lock,
+    MovesRead,
     Operation,
     Origin,
     Outgoing,
     Partition,
     PartitionSettings,
     Request,
-    Verdict,
-    Waiting,
-    freeze,
     new_token,
-    outgoing,
-    publish,
-    read_batch,
-    settle_batch,
-    take,
     transact,
     withdraw,
 )
+from sbredis.engine._moving import Verdict
 from sbredis.moving._moves import MOST_AT_ONCE
 from sbredis.servers import LocalServer, find_server
 
@@ -280,7 +274,7 @@ class Moves:
         self.taken.setdefault(label, []).append(server_time(self._client))
         return answer
 
-    def _fill(self, count: int, size: int, changes: int) -> Waiting:
+    def _fill(self, count: int, size: int, changes: int) -> MovesRead:
         engine, source = self._engine, self._source
         engine.ask(source.send(engine.call_id(), [Outgoing(b"x" * size)] * count))
         if changes:  # a receiver has changed the properties, before the entity began to forward its messages
@@ -289,7 +283,7 @@ class Moves:
             locks = [Lock(token, each.name, changed) for each in engine.receive(count, token)]
             engine.ask(source.abandon(engine.call_id(), locks))
             self._client.hset(source.keys[0], "forwards", "1")
-        waiting = self._held("outgoing", outgoing(source))
+        waiting = self._held("outgoing", source.outgoing())
         assert len(waiting.messages) == count
         return waiting
 
@@ -298,7 +292,7 @@ class Moves:
         bodies = [Outgoing(b"x" * (size + changes))] * count
         send = self._queue.send(NO_CALL_ID, bodies)
         copies = [[Copy(place) for place in range(len(self._targets))]] * count
-        publishing = publish(self._topic, NO_CALL_ID, bodies, copies, self._targets)
+        publishing = self._topic.publish(NO_CALL_ID, bodies, copies, self._targets)
         for label, to, sending in (("queue", self._queue, send), ("topic", self._topic, publishing)):
             waiting = self._fill(count, size, changes)
             operations = [withdraw(self._source, waiting.birth, waiting.messages), Operation(to, sending)]
@@ -307,13 +301,13 @@ class Moves:
         for verdict in verdicts:
             waiting = self._fill(count, size, changes)
             origin = Origin(self._name, waiting.birth)
-            batch = self._held("freeze", freeze(self._source, waiting.birth, self._to, "in", waiting.messages))
+            batch = self._held("freeze", self._source.freeze(waiting.birth, self._to, "in", waiting.messages))
             assert batch is not None
-            self._held("read batch", read_batch(self._source, self._to))
+            self._held("read batch", self._source.read_batch(self._to))
             if verdict == "taken":
-                self._held("take", take(self._queue, origin, batch, "", send))
+                self._held("take", self._queue.take(origin, batch, "", send))
             given_up = dict.fromkeys(batch.names, b"r" * 200) if verdict == "refused" else {}
-            settling = settle_batch(self._source, waiting.birth, self._to, batch.number, verdict, changes=given_up)
+            settling = self._source.settle_batch(waiting.birth, self._to, batch.number, verdict, changes=given_up)
             self._held(f"settle: {verdict}", settling)
             self._engine.ask(self._source.purge(self._engine.call_id(), 9_999_999_999_999))
 

@@ -7,18 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sbredis.engine import (
-    CallId,
-    Delivery,
-    Lock,
-    Outgoing,
-    Partition,
-    PartitionSettings,
-    Request,
-    load,
-    new_token,
-    operations,
-)
+from sbredis.engine import CallId, Delivery, Lock, Outgoing, Partition, PartitionSettings, Request, load, new_token
+from sbredis.engine._scripts import operations
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from benchmarks.engine_calls import LARGE, Engine, alternate, engine_round, server_time
-from sbredis.engine import Outgoing, Planned, Request, plan, read_range, unpin
+from sbredis.engine import Outgoing, Planned, Request
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -73,21 +73,21 @@ class Ranges:
     def measure(self) -> None:
         """Plan all messages, read them, give them back, plan them again, and remove them; then plan overdue ones."""
         of = self._engine.partition
-        begun = self._held("plan (begins)", plan(of, 1, None, 0))
-        planned = self._all("plan", lambda: plan(of, 1, begun.committed, self._count))
+        begun = self._held("plan (begins)", of.plan(1, None, 0))
+        planned = self._all("plan", lambda: of.plan(1, begun.committed, self._count))
         self._read(planned)
-        self._all("unpin", lambda: unpin(of, 1))
-        begun = self._held("plan (begins)", plan(of, 1, None, 0))
-        planned = self._all("plan", lambda: plan(of, 1, begun.committed, self._count))
-        self._all("plan (removes)", lambda: plan(of, 1, planned.committed, 0))
+        self._all("unpin", lambda: of.unpin(1))
+        begun = self._held("plan (begins)", of.plan(1, None, 0))
+        planned = self._all("plan", lambda: of.plan(1, begun.committed, self._count))
+        self._all("plan (removes)", lambda: of.plan(1, planned.committed, 0))
         self._send(self._message._replace(time_to_live=1))
-        self._all("plan (expires)", lambda: plan(of, 1, planned.committed, self._count))
+        self._all("plan (expires)", lambda: of.plan(1, planned.committed, self._count))
         self._engine.ask(of.destroy())
 
     def _read(self, planned: Planned) -> None:
         after, more = planned.floor, True
         while more:
-            part = self._held("read_range", read_range(self._engine.partition, planned.birth, after, planned.end))
+            part = self._held("read_range", self._engine.partition.read_range(planned.birth, after, planned.end))
             after, more = int(part.rows.names[-1]), part.more
 
 
@@ -123,8 +123,8 @@ def filled(client: Redis, name: str, life: int | None) -> Engine:
         messages = [Outgoing(b"x" * 200, time_to_live=life)] * 1000
         engine.ask(engine.partition.send(engine.call_id(), messages))
     if life is not None:
-        begun = engine.ask(plan(engine.partition, 1, None, 0))
-        while (planned := engine.ask(plan(engine.partition, 1, begun.committed, PINNED))).more:
+        begun = engine.ask(engine.partition.plan(1, None, 0))
+        while (planned := engine.ask(engine.partition.plan(1, begun.committed, PINNED))).more:
             pass
         assert planned.rows == PINNED
         time.sleep(max(0.0, began + life / 1000 + 5 - time.monotonic()))

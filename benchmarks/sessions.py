@@ -40,17 +40,7 @@ from benchmarks.works import (
     used_by,
 )
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from sbredis.engine import (
-    Content,
-    Lock,
-    PartitionSettings,
-    SessionLock,
-    accept_session,
-    encode,
-    new_token,
-    release_session,
-    set_state,
-)
+from sbredis.engine import Content, Lock, PartitionSettings, SessionLock, encode, new_token
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer, find_server
 
@@ -114,13 +104,13 @@ def weigh(client: Redis, body: bytes, sessions: int) -> Weights:
     held = single + (weight(client, engine) - full) / sessions
     for lock, name in given:
         assert not engine.ask(partition.complete(engine.call_id(), [Lock(lock.token, name)])).lost
-        engine.ask(set_state(partition, engine.call_id(), lock, b"s" * STATE))
-        engine.ask(release_session(partition, engine.call_id(), lock))
+        engine.ask(partition.set_state(engine.call_id(), lock, b"s" * STATE))
+        engine.ask(partition.release_session(engine.call_id(), lock))
     state = (weight(client, engine) - empty) / sessions - STATE
     for lock, _ in given:
         again = accept(engine, lock.name)
-        engine.ask(set_state(partition, engine.call_id(), again, None))
-        engine.ask(release_session(partition, engine.call_id(), again))
+        engine.ask(partition.set_state(engine.call_id(), again, None))
+        engine.ask(partition.release_session(engine.call_id(), again))
     return Weights(queue, many, single, held, state, (weight(client, engine) - empty) / sessions)
 
 
@@ -149,7 +139,7 @@ def weight(client: Redis, engine: Engine) -> int:
 def accept(engine: Engine, name: str | None = None) -> SessionLock:
     """Lock this session, or the next free one."""
     token = new_token()
-    found = engine.ask(accept_session(engine.partition, engine.call_id(), token, name))
+    found = engine.ask(engine.partition.accept_session(engine.call_id(), token, name))
     assert found.outcome == "taken", found
     return SessionLock(found.session, token)
 
@@ -176,7 +166,7 @@ def turnstile(client: Redis, free: int, rounds: int) -> Turnstile:
         accepting = microseconds(client)
         client.config_resetstat()
         for lock in locks:
-            engine.ask(release_session(engine.partition, engine.call_id(), lock))
+            engine.ask(engine.partition.release_session(engine.call_id(), lock))
         releasing = microseconds(client)
         if number:
             spent = [spent[0] + accepting, spent[1] + releasing]

@@ -40,7 +40,7 @@ from benchmarks.works import (
 )
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import Copy, Outgoing, Partition, PartitionSettings, publish
+from sbredis.engine import Copy, Outgoing, Partition, PartitionSettings
 from sbredis.management import RuleProperties, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.rules import Filter, MessageView, Rule, RuleBook, SqlFilter, TrueFilter
@@ -79,7 +79,7 @@ class Fan:
         """Send a number of messages in one call."""
         routes = [[Copy(place) for place in range(len(self._targets))]] * count
         topic = self._topic
-        topic.ask(publish(topic.partition, topic.call_id(), [Outgoing(body)] * count, routes, self._targets))
+        topic.ask(topic.partition.publish(topic.call_id(), [Outgoing(body)] * count, routes, self._targets))
 
     def weight(self) -> tuple[int, int]:
         """Return the bytes of all keys, and of the keys that hold bodies."""

@@ -14,6 +14,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
+-- Facts: use
 -- @use advance answer_repetition apply_release begin check_abandon finish held_messages split_words
 local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then

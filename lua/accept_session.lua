@@ -22,6 +22,7 @@
 --   none, `due` is the time in ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions), FORWARDS (the entity
 --   forwards its messages)
+-- Facts: use, repeatable if take is 0, laneless if take is 0
 -- @use advance answer_repetition begin finish flush next_due next_fence parse_session parse_token refuse same_slot
 -- @use session_lock_end sides turns write_lease add_waiter update_session_turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)

@@ -14,6 +14,7 @@
 -- Result: { more, the number of messages that were moved, 1 if there may be more to move }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now),
 --   DUE (due work had to be done first)
+-- Facts: use
 -- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_entries
 -- @use session_lock_end set_changes answer_repetition count_records_that_fit never_text parse_session parse_token
 -- @use lost_record read_records record_of refuse refuse_while_due set_aside whole_number

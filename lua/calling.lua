@@ -6,6 +6,7 @@
 --
 -- Result: for each partition 1 if it waits for a client that moves messages, otherwise 0
 -- Refusals: BADCALL
+-- Facts: repeatable
 -- @use refuse
 if #ARGV ~= 0 or #KEYS > 1000 then
   return refuse('BADCALL', 'partitions')

@@ -17,6 +17,7 @@
 --
 -- Result: { 1 if the partition is closed; the time in ms since its last use, or 0 if it is in use now }
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use advance band begin finish never refuse sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'close', 8, false)
 if not p then

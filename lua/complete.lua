@@ -7,6 +7,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
+-- Facts: use
 -- @use advance answer_repetition apply_complete begin finish held_messages lock_groups refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'complete', 6, true)
 if not p then

@@ -17,6 +17,7 @@
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity), CHANGED (the record is another one by now;
 --   the detail is the name), BADCALL
+-- Facts: repeatable
 -- @use next_id open_registry parse_entity parse_token raise_topic_version refuse server_time tally
 -- @use whole_number
 local topic_name, name, seen, incarnation, stamp = ARGV[3], ARGV[4], ARGV[5], parse_token(ARGV[7]), parse_token(ARGV[9])

@@ -17,6 +17,7 @@
 --   deleted), LAYOUT, STALE (the caller's version is older than the partition's), FIXED (a setting that cannot change),
 --   DUE (due work had to be done first, under the old settings), BADCALL (malformed, or messages of a partition that is
 --   to be reserved no longer are pinned)
+-- Facts: repeatable
 -- @use begin has_overdue never never_text parse_token refuse refuse_while_due same_slot sentinel server_time settings
 -- @use whole_number
 -- @use dismiss_waiters parse_pin ready_levels

@@ -10,6 +10,7 @@
 --   queue and of the transfer dead-letter queue: active, held, locked, delayed, deferred, frozen; and the time of the
 --   last use }
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use band begin levels next_due_after plan_due refuse sides state_bands
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
 if not p then

@@ -18,6 +18,7 @@
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
 --   being deleted), EXISTS (the subscription already has a rule of this name), QUOTA (the topic would have too many
 --   filters of one kind; the detail names the kind and its limit), BADCALL
+-- Facts: repeatable
 -- @use count_filters open_rule_change parse_rule raise_topic_version refuse server_time tally_text
 local asked, answer = open_rule_change(KEYS, ARGV)
 if not asked then

@@ -8,6 +8,7 @@
 --
 -- Result: { more, the names of messages whose lock was lost, the names of messages that were dead letters already }
 -- Refusals: call
+-- Facts: use
 -- @use advance answer_repetition apply_dead_letter begin finish held_messages lock_groups refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
 if not p then

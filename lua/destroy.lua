@@ -11,6 +11,7 @@
 -- Result: { more, the birth of the partition, the ids of entities to which it has moved messages, separated by
 --   blanks }. The birth is an empty text if the partition is not here
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
+-- Facts: repeatable
 -- @use key_count
 -- @use dismiss_waiters drop_record flush read_many record_key record_of refuse sentinel whole_number
 local layout, text, kept, birth, waiting = unpack(redis.call('HMGET', KEYS[1], 'layout', 'settings', 'kept', 'birth', 'waiting'))

@@ -7,6 +7,7 @@
 --
 -- Result: { more, the time in ms until something is due next, or 0 if nothing will be due }
 -- Refusals: call
+-- Facts: repeatable
 -- @use advance answer_repetition begin finish next_due
 local p, refusal = begin(KEYS, ARGV, 'due', 6, false)
 if not p then

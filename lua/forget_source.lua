@@ -9,6 +9,7 @@
 --
 -- Result: { more, how many of them were known here }
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use advance begin finish parse_token refuse
 local p, refusal = begin(KEYS, ARGV, 'forget_source', 7, true)
 if not p then

@@ -17,6 +17,7 @@
 --   runs, its purpose }. The number is 0 if there is no batch, because no message is there as named, because the
 --   partition has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
+-- Facts: repeatable, laneless
 -- @use advance begin finish has_overdue leave_ready movable_messages name_runs outstanding_batch parse_destination
 -- @use refuse refuse_while_due side_of split_words
 local p, refusal = begin(KEYS, ARGV, 'freeze', 10, true)

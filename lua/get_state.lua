@@ -8,6 +8,7 @@
 --
 -- Result: { 0, the state if the session has one }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
+-- Facts: repeatable, laneless
 -- @use begin parse_session parse_token refuse session_lock_end
 local p, refusal = begin(KEYS, ARGV, 'get_state', 8, false)
 if not p then

@@ -11,6 +11,7 @@
 --
 -- Result: { 1 if the client has the role, the fence, the time in ms until the holder's time ends }
 -- Refusals: BADCALL, FULL (there are too many roles of applications; the detail is the most)
+-- Facts: repeatable
 -- @use make_room refuse server_time whole_number
 local role, holder, duration = ARGV[1], ARGV[2], whole_number(ARGV[3], 0, 3600000)
 local own = string.find(role, '^own%.%w[%w._-]*$')

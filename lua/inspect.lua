@@ -8,6 +8,7 @@
 -- Result: { the receivers that wait for messages or sessions, the sessions that wait for a receiver, the sessions that
 --   are locked, the time when the oldest message that can be received was enqueued, or an empty text }
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use band begin levels lost_record read_many read_records record_of refuse sides turns
 local p, refusal = begin(KEYS, ARGV, 'inspect', 6, false)
 if not p then

@@ -9,6 +9,7 @@
 --
 -- Result: the facts of the namespace, as in read_namespace.lua
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
+-- Facts: repeatable
 -- @use namespace_facts open_registry refuse whole_number
 local names = { 'max_entities', 'max_megabytes' }
 for i = 1, 2 do

@@ -9,6 +9,7 @@
 --
 -- Result: for each entity its name in lower case and its record, which is empty if there is none
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
+-- Facts: repeatable
 -- @use open_registry refuse whole_number
 local limit = whole_number(ARGV[3], 1, 1000)
 if not limit then

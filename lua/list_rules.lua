@@ -12,6 +12,7 @@
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted or its record cannot be read; 1 if
 --   there may be more rules; for each rule its place and its text, which is empty if there is none }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such topic), BADCALL
+-- Facts: repeatable
 -- @use open_registry page parse_entity refuse rules_stamp whole_number
 local limit = whole_number(ARGV[5], 1, 1000)
 if not limit then

@@ -13,6 +13,7 @@
 --   times are those when the state of each session was set, and the place is empty. Without `since`, there are no
 --   times, and the place is the `after` of the next call; it is empty at the end.
 -- Refusals: call, SESSIONS (the entity has no sessions)
+-- Facts: repeatable, laneless
 -- @use begin has_overdue never parse_session refuse turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)
 if not p then

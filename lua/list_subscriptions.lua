@@ -13,6 +13,7 @@
 --   there may be more subscriptions; for each subscription its path in lower case, its record, which is empty if there
 --   is none, and the mark of its rules, which is empty if the subscription is being deleted }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such topic), BADCALL
+-- Facts: repeatable
 -- @use open_registry page parse_entity refuse rules_stamp tally whole_number
 local limit = whole_number(ARGV[5], 1, 1000)
 if not limit then

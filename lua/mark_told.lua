@@ -11,6 +11,7 @@
 -- Result: 1; or 0 if this version or a later one was recorded before, or if the topic is gone or has another
 --   incarnation
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
+-- Facts: repeatable
 -- @use open_registry parse_token refuse tally tally_text whole_number
 local version = whole_number(ARGV[4], 1, 999999999999999)
 if not parse_token(ARGV[3]) or not version then

@@ -17,6 +17,7 @@
 --   The states are a active and x transfer. `extras` has what delivery_extras adds for some of them.
 --   If `more` is 1, nothing was read: make the call again
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use advance band begin count_records_that_fit delivery_extras finish levels names_of_runs outstanding_batch
 -- @use parse_destination read_entries read_records record_of refuse sides split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'outgoing', 10, false)

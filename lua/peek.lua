@@ -16,6 +16,7 @@
 --   delivery_extras adds for some messages. A message that was deferred when it was locked has the state g; the letter
 --   l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
+-- Facts: repeatable, laneless
 -- @use band begin changes_size count_records_that_fit delivery_extras entry_text index_entries index_name
 -- @use levels parse_session plan_due read_entries read_many read_records refuse scheduled sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)

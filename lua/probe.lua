@@ -7,6 +7,7 @@
 --
 -- Result: { server time in microseconds, the number of probes, the run id as the script received it }
 -- Refusals: none
+-- Facts: repeatable
 local now = redis.call('TIME')
 local count = redis.call('INCR', KEYS[1])
 redis.call('EXPIRE', KEYS[1], 60)

@@ -25,6 +25,7 @@
 --   from 0), QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (the entity is full, but due
 --   work had to be done first), TARGET (a subscription does not exist here, or is being deleted; the detail is its
 --   place), FENCED (another client has the role now)
+-- Facts: use, at_limit
 -- @use key_count
 -- @use advance answer_repetition apply_publish begin check_publish finish finish_targets refuse
 local p, refusal = begin(KEYS, ARGV, 'publish', 9, true)

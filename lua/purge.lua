@@ -15,6 +15,7 @@
 -- Result: { more, the number of messages that were deleted, the place where the next call continues, as text, or
 --   nothing at the end }
 -- Refusals: call, SESSIONS (the entity has no sessions), DUE (due work had to be done first)
+-- Facts: use
 -- @use advance answer_repetition band begin changes_size count_records_that_fit discard due_name entry_or_default
 -- @use finish index_entries index_name index_remove levels never never_text parse_session pinned_up_to read_entries
 -- @use read_records record_of record_session refuse refuse_while_due sides whole_number

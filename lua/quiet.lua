@@ -8,6 +8,7 @@
 -- Result: for each partition the time in ms; it is an empty text if the partition is not here, is being deleted, or has
 --   a test clock and the caller gave no time
 -- Refusals: BADCALL
+-- Facts: repeatable
 -- @use never refuse server_time whole_number
 local told = ARGV[1] ~= '' and whole_number(ARGV[1], 0, NEVER - 1)
 if #ARGV ~= 1 or #KEYS > 1000 or #KEYS % 2 ~= 0 or told == nil then

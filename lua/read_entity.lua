@@ -12,6 +12,7 @@
 --   filter counts as an SQL filter, even if it is always true or always false. Filters of subscriptions that are being
 --   deleted are counted. If the topic's record or its counts cannot be read, the numbers are 0
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
+-- Facts: repeatable, preloaded
 -- @use open_registry parse_entity tally
 local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then

@@ -9,6 +9,7 @@
 --   created, the number of queues and topics, the number of subscriptions, the sum of the sizes of queues and topics in
 --   megabytes, the largest number of entities, the largest sum }; a limit is nothing if there is none
 -- Refusals: LAYOUT, PARTITIONS (the namespace has another number of partitions), BADCALL
+-- Facts: repeatable, preloaded
 -- @use namespace_facts refuse whole_number
 local wanted = ARGV[1] ~= '' and whole_number(ARGV[1], 1, 1024)
 if wanted == nil then

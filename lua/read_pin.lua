@@ -8,6 +8,7 @@
 --   plan, the number up to which messages are committed, the number of the last pinned message, the time of the latest
 --   call, the number of ready messages after the last pinned one }
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use band begin parse_pin ready_levels refuse
 local p, refusal = begin(KEYS, ARGV, 'read_pin', 6, false)
 if not p then

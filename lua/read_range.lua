@@ -16,6 +16,7 @@
 -- Refusals: call, LOSS (the range is not pinned in this partition: `birth` if the partition was made anew, `rollback`
 --   if the pin ends earlier, `older` if a part of the range is committed; then the plan, the floor and the end that are
 --   stored)
+-- Facts: repeatable, laneless
 -- @use band begin count_records_that_fit delivery_extras parse_pin read_entries read_records ready_messages record_of
 -- @use ready_levels refuse whole_number
 local p, refusal = begin(KEYS, ARGV, 'read_range', 12, false)

@@ -7,6 +7,7 @@
 --
 -- Result: the rule, or nothing, or an empty text if a list has the place but there is no rule
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
+-- Facts: repeatable
 -- @use open_registry
 local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then

@@ -34,6 +34,7 @@
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), FORWARDS
 --   (the messages of the main side are forwarded, so no receiver gets them), RESERVED (a reader has reserved the main
 --   side)
+-- Facts: use, repeatable if wanted is 0, laneless if wanted is 0
 -- @use add_waiter advance answer_repetition begin choose_messages delete_received finish flush lock_messages next_due
 -- @use next_fence number_runs parse_session parse_token receive_in_session refuse repeat_receive same_slot
 -- @use session_lock_end set_aside side_named whole_number write_lease

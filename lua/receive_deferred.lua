@@ -31,6 +31,7 @@
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), HELD (the
 --   session would have more held messages than allowed), RESERVED (a reader has reserved the main side), DUE (some
 --   messages are not deferred, but due work had to be done first)
+-- Facts: use
 -- @use advance begin count_held count_records_that_fit delivery_extras discard due_name entry
 -- @use entry_or_default entry_text expire finish index_add never_text read_entries read_many
 -- @use lost_record repeat_receive set_aside write_lease answer_repetition index_remove index_text message_names

@@ -19,6 +19,7 @@
 --   missing messages.
 -- Refusals: call, DISABLED (the entity is not active), DUE (some messages are not there, but due work had to be done
 --   first)
+-- Facts: use
 -- @use advance answer_repetition band begin count_records_that_fit discard due_name entry finish index_add index_expiry
 -- @use lost_record never place_transfer read_entries read_many read_records record_key record_of refuse
 -- @use refuse_while_due

@@ -16,6 +16,7 @@
 -- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS,
 --   EXISTS (another entity has the name), QUOTA (the namespace may not have more entities, or not this size more),
 --   BADCALL
+-- Facts: repeatable
 -- @use next_id open_registry parse_entity parse_token refuse refuse_over_limit refuse_unreadable server_time set_size
 -- @use tally_text whole_number
 local incarnation, megabytes = parse_token(ARGV[4]), whole_number(ARGV[6], 0, 999999999999)

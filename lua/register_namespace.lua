@@ -19,6 +19,7 @@
 -- Result: the facts of the namespace, as in read_namespace.lua
 -- Refusals: LAYOUT (another release wrote the data), PARTITIONS (the namespace has another number of partitions),
 --   BADCALL
+-- Facts: repeatable
 -- @use namespace_facts refuse server_time whole_number
 local partitions = whole_number(ARGV[2], 1, 1024)
 if not partitions or ARGV[3] ~= '0' and ARGV[3] ~= '1' then

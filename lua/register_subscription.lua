@@ -23,6 +23,7 @@
 --   topic, or it has another incarnation, or it is being deleted), QUOTA (the topic would have too many subscriptions
 --   or too many filters of one kind; the detail is `subscriptions` or the kind, and the limit; or the namespace may not
 --   have more entities), BADCALL
+-- Facts: repeatable
 -- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse refuse_over_limit
 -- @use refuse_unreadable server_time tally tally_text whole_number write_many
 local MOST_RULES = 1000

@@ -9,6 +9,7 @@
 --
 -- Result: { more, the number of messages that returned }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
+-- Facts: use
 -- @use advance answer_repetition begin finish parse_session parse_token refuse release_held session_lock_end turns
 -- @use unlock_session
 local p, refusal = begin(KEYS, ARGV, 'release_session', 8, false)

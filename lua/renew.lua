@@ -15,6 +15,7 @@
 -- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages under the new token,
 --           the tokens of leases that have ended, of groups that name no message }
 -- Refusals: call
+-- Facts: use
 -- @use advance answer_repetition apply_renew begin finish lock_groups parse_token refuse split_words still_held
 -- @use write_lease
 local p, refusal = begin(KEYS, ARGV, 'renew', 7, true)

@@ -19,6 +19,7 @@
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity, or it has another incarnation), CHANGED
 --   (another caller changed the record first; the detail is the current version), QUOTA (the namespace may not have
 --   this size), BADCALL
+-- Facts: repeatable
 -- @use add_stamp open_registry parse_entity parse_token refuse refuse_over_limit server_time set_size whole_number
 local stamp, version = parse_token(ARGV[5]), whole_number(ARGV[6], 1, 999999999999999)
 local megabytes = whole_number(ARGV[8], 0, 999999999999)

@@ -22,6 +22,7 @@
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or its
 --   topic is being deleted and the subscription is not), CHANGED (another caller changed the record first; the detail
 --   is the current version), BADCALL
+-- Facts: repeatable
 -- @use add_stamp open_registry open_subscription parse_entity parse_token raise_topic_version refuse server_time
 -- @use whole_number
 local stamp, version, ending = parse_token(ARGV[6]), whole_number(ARGV[7], 1, 999999999999999), ARGV[9] == '1'

@@ -8,6 +8,7 @@
 --
 -- Result: { 0, names, records }
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use begin count_records_that_fit due_message read_records refuse whole_number
 local p, refusal = begin(KEYS, ARGV, 'ripe', 8, false)
 if not p then

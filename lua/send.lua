@@ -14,6 +14,7 @@
 --   from 0), QUOTA (the entity is full; the detail gives its bytes and its quota), DUE (the entity is full, but due
 --   work had to be done first), SESSIONS (a message has no session, but the entity requires one; the detail is its
 --   index, counted from 0)
+-- Facts: use
 -- @use advance answer_repetition apply_send begin check_send finish
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then

@@ -13,6 +13,7 @@
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now),
 --   TOOLARGE (the state is larger than a message may be), QUOTA (the entity is full; the detail gives its bytes and its
 --   quota), DUE (the entity is full, but due work had to be done first)
+-- Facts: use, freeing if given is 0, at_limit
 -- @use advance answer_repetition apply_state begin check_state finish
 local p, refusal = begin(KEYS, ARGV, 'set_state', 10, false)
 if not p then

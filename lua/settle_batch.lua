@@ -16,6 +16,7 @@
 --
 -- Result: { more, 1 if the batch was outstanding, otherwise 0 }
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use advance begin bury delete_moved entry_or_default expire finish make_ready message_names names_of_runs never
 -- @use outstanding_batch parse_destination read_many read_records record_of record_session refuse side_of
 -- @use sides split_words whole_number

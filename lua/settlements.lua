@@ -12,6 +12,7 @@
 --   number of leaps before it }, all as text. There may be fewer records than wanted, because the reply has at most
 --   about 1 MB
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use begin epoch_leap refuse whole_number
 local p, refusal = begin(KEYS, ARGV, 'settlements', 8, false)
 if not p then

@@ -25,6 +25,7 @@
 --   some other origins
 -- Refusals: call, DUE (the entity is full, but due work had to be done first), TARGET (a subscription does not exist
 --   here, or is being deleted; the detail is its place)
+-- Facts: repeatable, laneless, at_limit
 -- @use advance apply_publish apply_send begin check_publish check_send finish finish_targets key_count name_runs
 -- @use names_of_runs parse_runs parse_token refuse whole_number
 local p, refusal = begin(KEYS, ARGV, 'take', 11, true)

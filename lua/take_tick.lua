@@ -13,6 +13,7 @@
 -- Result: { 1 if the caller gets a tick, its start in ms since 1970, the number of ticks since the last one that no
 --   caller got, the time in ms until the next tick }; without a tick, the start and the number are 0
 -- Refusals: BADCALL, FULL (there are too many names; the detail is the most)
+-- Facts: repeatable
 -- @use make_room never refuse server_time whole_number
 local name, period, caller = ARGV[1], whole_number(ARGV[2], 1, 31536000000), ARGV[3]
 local told = ARGV[4] ~= '' and whole_number(ARGV[4], 0, NEVER - 1)

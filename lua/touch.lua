@@ -7,6 +7,7 @@
 --
 -- Result: { 1 if the call wrote the time, or 0 if a call of the last minute had written it }
 -- Refusals: call
+-- Facts: use, repeatable, laneless
 -- @use begin finish refuse
 local p, refusal = begin(KEYS, ARGV, 'touch', 6, false)
 if not p then

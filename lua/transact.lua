@@ -41,6 +41,7 @@
 --   the number and the value that are stored, or a hyphen), FULL (the partition has too many watermarks; the detail is
 --   the most), ABSENT (some messages to withdraw are not there as named, or a caller holds them; the detail is their
 --   names)
+-- Facts: use, at_limit
 -- @use advance_participants answer_repetition apply_transaction begin check_transaction finish finish_targets
 -- @use open_participants parse_transactions split_words
 local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)

@@ -9,6 +9,7 @@
 -- Result: for each partition the lower bound in ms, which is 0 if something is due now. It is an empty text if nothing
 --   will be due, or if the partition is not here, belongs to a topic, or has a test clock and the caller gave no time
 -- Refusals: BADCALL
+-- Facts: repeatable
 -- @use never refuse server_time whole_number
 local told = ARGV[1] ~= '' and whole_number(ARGV[1], 0, NEVER - 1)
 if #ARGV ~= 1 or #KEYS > 1000 or told == nil then

@@ -20,6 +20,7 @@
 --   being deleted), MISSING (the subscription has no rule of this name), CHANGED (the rule has changed since the caller
 --   read it), QUOTA (the topic would have too many filters of one kind; the detail names the kind and its limit),
 --   BADCALL
+-- Facts: repeatable
 -- @use count_filters open_rule_change parse_rule raise_topic_version refuse tally_text
 local asked, answer = open_rule_change(KEYS, ARGV)
 if not asked then

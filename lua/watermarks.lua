@@ -10,6 +10,7 @@
 -- Result: { the cursor for the next part, or 0 after the last one, names, values }. Each value has, before a blank, the
 --   number of the last message that was sent with the watermark. A part looks at about 1,000 watermarks
 -- Refusals: call
+-- Facts: repeatable, laneless
 -- @use begin refuse
 local p, refusal = begin(KEYS, ARGV, 'watermarks', 8, false)
 if not p then

@@ -34,7 +34,6 @@ from sbredis.engine import (
     identifier,
     new_token,
     once,
-    set_state,
     transfer,
 )
 from sbredis.exceptions import (
@@ -180,7 +179,7 @@ class _State(Work):
         self._part = part
 
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
-        return Operation(partition, set_state(partition, call_id, self._part.held.lock, self._part.state))
+        return Operation(partition, partition.set_state(call_id, self._part.held.lock, self._part.state))
 
 
 class _Advance(Work):

@@ -34,7 +34,6 @@ from sbredis.engine import (
     entity_name,
     transact,
     transact_together,
-    watermarks,
 )
 from sbredis.exceptions import ServiceBusQuotaExceededError, WatermarkChangedError
 from sbredis.sending._outbox import destination
@@ -174,7 +173,7 @@ async def _list(link: PartitionClient, lane: str, prefix: bytes, deadline: float
 
 async def _read(link: PartitionClient, lane: str, prefix: bytes, cursor: str | None, deadline: float) -> WatermarksRead:
     def make(partition: Partition, call_id: CallId) -> Request[WatermarksRead]:
-        return watermarks(partition, prefix, cursor, call_id=CallId("", 0, call_id.now))
+        return partition.watermarks(prefix, cursor, call_id=CallId("", 0, call_id.now))
 
     return await link.call(lane, make, deadline)
 

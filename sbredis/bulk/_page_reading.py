@@ -26,11 +26,8 @@ from sbredis.engine import (
     SettlementsRead,
     SidePrefix,
     number_of,
-    peek_rows,
     read_record,
-    read_settlements,
 )
-from sbredis.engine import read_range as part_of_range
 from sbredis.entities._sub_queues import SIDES
 from sbredis.exceptions import MessagesLostError
 from sbredis.model import ServiceBusSubQueue
@@ -75,7 +72,7 @@ async def range_pages(
 
     async def fetch(after: int) -> Ranged:
         def make(partition: Partition, call_id: CallId) -> Request[Ranged]:
-            return part_of_range(partition, birth, after, upto, pinned=pinned, call_id=CallId("", 0, call_id.now))
+            return partition.read_range(birth, after, upto, pinned=pinned, call_id=CallId("", 0, call_id.now))
 
         return await partition_client.call(_RANGE_LANE, make, deadline_of(timeout), catches_up=False)
 
@@ -261,7 +258,7 @@ class Browser:
 
         def make(place: Partition, call_id: CallId) -> Request[RowsRead]:
             at = CallId("", 0, call_id.now)
-            return peek_rows(place, start, wanted, side=side, room=room, states=states, call_id=at)
+            return place.peek_rows(start, wanted, side=side, room=room, states=states, call_id=at)
 
         there = self._entity.partition_client(partition)
         read = await there.read("p", make, asyncio.get_running_loop().time() + self._timeout)
@@ -298,7 +295,7 @@ async def read_settled(
     while last is None or place.record < last.record:
 
         def make(of: Partition, call_id: CallId, after: SettlementsPlace = place) -> Request[SettlementsRead]:
-            return read_settlements(of, after, call_id=CallId("", 0, call_id.now))
+            return of.read_settlements(after, call_id=CallId("", 0, call_id.now))
 
         page = await there.call("p", make, loop.time() + timeout)
         last = last or page.last

@@ -11,7 +11,7 @@ from sbredis.bulk._claims import Awaited
 from sbredis.bulk._reserving import Claimed, Reservations, statuses
 from sbredis.client._arguments import deadline_of, seconds_of
 from sbredis.client._connection import connection_of
-from sbredis.engine import CallId, Committed, Partition, Planned, Request, plan
+from sbredis.engine import CallId, Committed, Partition, Planned, Request
 from sbredis.model import ReservationStatus
 from sbredis.registry import STALE_AFTER
 
@@ -98,8 +98,8 @@ class Reservation:
 
         def make(partition: Partition, call_id: CallId) -> Request[Planned]:
             decide.require_own(entity.record, self.incarnation, self.fence)
-            return plan(
-                partition, self.fence, position, rows, room=room, accept=accept, call_id=CallId("", 0, call_id.now)
+            return partition.plan(
+                self.fence, position, rows, room=room, accept=accept, call_id=CallId("", 0, call_id.now)
             )
 
         return await entity.partition_client(number).call(_LANE, make, until, catches_up=False)

@@ -16,7 +16,7 @@ import anyio
 from sbredis.bulk import _claims as decide
 from sbredis.bulk._claims import Awaited, RecordChange, is_stale, last_seen
 from sbredis.client._clock import Clock
-from sbredis.engine import CallId, Pin, Planned, ScriptCaller, Unpinned, plan, read_pin, unpin
+from sbredis.engine import CallId, Pin, Planned, ScriptCaller, Unpinned
 from sbredis.entities._asking import PATIENCE, Answers, AskedPartition, PartitionAsker
 from sbredis.entities._counting import Counter
 from sbredis.exceptions import (
@@ -141,7 +141,7 @@ class Reservations:
         """Note in the partitions that the consumer lives, although it has the entity not yet. This plans nothing."""
 
         async def one(asked: AskedPartition, until: float) -> Planned:
-            request = plan(asked.partition, fence, None, 0, room=1, call_id=CallId("", 0, asked.told))
+            request = asked.partition.plan(fence, None, 0, room=1, call_id=CallId("", 0, asked.told))
             return await self._asker.perform(asked, request, until)
 
         with suppress(ServiceBusError):  # the next look at the entity tells what is wrong
@@ -191,7 +191,7 @@ class Reservations:
         fence = reservation.fence
 
         async def one(asked: AskedPartition, until: float) -> Unpinned:
-            request = unpin(asked.partition, fence, call_id=CallId("", 0, asked.told))
+            request = asked.partition.unpin(fence, call_id=CallId("", 0, asked.told))
             while (unpinned := await self._asker.perform(asked, request, until)).more:
                 pass
             return unpinned
@@ -213,7 +213,7 @@ class Reservations:
         """Return how far the reservation of an entity is in each partition."""
 
         async def one(asked: AskedPartition, until: float) -> Pin:
-            return await self._asker.perform(asked, read_pin(asked.partition, call_id=CallId("", 0, asked.told)), until)
+            return await self._asker.perform(asked, asked.partition.read_pin(call_id=CallId("", 0, asked.told)), until)
 
         return await self._asker.ask_all(record, one, until)
 

@@ -27,7 +27,7 @@ from sbredis.client._clock import Clock
 from sbredis.client._entity import Creation, Entity, KnownEntities
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._test_hooks import hooks_for
-from sbredis.engine import MOST_PARTITIONS, every_script, load, name_key, namespace_name
+from sbredis.engine import MOST_PARTITIONS, every_script, name_key, namespace_name, preloaded
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -471,4 +471,4 @@ def _scripts(*, all_of_them: bool) -> list[Script]:
     call takes a quarter longer if the server holds all scripts. So a connection loads only those that every client
     calls at once. The other ones are loaded when a call needs them and the server lacks them.
     """
-    return list(every_script()) if all_of_them else [load("read_namespace"), load("read_entity")]
+    return list(every_script() if all_of_them else preloaded())

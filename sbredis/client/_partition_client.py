@@ -35,7 +35,6 @@ from sbredis.engine import (
     Settled,
     perform,
     salts,
-    touch,
     waiting_channel,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
@@ -244,7 +243,7 @@ class PartitionClient:
 
     async def _note_use(self) -> None:
         try:
-            request = touch(self.partition, CallId("", 0, self.connection.clock.told()))
+            request = self.partition.touch(CallId("", 0, self.connection.clock.told()))
             await perform(self.connection.transport, request, timeout=_PROBING)
         except ServiceBusError as error:
             _log.debug("%s: it could not be noted that the partition was read: %s", self, error)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis._tasks import to_the_end, wait_until
 from sbredis.client._waking import listen
-from sbredis.engine import REFUSALS, Request, load, perform, registry_salt, role_keys, slot_channel
+from sbredis.engine import REFUSALS, Request, perform, registry_salt, role_keys, slot_channel
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Role:
             return Standing(bool(reply[0]), reply[1], reply[2] / 1000)
 
         arguments = (self._role, self._holder, milliseconds)
-        request = Request(load("hold_role"), self._keys, arguments, read, repeatable=True)
+        request = Request.of("hold_role", self._keys, arguments, read)
         return await perform(self._transport, request, timeout=_DURATION, refusals=_REFUSALS)
 
 

@@ -32,7 +32,6 @@ from sbredis.engine import (
     Sent,
     Value,
     encode_changes,
-    publish,
 )
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import MAXIMUM_PROPERTY_BYTES, comparable_id, moment
@@ -247,7 +246,7 @@ class Routing:
         """
         places, routes = self.routed(messages, facts) if routed is None else routed
         targets = [self._partition(place, number) for place in places]
-        request = publish(topic, call_id, messages, routes, targets, fence=fence)
+        request = topic.publish(call_id, messages, routes, targets, fence=fence)
         return request, [_width(route or ()) for route in routes]
 
     def takes_long(self, size: int) -> bool:

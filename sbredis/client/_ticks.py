@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis._tasks import wait_until
-from sbredis.engine import REFUSALS, Request, load, perform, registry_salt, tick_keys, tick_name
+from sbredis.engine import REFUSALS, Request, perform, registry_salt, tick_keys, tick_name
 from sbredis.exceptions import ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
@@ -81,5 +81,5 @@ async def _ask(connection: Connection, name: str, period: int, calling: float) -
     now = connection.clock.told()
     keys = tick_keys(connection.namespace.name, registry_salt())
     arguments = (name, period, secrets.token_hex(8), "" if now is None else now)
-    request = Request(load("take_tick"), keys, arguments, read, repeatable=True)
+    request = Request.of("take_tick", keys, arguments, read)
     return await perform(connection.transport, request, timeout=calling, refusals=_REFUSALS)

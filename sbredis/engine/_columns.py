@@ -42,7 +42,7 @@ from sbredis.engine._lifecycle import NEVER, Reason
 from sbredis.engine._results import FACTS, LOST_RECORD, Delivery, deliveries, payload_offset
 from sbredis.engine._values import MESSAGE, read_number, read_text, read_value, taken
 
-__all__ = ["Columns", "Maps", "Numbers", "Rows", "Texts", "columns_of"]
+__all__ = ["Columns", "Maps", "Numbers", "Rows", "RowsRead", "Texts", "columns_of"]
 
 _ACTIVE, _EXPIRING, _SCHEDULED = b"axs"
 _START = {_ACTIVE: 15, _EXPIRING: 28, _SCHEDULED: 15}
@@ -80,6 +80,14 @@ class Rows(NamedTuple):
     def deliveries(self) -> tuple[Delivery, ...]:
         """The messages one by one."""
         return deliveries(self.names, self.records, list(self.extras), self.states)
+
+
+class RowsRead(NamedTuple):
+    """The rows of one reply."""
+
+    rows: Rows
+    more: bool
+    """Whether more work was due than the call could consider."""
 
 
 class Texts(NamedTuple):

@@ -1,22 +1,53 @@
-"""Reads the contract in the header of an operation: its purpose, keys, arguments, result and refusals. Pure."""
+"""Reads the contract in the header of an operation: its purpose, keys, arguments, result, refusals and facts. Pure.
+
+The line ``Facts:`` of a header is the only place that lists what is known of a script beside its form. The facts are:
+
+- ``use``: a call uses the entity, so that it is not removed as unused.
+- ``repeatable``: a call has the same effect when it runs twice, even without a lane.
+- ``laneless``: a call has no lane.
+- ``freeing``: a call takes in no data, so a server that has reached its memory limit may run it. The flag ``allow-oom``
+  says this of all calls of a script.
+- ``at_limit``: the script has a second form, which a server runs at its memory limit. It is for calls that store no
+  more than they remove.
+- ``preloaded``: every client calls the script soon after it connects.
+
+A fact may hold for some calls only: ``repeatable if wanted is 0`` holds for calls whose argument ``wanted`` is 0.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NoReturn
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
 
 from sbredis.engine._expansion import COMMENT, DIRECTIVE, NAME, SHEBANG, ScriptFormatError
 
-__all__ = ["Contract", "contract", "refusals"]
+__all__ = ["NEVER_HOLDS", "Contract", "Fact", "contract", "facts_of_fragment", "refusals"]
 
-_SECTION = re.compile(r"(?P<kind>KEYS|ARGV)\[|(?P<label>Result|Refusals):")
+_SECTION = re.compile(r"(?P<kind>KEYS|ARGV)\[|(?P<label>Result|Refusals|Facts):")
 _NUMBERED = re.compile(
     rf"(?:KEYS|ARGV)\[(?P<first>[1-9]\d*)(?:-(?P<last>[1-9]\d*)|(?P<rest>\.\.\.))?\]\s+(?P<name>{NAME})(?:\s+(?P<text>.*))?",
     re.DOTALL,
 )
-_ORDER = ("purpose", "KEYS", "ARGV", "Result", "Refusals")
+_ORDER = ("purpose", "KEYS", "ARGV", "Result", "Refusals", "Facts")
+_FACTS = ("use", "repeatable", "laneless", "freeing", "at_limit", "preloaded")
+_FACT = re.compile(rf"(?P<name>{'|'.join(_FACTS)})(?: if (?P<argument>{NAME}) is (?P<value>\w+))?")
+
+
+class Fact(NamedTuple):
+    """A fact of a script: whether it holds for all its calls, for none, or for those with a value of one argument."""
+
+    always: bool
+    argument: str | None = None
+    value: str = ""
+
+    def holds(self, arguments: Mapping[str, object]) -> bool:
+        """Return whether the fact holds for a call with these arguments, by name."""
+        return self.always or (self.argument is not None and str(arguments.get(self.argument)) == self.value)
+
+
+NEVER_HOLDS = Fact(always=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +69,11 @@ class Contract:
     result: str
     refusals: tuple[str, ...]
     """The codes of its refusals; ``call`` stands for the codes of ``includes/calls/begin.lua``."""
+    facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
+
+    def fact(self, name: str) -> Fact:
+        """Return the fact of this name."""
+        return self.facts.get(name, NEVER_HOLDS)
 
     @property
     def takes_run_id(self) -> bool:
@@ -46,7 +82,7 @@ class Contract:
 
 
 @dataclass(slots=True)
-class _Section:
+class _HeaderSection:
     kind: str
     line: int
     text: str
@@ -77,7 +113,13 @@ def contract(source: str) -> Contract:
         rest=rest,
         result=by_kind["Result"][0].text.strip(),
         refusals=_codes(by_kind["Refusals"][0]),
+        facts=_facts(by_kind["Facts"]),
     )
+
+
+def facts_of_fragment(source: str) -> Mapping[str, Fact]:
+    """Return the facts in the header of a fragment."""
+    return _facts([section for section in _sections(source) if section.kind == "Facts"])
 
 
 def refusals(source: str) -> tuple[str, ...]:
@@ -99,12 +141,12 @@ def _header(source: str) -> Iterator[tuple[int, str | None]]:
         yield number, None if DIRECTIVE.match(line) else line.strip()[2:].removeprefix(" ")
 
 
-def _sections(source: str) -> list[_Section]:
-    sections = [_Section("purpose", 2, "")]
+def _sections(source: str) -> list[_HeaderSection]:
+    sections = [_HeaderSection("purpose", 2, "")]
     for number, text in _header(source):
         last = sections[-1]
         if text is None:
-            if last.kind == "Refusals":
+            if last.kind in ("Refusals", "Facts"):
                 break  # comments between the directives and the code describe the code and are not part of the header
             continue
         start = _SECTION.match(text)
@@ -120,25 +162,25 @@ def _sections(source: str) -> list[_Section]:
     return sections
 
 
-def _begun(start: re.Match[str], number: int, text: str, last: _Section) -> _Section:
+def _begun(start: re.Match[str], number: int, text: str, last: _HeaderSection) -> _HeaderSection:
     kind = start["kind"] or start["label"]
     order = _ORDER.index(kind) - _ORDER.index(last.kind)
     if order < 0 or (order == 0 and start["label"]):
         _expected(_following(last), text, number)
-    return _Section(kind, number, text if start["kind"] else text[start.end() :])
+    return _HeaderSection(kind, number, text if start["kind"] else text[start.end() :])
 
 
-def _following(section: _Section) -> str:
+def _following(section: _HeaderSection) -> str:
     """Return text for an error: the names of the lines that may follow a section."""
     kind = section.kind
-    if kind == "Refusals":
-        return "'-- @use NAME …' or the code"
+    if kind in ("Refusals", "Facts"):
+        return "'-- @use NAME …' or the code" if kind == "Facts" else "'Facts:', '-- @use NAME …' or the code"
     numbered = [f"'{other}[…]'" for other in ("KEYS", "ARGV") if _ORDER.index(other) >= _ORDER.index(kind)]
     continued = "an indented line or " if section.open and kind in ("KEYS", "ARGV") else ""
     return continued + " or ".join([*numbered, "'Refusals:'" if kind == "Result" else "'Result:'"])
 
 
-def _numbered(sections: list[_Section]) -> Iterator[tuple[_Section, re.Match[str], int]]:
+def _numbered(sections: list[_HeaderSection]) -> Iterator[tuple[_HeaderSection, re.Match[str], int]]:
     """Yield each entry of KEYS or ARGV, and the number of its values (0 for the rest). Refuse gaps in the numbers."""
     number = 1
     names: set[str] = set()
@@ -161,14 +203,14 @@ def _numbered(sections: list[_Section]) -> Iterator[tuple[_Section, re.Match[str
         number = last + 1
 
 
-def _keys(sections: list[_Section]) -> tuple[tuple[str, int], ...]:
+def _keys(sections: list[_HeaderSection]) -> tuple[tuple[str, int], ...]:
     keys: list[tuple[str, int]] = []
     for _, entry, count in _numbered(sections):
         keys.append((entry["name"], count))
     return tuple(keys)
 
 
-def _arguments(sections: list[_Section]) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
+def _arguments(sections: list[_HeaderSection]) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
     call: tuple[str, ...] = ()
     arguments: list[str] = []
     rest: str | None = None
@@ -188,7 +230,7 @@ def _arguments(sections: list[_Section]) -> tuple[tuple[str, ...], tuple[str, ..
     return call, tuple(arguments), rest
 
 
-def _call(section: _Section, entry: re.Match[str], count: int) -> tuple[str, ...]:
+def _call(section: _HeaderSection, entry: re.Match[str], count: int) -> tuple[str, ...]:
     """Return the names under ``ARGV[1-6] call``, the only range of arguments."""
     names = tuple(name.strip() for name in (entry["text"] or "").split(","))
     if entry["name"] != "call" or entry["first"] != "1":
@@ -200,7 +242,7 @@ def _call(section: _Section, entry: re.Match[str], count: int) -> tuple[str, ...
     return names
 
 
-def _codes(section: _Section) -> tuple[str, ...]:
+def _codes(section: _HeaderSection) -> tuple[str, ...]:
     text = section.text.strip()
     if text == "none":
         return ()
@@ -209,3 +251,14 @@ def _codes(section: _Section) -> tuple[str, ...]:
     if wrong or len(set(codes)) != len(codes):
         _expected("'none', or different upper case codes or 'call', separated by commas", text, section.line)
     return codes
+
+
+def _facts(sections: list[_HeaderSection]) -> Mapping[str, Fact]:
+    found: dict[str, Fact] = {}
+    for section in sections:
+        for text in section.text.split(","):
+            fact = _FACT.fullmatch(" ".join(text.split()))
+            if fact is None or fact["name"] in found:
+                _expected(f"different facts of {', '.join(_FACTS)}, separated by commas", text.strip(), section.line)
+            found[fact["name"]] = Fact(fact["argument"] is None, fact["argument"], fact["value"] or "")
+    return found

@@ -25,6 +25,7 @@ __all__ = [
     "Redrive",
     "SessionLock",
     "check_outgoing",
+    "check_routes",
     "grouped",
     "in_columns",
     "named",
@@ -143,6 +144,24 @@ def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
             f"which takes up to {MAXIMUM_CALL_BYTES} bytes. Send fewer messages at once.",
             outcome=Outcome.NEVER_SENT,
         )
+
+
+def check_routes(messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None], targets: int) -> None:
+    """Raise unless each message has a route that a call with this number of targets can carry."""
+    if len(routes) != len(messages):
+        raise ValueError("every message needs a route, which may be empty")
+    if any(route is None and message.due is None for route, message in zip(routes, messages, strict=True)):
+        raise ValueError("only a scheduled message may be without a route")
+    judged = [route for route in routes if route is not None]
+    if len(messages) > 1 and (total := sum(map(len, judged))) > MAXIMUM_CALL_COPIES:
+        raise MessageSizeExceededError(
+            f"the {len(messages)} messages would have {total} copies in the subscriptions of the topic; one call "
+            f"may make {MAXIMUM_CALL_COPIES} copies"
+        )
+    for route in judged:
+        places = [copy.place for copy in route]
+        if any(not 0 <= place < targets for place in places) or places != sorted(places):
+            raise ValueError(f"the places of copies must be places of targets, in rising order, not {places!r}")
 
 
 def within(what: str, value: object, least: int, most: int) -> None:

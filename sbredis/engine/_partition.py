@@ -8,21 +8,46 @@ from __future__ import annotations
 
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from os import urandom
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from sbredis._quoting import quoted
-from sbredis.engine._keys import due_channel, partition_keys
+from sbredis.engine._bands import BAND_WIDTH
+from sbredis.engine._columns import Rows, RowsRead
+from sbredis.engine._keys import KINDS, SESSION_KINDS, due_channel, partition_keys
 from sbredis.engine._lifecycle import SidePrefix
+from sbredis.engine._moving import (
+    MAXIMUM_MOVE_BYTES,
+    MAXIMUM_REFUSED_CHANGES,
+    Batch,
+    Destination,
+    Destroyed,
+    MovesRead,
+    Origin,
+    Taken,
+    Verdict,
+    destination_text,
+    exact_names,
+    names_of_runs,
+    origin_text,
+    read_moves,
+    read_taken,
+    runs_of,
+)
 from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_CHANGES_BYTES,
+    MAXIMUM_ID_BYTES,
+    Copy,
     Lock,
     Outgoing,
     Redrive,
     SessionLock,
     check_outgoing,
+    check_routes,
     grouped,
     in_columns,
     named,
@@ -32,10 +57,14 @@ from sbredis.engine._packing import (
     within,
 )
 from sbredis.engine._request import Request
+from sbredis.engine._reserved import MOST, MOST_ROWS, Committed, Pin, Planned, Ranged, Unpinned, read_planned
 from sbredis.engine._results import (
     NEVER,
+    Accepted,
     Awoken,
+    Closing,
     Counts,
+    Delivery,
     Inspection,
     Looked,
     Peeked,
@@ -44,18 +73,33 @@ from sbredis.engine._results import (
     Redriven,
     Renewed,
     Sent,
+    SessionsListed,
     Settled,
     Undone,
+    WatermarksRead,
     deliveries,
     names,
+    published,
+    received,
+    received_deferred,
     renewed,
+    sent,
+    sessions_listed,
     settled,
+    watermarks_read,
 )
-from sbredis.engine._scripts import load
+from sbredis.engine._scripts import facts_of, load
 from sbredis.engine._settings import PartitionSettings
+from sbredis.engine._settlements import BEGINNING, SettlementsPlace, SettlementsRead, read_records
+from sbredis.exceptions import MessageSizeExceededError
 from sbredis.transport import Argument, Keys
 
-__all__ = ["NO_CALL_ID", "CallId", "Mode", "Partition", "new_token"]
+__all__ = ["COMMON_ARGUMENTS", "NO_CALL_ID", "TARGET_KINDS", "CallId", "Mode", "Partition", "new_token"]
+
+COMMON_ARGUMENTS = 5
+"""The number of arguments that every call has, without the run id, which the transport adds."""
+TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
+"""The kinds of a subscription's keys that a call needs to publish to it, in the order of ``publish.lua``."""
 
 T = TypeVar("T")
 Mode = Literal["lock", "delete"]
@@ -112,13 +156,13 @@ class Partition:
         self.version = version
         self.settings = settings
 
-    # -- sending --------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------
 
     def send(self, call_id: CallId, messages: Sequence[Outgoing]) -> Request[Sent]:
         """Store messages, all of them or none. Each message is active immediately, or scheduled."""
         self.check_outgoing(messages)
         letters, rest = in_columns(messages)
-        return self.request("send", call_id, _sent, {"columns": letters}, rest)
+        return self.request("send", call_id, sent, {"columns": letters}, rest)
 
     def send_payloads(self, call_id: CallId, payloads: Sequence[bytes]) -> Request[Sent]:
         """Store messages that have only a payload, all of them or none. For many messages, this is faster to make."""
@@ -126,7 +170,7 @@ class Partition:
         fits = 1 <= len(sizes) <= MAXIMUM_CALL_MESSAGES and sum(sizes) <= MAXIMUM_CALL_BYTES
         if not fits or max(sizes) > self.settings.largest_message or set(map(type, payloads)) != {bytes}:
             self.check_outgoing(list(map(Outgoing, payloads)))
-        return self.request("send", call_id, _sent, {"columns": ""}, payloads)
+        return self.request("send", call_id, sent, {"columns": ""}, payloads)
 
     def cancel(self, call_id: CallId, scheduled: Sequence[str]) -> Request[Undone]:
         """Delete scheduled messages. If one of the messages is not scheduled, delete none."""
@@ -136,7 +180,57 @@ class Partition:
 
         return self.request("cancel", call_id, read, {}, named(scheduled))
 
-    # -- receiving ------------------------------------------------------------------------------------------------
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        call_id: CallId,
+        messages: Sequence[Outgoing],
+        routes: Sequence[Sequence[Copy] | None],
+        targets: Sequence[Partition],
+        *,
+        fence: int | None = None,
+    ) -> Request[Sent]:
+        """Store messages of a topic for the subscriptions that they match. Each message is stored once.
+
+        ``targets`` are the subscriptions' partitions in this slot. ``routes`` are the copies of each message, in the
+        order of targets. A scheduled message may have ``None`` as its route, and then waits even if its time has
+        passed. If a message has waited, its ``origin`` is the number under which it was scheduled. ``fence`` is the
+        fence of the client that holds the routing role.
+        """
+        self.check_outgoing(messages)
+        check_routes(messages, routes, len(targets))
+        if len({target.keys[0] for target in targets}) < len(targets):
+            raise ValueError("a subscription is named twice among the targets")
+        if fence is not None:
+            within("fence", fence, 1, 999_999_999_999_999)
+        letters, rest = in_columns(messages, routes)
+        keys = self.keys + tuple(key for target in targets for key in target.target_keys())
+        scalars: dict[str, Argument] = {
+            "columns": letters,
+            "incarnations": " ".join(target.incarnation + "+" * target.settings.sessions for target in targets),
+            "fence": "" if fence is None else fence,
+        }
+        return self.request("publish", call_id, published, scalars, rest)._replace(keys=keys)
+
+    def target_keys(self) -> tuple[bytes, ...]:
+        """Return the keys of a subscription that a call needs to publish to it."""
+        kinds = TARGET_KINDS + SESSION_KINDS if self.settings.sessions else TARGET_KINDS
+        return tuple(self.keys[KINDS.index(kind)] for kind in kinds)
+
+    def ripe(
+        self, wanted: int, *, room: int = MAXIMUM_CALL_BYTES, call_id: CallId = NO_CALL_ID
+    ) -> Request[tuple[Delivery, ...]]:
+        """Return messages that are scheduled on a topic and are due."""
+        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+        within("room", room, 1, 1 << 30)
+
+        def read(reply: list[Any]) -> tuple[Delivery, ...]:
+            return deliveries(reply[1], reply[2], [], "s" * len(reply[1]))
+
+        return self.request("ripe", call_id, read, {"wanted": wanted, "room": room})
+
+    # -- receiving -----------------------------------------------------------------------------------------------
 
     def receive(
         self,
@@ -171,7 +265,7 @@ class Partition:
             "waiting_for": waiting_for,
             "session": signed(session),
         }
-        return self.request("receive", call_id, _received, scalars)
+        return self.request("receive", call_id, received, scalars)
 
     def look(
         self,
@@ -204,7 +298,7 @@ class Partition:
             "waiting_for": waiting_for,
             "session": signed(None if session is None else session.name),
         }
-        return self.request("receive", call_id, read, scalars)._replace(repeatable=True)
+        return self.request("receive", call_id, read, scalars)
 
     def receive_deferred(
         self,
@@ -231,7 +325,7 @@ class Partition:
             "session": signed(session),
             "room": room,
         }
-        return self.request("receive_deferred", call_id, _received_deferred, scalars, named(deferred))
+        return self.request("receive_deferred", call_id, received_deferred, scalars, named(deferred))
 
     def peek(
         self,
@@ -262,7 +356,28 @@ class Partition:
         scalars["session"] = signed(session)
         return self.request("peek", call_id, read, scalars)
 
-    # -- settling -------------------------------------------------------------------------------------------------
+    def peek_rows(
+        self,
+        start: int,
+        wanted: int,
+        *,
+        side: SidePrefix = "",
+        room: int = MAXIMUM_CALL_BYTES,
+        states: str = "alwfs",
+        call_id: CallId = NO_CALL_ID,
+    ) -> Request[RowsRead]:
+        """Return messages as :meth:`peek` does, but as rows, for readers of many messages, who make columns of them.
+
+        It is the same call. An object for each message would cost such a reader a quarter of its time.
+        """
+
+        def read(reply: list[Any]) -> RowsRead:
+            return RowsRead(Rows(reply[1], reply[3], reply[4], reply[2].decode()), bool(reply[0]))
+
+        request: Request[Any] = self.peek(start, wanted, side=side, room=room, states=states, call_id=call_id)
+        return cast("Request[RowsRead]", request._replace(read=read))
+
+    # -- settling ------------------------------------------------------------------------------------------------
 
     def complete(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Complete messages: they are deleted."""
@@ -303,7 +418,339 @@ class Partition:
 
         return self.request("redrive", call_id, read, {}, redriven(messages))
 
-    # -- administration -------------------------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def accept_session(
+        self, call_id: CallId, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
+    ) -> Request[Accepted]:
+        """Lock a session under a token: the named session, or else the session that has been free for longest.
+
+        ``waiter`` is the channel on which the caller waits for a free session, if it names no session and gets none.
+        """
+        return self._accepting(call_id, token_of(token), name, 1, waiter, waiting_for)
+
+    def look_for_session(
+        self, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
+    ) -> Request[Accepted]:
+        """Report whether a session is free, without locking it. If none is free, register the caller to wait for one.
+
+        With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. A look does not use a lane.
+        """
+        return self._accepting(call_id, new_token(), None, 0, waiter, waiting_for)
+
+    def _accepting(  # noqa: PLR0917 -- the arguments of the script
+        self, call_id: CallId, token: str, name: str | None, take: int, waiter: bytes, waiting_for: int
+    ) -> Request[Accepted]:
+        within("waiting_for", waiting_for, 0, 1)
+
+        def read(reply: list[Any]) -> Accepted:
+            return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode(), reply[5])
+
+        scalars: dict[str, Argument] = {
+            "session": signed(name),
+            "take": take,
+            "token": token,
+            "waiter": waiter,
+            "waiting_for": waiting_for,
+        }
+        return self.request("accept_session", call_id, read, scalars)
+
+    def renew_session(self, call_id: CallId, session: SessionLock) -> Request[int]:
+        """Renew the lock on a session for the full duration; the result is the duration in ms."""
+
+        def read(reply: list[Any]) -> int:
+            return int(reply[1])
+
+        return self.request("renew_session", call_id, read, _locked(session))
+
+    def release_session(self, call_id: CallId, session: SessionLock) -> Request[int]:
+        """Release a session and its held messages; no delivery counts as failed. The result is their number."""
+
+        def read(reply: list[Any]) -> int:
+            return int(reply[1])
+
+        return self.request("release_session", call_id, read, _locked(session))
+
+    def set_state(self, call_id: CallId, session: SessionLock, state: bytes | None) -> Request[bool]:
+        """Set the state of a session, or remove it with ``None``; the result says whether more work is due."""
+        if state is not None and type(state) is not bytes:
+            raise TypeError(f"the state of a session must be bytes, not {type(state).__name__}")
+        if state is not None and len(state) > self.settings.largest_message:
+            raise MessageSizeExceededError(
+                f"the state of the session has {len(state)} bytes; the entity allows up to "
+                f"{self.settings.largest_message} bytes"
+            )
+
+        def read(reply: list[Any]) -> bool:
+            return bool(reply[0])
+
+        scalars = _locked(session) | {"given": int(state is not None), "state": state or b""}
+        return self.request("set_state", call_id, read, scalars)
+
+    def get_state(self, session: SessionLock, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:
+        """Read the state of a session, which the caller has locked."""
+        return self.request("get_state", call_id, _state, _locked(session))
+
+    def peek_state(self, name: str, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:
+        """Read the state of a session, whoever has locked it."""
+        return self.request("get_state", call_id, _state, {"session": signed(name), "token": ""})
+
+    def list_sessions(
+        self, wanted: int, after: str | None = None, call_id: CallId = NO_CALL_ID
+    ) -> Request[SessionsListed]:
+        """List sessions that have a state, active messages or held messages, in the order of their names in UTF-8."""
+        scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": signed(after), "since": ""}
+        return self.request("list_sessions", call_id, sessions_listed, scalars)
+
+    def list_sessions_since(
+        self, wanted: int, since: int, skip: int = 0, call_id: CallId = NO_CALL_ID
+    ) -> Request[SessionsListed]:
+        """List sessions whose state was set at ``since`` (in ms) or later, in the order of these times, without the
+        first ``skip`` sessions.
+        """
+        within("since", since, 0, NEVER)
+        within("skip", skip, 0, 999_999_999)
+        scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": skip, "since": since}
+        return self.request("list_sessions", call_id, sessions_listed, scalars)
+
+    def bury_session(
+        self,
+        call_id: CallId,
+        session: SessionLock,
+        changes: bytes = b"",
+        *,
+        share: int = 500,
+    ) -> Request[Purged]:
+        """Move one share of a session's messages to the dead-letter queue; the result says if there may be more."""
+        within("share", share, 1, MAXIMUM_CALL_MESSAGES)
+        if len(changes) > MAXIMUM_CHANGES_BYTES:
+            raise MessageSizeExceededError(
+                f"reason and description have {len(changes)} bytes; a message may have up to {MAXIMUM_CHANGES_BYTES}"
+            )
+
+        def read(reply: list[Any]) -> Purged:
+            return Purged(bool(reply[0]), reply[1], 0 if reply[2] else None)
+
+        scalars = _locked(session) | {"share": share, "changes": changes}
+        return self.request("bury_session", call_id, read, scalars)
+
+    # -- moves to other partitions -------------------------------------------------------------------------------
+
+    def outgoing(
+        self,
+        *,
+        wanted: int = MAXIMUM_CALL_MESSAGES,
+        room: int = MAXIMUM_MOVE_BYTES,
+        start: int = 0,
+        now: int | None = None,
+    ) -> Request[MovesRead]:
+        """Return the outstanding batches of a partition, and the first messages that wait to be moved.
+
+        ``start`` is the place where to begin, if the caller skips messages whose destination cannot be reached.
+        """
+        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+        within("room", room, 1, 1 << 30)
+        within("start", start, 0, 1 << 53)
+        return self._outgoing({"wanted": wanted, "room": room, "start": start, "batch": ""}, now)
+
+    def read_batch(self, destination: Destination, *, now: int | None = None) -> Request[MovesRead]:
+        """Return the outstanding batch for a destination, with all its messages."""
+        return self._outgoing({"wanted": 1, "room": 1, "start": 0, "batch": destination_text(destination)}, now)
+
+    def _outgoing(self, scalars: dict[str, Argument], now: int | None) -> Request[MovesRead]:
+        return self.request("outgoing", CallId("", 0, now), read_moves, scalars)
+
+    def freeze(
+        self,
+        birth: str,
+        destination: Destination,
+        incarnation: str,
+        messages: Sequence[Delivery],
+        *,
+        purpose: bytes = b"",
+        now: int | None = None,
+    ) -> Request[Batch | None]:
+        """Freeze messages as the next batch for a destination; the result is ``None`` if there is no batch.
+
+        ``birth`` is the birth of the source when the messages were read. A source that was made again gives the same
+        names to other messages. ``purpose`` is stored with the batch. It tells every mover of the batch what to make of
+        the messages, if this does not follow from the messages themselves.
+
+        Messages that are not there any more as they were read are left out. If a batch for the destination is
+        outstanding, nothing is changed, and the result is that batch.
+        """
+
+        def read(reply: list[Any]) -> Batch | None:
+            number, holder, runs, stored = int(reply[1]), reply[2].decode(), reply[3], reply[4]
+            return Batch(destination, holder, number, names_of_runs(runs), stored) if number else None
+
+        within("the size of the purpose", len(purpose), 0, 2 * MAXIMUM_CHANGES_BYTES)
+        scalars: dict[str, Argument] = {
+            "destination": destination_text(destination),
+            "holder": incarnation,
+            "birth": birth,
+        }
+        scalars["purpose"] = purpose
+        return self.request("freeze", CallId("", 0, now), read, scalars, exact_names(messages))
+
+    def settle_batch(
+        self,
+        birth: str,
+        destination: Destination,
+        number: int,
+        verdict: Verdict,
+        *,
+        names: Sequence[str] = (),
+        changes: Mapping[str, bytes] | None = None,
+        now: int | None = None,
+    ) -> Request[bool]:
+        """End a batch: delete the messages that are at the destination, and return the others to their places.
+
+        With ``again``, ``names`` are the messages that are at the destination. With ``refused``, ``changes`` has the
+        messages that were refused for good, and their changed properties, which contain the reason. The result is false
+        if the batch is not outstanding.
+        """
+        within("number", number, 1, 999_999_999_999_999)
+        if verdict not in {"taken", "back", "again", "refused"}:
+            raise ValueError(f"{quoted(verdict)} is not a verdict")
+        if bool(names) is not (verdict == "again") or bool(changes) is not (verdict == "refused"):
+            raise ValueError("names belong to the verdict 'again', and changes to the verdict 'refused'")
+        rest: list[Argument] = named(names) if names else []
+        for name, changed in (changes or {}).items():
+            if type(changed) is not bytes or not 0 < len(changed) <= MAXIMUM_REFUSED_CHANGES:
+                raise ValueError(f"changed properties must be 1 to {MAXIMUM_REFUSED_CHANGES} bytes")
+            rest += (*named([name]), changed)
+
+        def read(reply: list[Any]) -> bool:
+            return bool(reply[1])
+
+        scalars: dict[str, Argument] = {
+            "destination": destination_text(destination),
+            "batch": number,
+            "birth": birth,
+            "verdict": verdict,
+        }
+        return self.request("settle_batch", CallId("", 0, now), read, scalars, rest)
+
+    def take(
+        self,
+        origin: Origin,
+        batch: Batch,
+        door: str,
+        sending: Request[Sent] | None,
+        *,
+        now: int | None = None,
+    ) -> Request[Taken]:
+        """Store the messages of a batch at their destination, unless this batch was judged there before.
+
+        ``sending`` is the request that would send or publish the messages of the batch, in their order. It is ``None``
+        if one call cannot carry them; the verdict is then ``TOOLARGE``. ``door`` must have been learnt before the batch
+        was read from its source.
+        """
+        operation, keys = "toolarge", tuple(self.keys)
+        rest: tuple[Argument, ...] = ()
+        if sending is not None:
+            operation, keys, rest = sending.script.name, sending.keys, sending.arguments[COMMON_ARGUMENTS:]
+            if operation not in {"send", "publish"} or keys[: len(self.keys)] != self.keys:
+                raise ValueError(f"{operation!r} is not a request that sends to this destination")
+        scalars: dict[str, Argument] = {
+            "origin": origin_text(origin),
+            "batch": batch.number,
+            "names": runs_of(batch.names),
+            "door": door,
+            "operation": operation,
+        }
+        request = self.request("take", CallId("", 0, now), read_taken, scalars, rest)
+        return request._replace(keys=keys)
+
+    def forget_source(self, origins: Sequence[Origin], *, now: int | None = None) -> Request[int]:
+        """Forget sources whose partitions were destroyed. The result says how many of them were known."""
+        if not 1 <= len(origins) <= MAXIMUM_CALL_MESSAGES:
+            raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} origins, not {len(origins)}")
+
+        def read(reply: list[Any]) -> int:
+            return int(reply[1])
+
+        scalars: dict[str, Argument] = {"door": new_token()}
+        listed = [origin_text(origin) for origin in origins]
+        return self.request("forget_source", CallId("", 0, now), read, scalars, listed)
+
+    # -- reserved ranges -----------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        fence: int,
+        committed: Committed | None,
+        rows: int,
+        *,
+        room: int = MOST,
+        accept: bool = False,
+        call_id: CallId = NO_CALL_ID,
+    ) -> Request[Planned]:
+        """Remove the messages of the committed range, and plan the next one.
+
+        Without ``committed``, the call only answers where to begin: at :attr:`Planned.committed` of its result. With 0
+        ``rows``, it only removes messages. ``room`` limits the bytes of the range by an estimate; a range has at least
+        one message. A fence that is lower than an earlier one is refused. If the committed plan is not that of the
+        partition, messages were lost, and the call is refused. With ``accept`` it goes on, from the committed number or
+        a later one.
+        """
+        within("fence", fence, 1, MOST)
+        within("rows", rows, 0, MOST_ROWS)
+        within("room", room, 1, MOST)
+        scalars: dict[str, Argument] = {"fence": fence, "birth": "", "plan": "", "committed": ""}
+        if committed is not None:
+            within("plan", committed.plan, 0, MOST)
+            within("committed", committed.number, 0, BAND_WIDTH - 1)
+            scalars |= {"birth": committed.birth, "plan": committed.plan, "committed": committed.number}
+        scalars |= {"rows": rows, "room": room, "accept": int(accept)}
+        return self.request("plan", call_id, read_planned, scalars)
+
+    def read_range(
+        self,
+        birth: str,
+        after: int,
+        upto: int,
+        *,
+        wanted: int = MAXIMUM_CALL_MESSAGES,
+        room: int = MAXIMUM_CALL_BYTES,
+        pinned: bool = True,
+        call_id: CallId = NO_CALL_ID,
+    ) -> Request[Ranged]:
+        """Return the ready messages after a number and up to another one, in the order of their numbers.
+
+        If ``pinned``, the call is refused unless the whole range is pinned, so no message of it can be missing.
+        """
+        within("after", after, 0, BAND_WIDTH - 1)
+        within("upto", upto, 0, BAND_WIDTH - 1)
+        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+        within("room", room, 1, 1 << 30)
+
+        def read(reply: list[Any]) -> Ranged:
+            return Ranged(Rows(reply[1], reply[2], reply[3]), bool(reply[0]))
+
+        scalars: dict[str, Argument] = {"birth": birth, "after": after, "upto": upto, "wanted": wanted, "room": room}
+        scalars["pinned"] = int(pinned)
+        return self.request("read_range", call_id, read, scalars)
+
+    def unpin(self, fence: int, *, call_id: CallId = NO_CALL_ID) -> Request[Unpinned]:
+        """Remove messages that are committed, and then end the latest plan: its messages expire again as before."""
+        within("fence", fence, 1, MOST)
+
+        def read(reply: list[Any]) -> Unpinned:
+            return Unpinned(bool(reply[0]), *reply[1:])
+
+        return self.request("unpin", call_id, read, {"fence": fence})
+
+    def read_pin(self, *, call_id: CallId = NO_CALL_ID) -> Request[Pin]:
+        """Return how far a reservation is, without changing anything."""
+
+        def read(reply: list[Any]) -> Pin:
+            return Pin(reply[0].decode(), *reply[1:])
+
+        return self.request("read_pin", call_id, read, {})
+
+    # -- administration ------------------------------------------------------------------------------------------
 
     def purge(
         self,
@@ -377,6 +824,70 @@ class Partition:
 
         return self.request("destroy", NO_CALL_ID, read, {"share": share})
 
+    def destroy_source(self, *, share: int = 500) -> Request[Destroyed]:
+        """Delete a partition, and return the entities that may remember it as a source of moves."""
+
+        def read(reply: list[Any]) -> Destroyed:
+            return Destroyed(bool(reply[0]), reply[1].decode(), tuple(reply[2].decode().split()))
+
+        request: Request[Any] = self.destroy(share=share)
+        return cast("Request[Destroyed]", request._replace(read=read))
+
+    def touch(self, call_id: CallId = NO_CALL_ID) -> Request[bool]:
+        """Note a use of a partition that changes nothing else in it. The result says whether a time was written."""
+
+        def read(reply: list[Any]) -> bool:
+            return bool(reply[0])
+
+        return self.request("touch", call_id, read, {})
+
+    def close(self, idle: int, closed: int, *, again: bool = False, now: int | None = None) -> Request[Closing]:
+        """Close a partition if nobody has used it for ``idle`` ms, because its entity is about to be removed.
+
+        ``closed`` is the version of a closed partition: the version after the one that all clients know. With the
+        present version as ``closed``, the call only asks. With ``again``, the partition is closed already and is
+        checked again.
+        """
+        within("idle", idle, 1, NEVER)
+        within("closed", closed, self.version, self.version + 1)
+
+        def read(reply: list[Any]) -> Closing:
+            return Closing(bool(reply[0]), reply[1])
+
+        partition = self
+        if again:
+            partition = copy(self)
+            partition.version = closed
+        return partition.request("close", CallId("", 0, now), read, {"idle": idle, "closed": closed})
+
+    def read_settlements(
+        self,
+        after: SettlementsPlace = BEGINNING,
+        wanted: int = MAXIMUM_CALL_MESSAGES,
+        *,
+        call_id: CallId = NO_CALL_ID,
+    ) -> Request[SettlementsRead]:
+        """Read up to ``wanted`` records of the stream after a place."""
+        within("after", after.record, 0, 999_999_999_999_999)
+        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+
+        def read(reply: list[Any]) -> SettlementsRead:
+            last, leaps, records = reply
+            return read_records(after, SettlementsPlace(last, leaps), records)
+
+        return self.request("settlements", call_id, read, {"after": after.record, "wanted": wanted})
+
+    def watermarks(
+        self, prefix: bytes = b"", cursor: str | None = None, *, call_id: CallId = NO_CALL_ID
+    ) -> Request[WatermarksRead]:
+        """Read the watermarks whose names begin with ``prefix``, about a thousand at a time.
+
+        A watermark that is there during all calls is in at least one part.
+        """
+        if len(prefix) > MAXIMUM_ID_BYTES:
+            raise ValueError(f"the name of a watermark has up to {MAXIMUM_ID_BYTES} bytes, not {len(prefix)}")
+        return self.request("watermarks", call_id, watermarks_read, {"prefix": prefix, "cursor": cursor or "0"})
+
     # -------------------------------------------------------------------------------------------------------------
 
     def request(
@@ -400,8 +911,15 @@ class Partition:
         if scalars.get("side", "") not in _SIDES or scalars.get("mode", "lock") not in _MODES:
             raise ValueError("side must be '', 'd' or 't', and mode 'lock' or 'delete'")
         common = (self.incarnation, self.version, lane, number, "" if now is None else now)
-        repeatable = bool(lane) or name in _HARMLESS
-        return Request(load(name), self.keys, (*common, *scalars.values(), *rest), read, repeatable)
+        facts = facts_of(name)
+        return Request(
+            load(name),
+            self.keys,
+            (*common, *scalars.values(), *rest),
+            read,
+            repeatable=bool(lane) or facts.repeatable.holds(scalars),
+            at_limit=not facts.freeing.always and facts.freeing.holds(scalars),
+        )
 
     def check_outgoing(self, messages: Sequence[Outgoing]) -> None:
         """Raise for messages that no call of this partition can carry."""
@@ -409,24 +927,18 @@ class Partition:
 
 
 _SIDES, _MODES = ("", "d", "t"), ("lock", "delete", "lock any", "delete any")
-_HARMLESS = {
-    *("close", "configure", "count", "destroy", "due", "get_state", "inspect", "list_sessions", "peek", "plan"),
-    *("read_pin", "read_range", "ripe", "settlements", "touch", "unpin", "watermarks"),
-}
-"""Scripts that have the same effect when they run twice."""
 _FOUND = -1
 """The value that a look returns in place of the next due time if it found a message."""
 
 
-def _sent(reply: list[Any]) -> Sent:
-    return Sent(bool(reply[0]), reply[1], reply[2])
+def _state(reply: list[Any]) -> bytes | None:
+    return reply[1] if len(reply) > 1 else None
 
 
-def _received(reply: list[Any]) -> Received:
-    given = deliveries(reply[3], reply[4], reply[5])
-    return Received(bool(reply[0]), reply[1], reply[2], given, (), 0, bool(reply[6]), reply[7])
+def _locked(session: SessionLock) -> dict[str, Argument]:
+    return {"session": signed(session.name), "token": token_of(session.token)}
 
 
-def _received_deferred(reply: list[Any]) -> Received:
-    found = deliveries(reply[3], reply[4], reply[5], "g" * len(reply[3]))
-    return Received(bool(reply[0]), reply[1], reply[2], found, names(reply[6]), reply[7], fence=reply[8])
+def _wanted(wanted: int) -> int:
+    within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+    return wanted

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis._unreadable import MALFORMED, unreadable
+from sbredis.engine._scripts import facts_of, load
 from sbredis.exceptions import DataLayoutError, Outcome
 from sbredis.transport import Argument, Script
 
@@ -22,13 +23,20 @@ class Request(NamedTuple, Generic[T]):
     arguments: tuple[Argument, ...]
     read: Callable[[Any], T]
     """The function that turns the reply into the result. It may raise any error for a reply that is malformed."""
-    repeatable: bool = True
+    repeatable: bool
     """Whether the script recognises a repetition, so that the transport may repeat a call that got no answer."""
     at_limit: bool = False
     """Whether a server that has reached its memory limit shall run the call, too.
 
-    Scripts that free memory say so themselves. This is for calls of other scripts that store no more than they remove.
+    This is for calls that store no more than they remove. It needs nothing of a script that frees memory in all calls.
     """
+
+    @classmethod
+    def of(
+        cls, name: str, keys: tuple[bytes, ...], arguments: tuple[Argument, ...], read: Callable[[Any], T]
+    ) -> Request[T]:
+        """Return a call of the script of this name, without a lane. The header says whether it is repeatable."""
+        return cls(load(name), keys, arguments, read, repeatable=facts_of(name).repeatable.always)
 
     def result(self, reply: Any) -> T:
         """Return the result in a reply; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read.

@@ -11,18 +11,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sbredis.engine._bands import BAND_WIDTH
 from sbredis.engine._columns import Rows
-from sbredis.engine._packing import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, within
-from sbredis.engine._partition import NO_CALL_ID, CallId, Partition
-from sbredis.engine._request import Request
 from sbredis.engine._results import Delivery
-from sbredis.transport import Argument
 
-__all__ = ["Committed", "Pin", "Planned", "Ranged", "Unpinned", "plan", "read_pin", "read_range", "unpin"]
+__all__ = ["MOST", "MOST_ROWS", "Committed", "Pin", "Planned", "Ranged", "Unpinned", "read_planned"]
 
-_MOST_ROWS = 999_999_999
-_MOST = 999_999_999_999_999
+MOST_ROWS = 999_999_999
+MOST = 999_999_999_999_999
 """The largest number that a script takes."""
 
 
@@ -111,81 +106,5 @@ class Pin(NamedTuple):
     """The number of ready messages after the last pinned one."""
 
 
-def plan(
-    partition: Partition,
-    fence: int,
-    committed: Committed | None,
-    rows: int,
-    *,
-    room: int = _MOST,
-    accept: bool = False,
-    call_id: CallId = NO_CALL_ID,
-) -> Request[Planned]:
-    """Remove the messages of the committed range, and plan the next one.
-
-    Without ``committed``, the call only answers where to begin: at :attr:`Planned.committed` of its result. With 0
-    ``rows``, it only removes messages. ``room`` limits the bytes of the range by an estimate; a range has at least one
-    message. A fence that is lower than an earlier one is refused. If the committed plan is not that of the partition,
-    messages were lost, and the call is refused. With ``accept`` it goes on, from the committed number or a later one.
-    """
-    within("fence", fence, 1, _MOST)
-    within("rows", rows, 0, _MOST_ROWS)
-    within("room", room, 1, _MOST)
-    scalars: dict[str, Argument] = {"fence": fence, "birth": "", "plan": "", "committed": ""}
-    if committed is not None:
-        within("plan", committed.plan, 0, _MOST)
-        within("committed", committed.number, 0, BAND_WIDTH - 1)
-        scalars |= {"birth": committed.birth, "plan": committed.plan, "committed": committed.number}
-    scalars |= {"rows": rows, "room": room, "accept": int(accept)}
-    return partition.request("plan", call_id, _planned, scalars)
-
-
-def read_range(
-    partition: Partition,
-    birth: str,
-    after: int,
-    upto: int,
-    *,
-    wanted: int = MAXIMUM_CALL_MESSAGES,
-    room: int = MAXIMUM_CALL_BYTES,
-    pinned: bool = True,
-    call_id: CallId = NO_CALL_ID,
-) -> Request[Ranged]:
-    """Return the ready messages after a number and up to another one, in the order of their numbers.
-
-    If ``pinned``, the call is refused unless the whole range is pinned, so no message of it can be missing.
-    """
-    within("after", after, 0, BAND_WIDTH - 1)
-    within("upto", upto, 0, BAND_WIDTH - 1)
-    within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
-    within("room", room, 1, 1 << 30)
-
-    def read(reply: list[Any]) -> Ranged:
-        return Ranged(Rows(reply[1], reply[2], reply[3]), bool(reply[0]))
-
-    scalars: dict[str, Argument] = {"birth": birth, "after": after, "upto": upto, "wanted": wanted, "room": room}
-    scalars["pinned"] = int(pinned)
-    return partition.request("read_range", call_id, read, scalars)
-
-
-def unpin(partition: Partition, fence: int, *, call_id: CallId = NO_CALL_ID) -> Request[Unpinned]:
-    """Remove messages that are committed, and then end the latest plan: its messages expire again as before."""
-    within("fence", fence, 1, _MOST)
-
-    def read(reply: list[Any]) -> Unpinned:
-        return Unpinned(bool(reply[0]), *reply[1:])
-
-    return partition.request("unpin", call_id, read, {"fence": fence})
-
-
-def read_pin(partition: Partition, *, call_id: CallId = NO_CALL_ID) -> Request[Pin]:
-    """Return how far a reservation is, without changing anything."""
-
-    def read(reply: list[Any]) -> Pin:
-        return Pin(reply[0].decode(), *reply[1:])
-
-    return partition.request("read_pin", call_id, read, {})
-
-
-def _planned(reply: list[Any]) -> Planned:
+def read_planned(reply: list[Any]) -> Planned:
     return Planned(bool(reply[0]), reply[1].decode(), *reply[2:])

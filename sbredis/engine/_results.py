@@ -31,6 +31,8 @@ __all__ = [
     "SessionsListed",
     "Settled",
     "Undone",
+    "Watermark",
+    "WatermarksRead",
     "payload_offset",
     "read_record",
 ]
@@ -318,6 +320,23 @@ class Inspection(NamedTuple):
     """When the oldest message that can be received was enqueued, in ms since 1970; ``None`` without such a message."""
 
 
+class Watermark(NamedTuple):
+    """A watermark as a partition keeps it."""
+
+    name: bytes
+    value: str
+    number: int
+    """The number of the last message that was sent with it; 0 if there was none."""
+
+
+class WatermarksRead(NamedTuple):
+    """A part of the watermarks of a partition."""
+
+    watermarks: tuple[Watermark, ...]
+    onwards: str | None
+    """The cursor for the next part; ``None`` after the last part."""
+
+
 def names(list_: list[bytes]) -> tuple[str, ...]:
     """Read the names of messages in a reply."""
     require_names(list_)
@@ -391,3 +410,48 @@ def run_of(first: str, last: str, most: int) -> range:
     if not first.isdigit() or not 1 <= len(numbers) <= most:
         raise ValueError("a run of numbers is malformed, or too long")
     return numbers
+
+
+def sent(reply: list[Any]) -> Sent:
+    """Read the result of a send."""
+    return Sent(bool(reply[0]), reply[1], reply[2])
+
+
+def published(reply: list[Any]) -> Sent:
+    """Read the result of a publish."""
+    return Sent(bool(reply[0]), reply[1], reply[2], spelled_out(reply[3]))
+
+
+def received(reply: list[Any]) -> Received:
+    """Read the result of a receive."""
+    given = deliveries(reply[3], reply[4], reply[5])
+    return Received(bool(reply[0]), reply[1], reply[2], given, (), 0, bool(reply[6]), reply[7])
+
+
+def received_deferred(reply: list[Any]) -> Received:
+    """Read the result of a receive of deferred messages."""
+    found = deliveries(reply[3], reply[4], reply[5], "g" * len(reply[3]))
+    return Received(bool(reply[0]), reply[1], reply[2], found, names(reply[6]), reply[7], fence=reply[8])
+
+
+def sessions_listed(reply: list[Any]) -> SessionsListed:
+    """Read a page of a list of sessions."""
+    onwards = reply[3].decode() if len(reply) > 3 else ""
+    return SessionsListed(
+        tuple(name.decode() for name in reply[1]),
+        tuple(map(int, reply[2])),
+        onwards[1:] if onwards else None,
+        more=bool(reply[0]),
+    )
+
+
+def watermarks_read(reply: list[Any]) -> WatermarksRead:
+    """Read a part of the watermarks of a partition."""
+    onwards, listed, values = reply
+    found = [_watermark(name, value.decode()) for name, value in zip(listed, values, strict=True)]
+    return WatermarksRead(tuple(found), None if onwards == b"0" else onwards.decode())
+
+
+def _watermark(name: bytes, stored: str) -> Watermark:
+    number, _, value = stored.partition(" ")
+    return Watermark(name, value, int(number))

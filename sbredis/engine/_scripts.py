@@ -9,14 +9,38 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
-from sbredis.engine._contracts import contract
+from sbredis.engine._contracts import Contract, Fact, contract, facts_of_fragment
 from sbredis.engine._expansion import ScriptFormatError, expand
 from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._state import UnknownFieldError, with_positions
 from sbredis.transport import Script
 
-__all__ = ["at_limit", "every_script", "load", "operations", "positioned", "read_source"]
+__all__ = [
+    "Facts",
+    "at_limit",
+    "contract_of",
+    "every_script",
+    "facts_of",
+    "facts_of_step",
+    "generated",
+    "load",
+    "operations",
+    "positioned",
+    "preloaded",
+    "read_source",
+    "with_fact",
+]
+
+_USES = "includes/uses"
+
+
+class Facts(NamedTuple):
+    """The facts of a script that its requests need."""
+
+    repeatable: Fact
+    freeing: Fact
 
 
 @cache
@@ -24,6 +48,8 @@ def read_source(name: str) -> str | None:
     """Return the text of a file such as ``"send"`` or ``"includes/begin"``, as :func:`positioned` changes it."""
     if name in GENERATED:
         return GENERATED[name]
+    if name == _USES:
+        return _uses()
     if name in operations():
         return positioned(name, _at(f"{name}.lua").read_text(encoding="utf-8"))
     fragment = name.removeprefix("includes/")
@@ -52,6 +78,16 @@ def operations() -> tuple[str, ...]:
 
 
 @cache
+def generated() -> Mapping[str, str]:
+    """The texts of all constants of the scripts, with the one that is made from the headers."""
+    return {**GENERATED, _USES: _uses()}
+
+
+def _uses() -> str:
+    return f"local USES = ' {' '.join(with_fact('use'))} '\n"
+
+
+@cache
 def _folders() -> Mapping[str, str]:
     """A mapping from the name of each fragment to its folder."""
     folders: dict[str, str] = {}
@@ -74,15 +110,36 @@ def _at(*path: str) -> Traversable:
     return file
 
 
-_AT_LIMIT = ("publish", "set_state", "take", "transact")
-"""The operations that mostly take in data, and of which some calls store no more than they remove."""
-
-
 @cache
 def load(name: str) -> Script:
     """Return an operation of this package as it is sent. Raises :class:`ScriptFormatError` if there is none."""
-    source = expand(name, read_source)
-    return Script(name, source, takes_run_id=contract(read_source(name) or "").takes_run_id)
+    return Script(name, expand(name, read_source), takes_run_id=contract_of(name).takes_run_id)
+
+
+@cache
+def contract_of(name: str) -> Contract:
+    """Return the contract in the header of an operation."""
+    return contract(read_source(name) or "")
+
+
+@cache
+def facts_of(name: str) -> Facts:
+    """Return the facts of an operation that its requests need, as its header states them."""
+    header = contract_of(name)
+    freeing = Fact(always=True) if "allow-oom" in header.flags else header.fact("freeing")
+    return Facts(header.fact("repeatable"), freeing)
+
+
+@cache
+def facts_of_step(name: str) -> Mapping[str, Fact]:
+    """Return the facts of an operation of a transaction that has no script, from the fragment that checks it."""
+    return facts_of_fragment(read_source(f"includes/check_{name}") or "")
+
+
+@cache
+def with_fact(name: str) -> tuple[str, ...]:
+    """The operations whose header states this fact for at least some of their calls, sorted."""
+    return tuple(each for each in operations() if name in contract_of(each).facts)
 
 
 @cache
@@ -91,7 +148,7 @@ def at_limit(script: Script) -> Script:
     than they remove.
     """
     first, newline, rest = script.source.partition("\n")
-    if script.name not in _AT_LIMIT or first != "#!lua":
+    if "at_limit" not in contract_of(script.name).facts or first != "#!lua":
         raise ValueError(f"the script {script.name!r} has no calls of its own for a full server")
     return Script(script.name, f"{first} flags=allow-oom{newline}{rest}", takes_run_id=script.takes_run_id)
 
@@ -99,4 +156,9 @@ def at_limit(script: Script) -> Script:
 @cache
 def every_script() -> tuple[Script, ...]:
     """Every script that a client may call."""
-    return (*map(load, operations()), *(at_limit(load(name)) for name in _AT_LIMIT))
+    return (*map(load, operations()), *(at_limit(load(name)) for name in with_fact("at_limit")))
+
+
+def preloaded() -> tuple[Script, ...]:
+    """The scripts that every client calls soon after it connects."""
+    return tuple(map(load, with_fact("preloaded")))

@@ -12,23 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sbredis._unreadable import decodes, unreadable
 from sbredis.engine._bands import EPOCH_LEAP
-from sbredis.engine._packing import MAXIMUM_CALL_MESSAGES, within
-from sbredis.engine._partition import NO_CALL_ID, CallId, Partition
-from sbredis.engine._request import Request
 from sbredis.engine._results import run_of
 from sbredis.exceptions import DataLayoutError
 
 __all__ = [
+    "BEGINNING",
     "Settlement",
     "SettlementColumns",
     "SettlementEvent",
     "SettlementsPlace",
     "SettlementsRead",
-    "read_settlements",
+    "read_records",
 ]
 
 _WHAT = "The settlements of a partition"
@@ -176,25 +174,9 @@ class SettlementsRead(NamedTuple):
         return tuple(self.columns)
 
 
-def read_settlements(
-    partition: Partition,
-    after: SettlementsPlace = BEGINNING,
-    wanted: int = MAXIMUM_CALL_MESSAGES,
-    *,
-    call_id: CallId = NO_CALL_ID,
-) -> Request[SettlementsRead]:
-    """Read up to ``wanted`` records of the stream after a place."""
-    within("after", after.record, 0, 999_999_999_999_999)
-    within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
-
-    def read(reply: list[Any]) -> SettlementsRead:
-        last, leaps, records = reply
-        return _read(after, SettlementsPlace(last, leaps), records)
-
-    return partition.request("settlements", call_id, read, {"after": after.record, "wanted": wanted})
-
-
-def _read(after: SettlementsPlace, last: SettlementsPlace, records: Sequence[Sequence[bytes]]) -> SettlementsRead:
+def read_records(
+    after: SettlementsPlace, last: SettlementsPlace, records: Sequence[Sequence[bytes]]
+) -> SettlementsRead:
     found = SettlementColumns()
     other = after.record > last.record
     lost, place = 0, BEGINNING if other else after

@@ -12,28 +12,29 @@ from sbredis._unreadable import decodes
 from sbredis.engine._codec import Changes, decode_changes, encode_changes
 from sbredis.engine._keys import KINDS, entity_of
 from sbredis.engine._lifecycle import NEVER
+from sbredis.engine._moving import exact_names
 from sbredis.engine._packing import MAXIMUM_ID_BYTES, Outgoing, within
-from sbredis.engine._partition import CallId, Partition
+from sbredis.engine._partition import COMMON_ARGUMENTS, CallId, Partition
 from sbredis.engine._placement import MOST_PARTITIONS
 from sbredis.engine._refusals import refused
 from sbredis.engine._request import Request
 from sbredis.engine._results import Delivery, names, spelled_out
+from sbredis.engine._scripts import facts_of, facts_of_step
 from sbredis.exceptions import ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
 
 __all__ = [
-    "COMMON_ARGUMENTS",
     "MAXIMUM_OPERATIONS",
     "MAXIMUM_PARTICIPANTS",
     "MAXIMUM_TRANSACTIONS",
     "Operation",
     "Recipient",
-    "Step",
     "Transacted",
     "TransactedRenewal",
     "TransactedResult",
     "TransactedSend",
     "TransactedTogether",
+    "TransactionStep",
     "advance",
     "frees",
     "once",
@@ -41,6 +42,7 @@ __all__ = [
     "transact",
     "transact_together",
     "transfer",
+    "withdraw",
 ]
 
 MAXIMUM_PARTICIPANTS = 8
@@ -50,17 +52,8 @@ MAXIMUM_TRANSACTIONS = 100
 
 _WATERMARK = re.compile(r"[ -~]{1,128}")
 
-COMMON_ARGUMENTS = 5
-"""The number of arguments that every call has, without the run id, which the transport adds."""
 
-
-_FREEING = frozenset({"abandon", "complete", "dead_letter", "defer", "once", "renew", "withdraw"})
-"""The operations that take in no data. The keys of ``once`` come with a settlement, and the keys of a partition have a
-bound.
-"""
-
-
-class Step(NamedTuple):
+class TransactionStep(NamedTuple):
     """An operation that only a transaction has, because there is no script that does it alone."""
 
     name: str
@@ -71,7 +64,7 @@ class Operation(NamedTuple):
     """One operation of a transaction."""
 
     partition: Partition
-    request: Request[Any] | Step
+    request: Request[Any] | TransactionStep
     """The request that makes this operation alone, whose call id is not used; or a step."""
 
 
@@ -131,7 +124,7 @@ def once(partition: Partition, keys: Mapping[bytes, int]) -> Operation:
             raise ValueError(f"a key has 1 to {MAXIMUM_ID_BYTES} bytes, not {len(key)}")
         within("window", window, 1, NEVER)
         arguments += (window, key)
-    return Operation(partition, Step("once", tuple(arguments)))
+    return Operation(partition, TransactionStep("once", tuple(arguments)))
 
 
 def advance(partition: Partition, name: bytes, expected: str | None, value: str | None) -> Operation:
@@ -147,7 +140,12 @@ def advance(partition: Partition, name: bytes, expected: str | None, value: str 
             raise ValueError(f"a watermark has 1 to 128 printable ASCII characters, unlike {quoted(each)}")
     if expected is None and value is None:
         raise ValueError("a watermark that is not there cannot be removed")
-    return Operation(partition, Step("advance", (name, expected or "", value or "")))
+    return Operation(partition, TransactionStep("advance", (name, expected or "", value or "")))
+
+
+def withdraw(source: Partition, birth: str, messages: Sequence[Delivery]) -> Operation:
+    """Return the operation that removes messages, in a transaction that stores them at their destination."""
+    return Operation(source, TransactionStep("withdraw", (birth, *exact_names(messages))))
 
 
 class Recipient(NamedTuple):
@@ -195,13 +193,15 @@ def transfer(
         if levelled:
             arguments.append(message.level)
         arguments.append(message.payload)
-    return Operation(partition, Step("transfer", tuple(arguments)))
+    return Operation(partition, TransactionStep("transfer", tuple(arguments)))
 
 
 def frees(operations: Sequence[Operation]) -> bool:
     """Return whether a transaction takes in no data, so that a server at its memory limit runs it, too."""
     return all(
-        request.name in _FREEING if isinstance(request, Step) else request.script.name in _FREEING or request.at_limit
+        "freeing" in facts_of_step(request.name)
+        if isinstance(request, TransactionStep)
+        else request.at_limit or facts_of(request.script.name).freeing.always
         for _, request in operations
     )
 
@@ -238,7 +238,7 @@ def _call(call_id: CallId, transactions: Sequence[Sequence[Operation]]) -> Reque
         rest += (len(operations), 0)
         for partition, request in operations:
             keys = partition.keys
-            if isinstance(request, Step):
+            if isinstance(request, TransactionStep):
                 name, arguments = request
             elif keys != request.keys[: len(KINDS)]:
                 raise ValueError(f"{request.script.name!r} is a request of another partition")

@@ -7,16 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.client._arguments import count_of, deadline_of, milliseconds_of, seconds_of
-from sbredis.engine import (
-    NEVER,
-    CallId,
-    Partition,
-    Request,
-    SessionsListed,
-    list_sessions,
-    list_sessions_since,
-    peek_state,
-)
+from sbredis.engine import NEVER, CallId, Partition, Request, SessionsListed
 from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.entities._sub_queues import split_sub_queue
 from sbredis.registry import split_path
@@ -95,8 +86,8 @@ def sessions_of(
         def make(partition: Partition, call_id: CallId) -> Request[SessionsListed]:
             reading = CallId("", 0, call_id.now)
             if since is None:
-                return list_sessions(partition, wanted, position.onwards[1:] if position.onwards else None, reading)
-            return list_sessions_since(partition, wanted, int(told or since), int(skipped or 0), reading)
+                return partition.list_sessions(wanted, position.onwards[1:] if position.onwards else None, reading)
+            return partition.list_sessions_since(wanted, int(told or since), int(skipped or 0), reading)
 
         found = await partition_client.read("w", make, deadline)
         onwards = ""
@@ -125,6 +116,6 @@ async def state_of_session(connection: Connection, entity_path: str, session_id:
     entity = await connection.entity(path, deadline)
 
     def make(partition: Partition, call_id: CallId) -> Request[bytes | None]:
-        return peek_state(partition, session_id, CallId("", 0, call_id.now))
+        return partition.peek_state(session_id, CallId("", 0, call_id.now))
 
     return await entity.pinned(session_id).call("w", make, deadline)

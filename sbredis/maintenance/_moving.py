@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sbredis._tasks import wait_until
 from sbredis.client._background_work import CALLING
 from sbredis.client._role import MOVE
-from sbredis.engine import MOST_ASKED, calling, forget_source, outgoing, perform, read_call, recipient_of, salts
+from sbredis.engine import MOST_ASKED, Partition, calling, perform, read_call, recipient_of, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.maintenance._agenda import VisitPace
 from sbredis.maintenance._duty import Duty, Shared, Tenure
@@ -29,7 +29,7 @@ from sbredis.moving._destinations import Destinations, Finder, NotKnownYetError
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
-    from sbredis.engine import Delivery, Destination, Origin, Waiting
+    from sbredis.engine import Delivery, Destination, MovesRead, Origin
     from sbredis.maintenance._agenda import Read, VisitPlace
     from sbredis.maintenance._duty import Shared
     from sbredis.model import MoveKind
@@ -144,7 +144,7 @@ class Mover:
         destinations = destinations_of(self.shared, source, number)
         while loop.time() < ends:
             doors = dict(self._doors)  # a door must be known before the messages are read
-            request = partial(outgoing, start=start, now=connection.clock.told())
+            request = partial(Partition.outgoing, start=start, now=connection.clock.told())
             waiting = await ask(connection, source, number, request)
             if waiting.more:
                 continue
@@ -162,7 +162,7 @@ class Mover:
         return False
 
     async def _move(
-        self, carrier: Carrier, waiting: Waiting, doors: Mapping[Destination, str]
+        self, carrier: Carrier, waiting: MovesRead, doors: Mapping[Destination, str]
     ) -> ServiceBusError | None:
         """Move the messages of one reading, to all their destinations at the same time. Return an error if one failed.
 
@@ -202,7 +202,7 @@ class Mover:
         """Let the destinations forget sources that do not exist any more, according to the census."""
         gone = [(origin, *self._strangers.pop(origin)) for origin in self._gone()]
         for origin, entity, number in gone:
-            request = partial(forget_source, origins=[origin], now=self.connection.clock.told())
+            request = partial(Partition.forget_source, origins=[origin], now=self.connection.clock.told())
             try:
                 await ask(self.connection, entity, number, request)
             except ServiceBusError as error:

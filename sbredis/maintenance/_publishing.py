@@ -33,7 +33,6 @@ from sbredis.engine import (
     decode,
     is_full,
     payload_offset,
-    ripe,
 )
 from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError, ServiceBusServerBusyError
 from sbredis.moving._reserve import has_reserve
@@ -290,7 +289,7 @@ class TopicPublisher:
             room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size
 
         def make(partition: Partition, call_id: CallId) -> Request[tuple[Delivery, ...]]:
-            return ripe(partition, wanted, room=room, call_id=CallId("", 0, call_id.now))
+            return partition.ripe(wanted, room=room, call_id=CallId("", 0, call_id.now))
 
         return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + CALLING)
 

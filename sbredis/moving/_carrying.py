@@ -28,12 +28,8 @@ from sbredis.engine import (
     SettingsStaleError,
     decode_changes,
     encode_changes,
-    freeze,
     is_full,
     perform,
-    read_batch,
-    settle_batch,
-    take,
     transact,
     withdraw,
 )
@@ -240,8 +236,8 @@ class Carrier:
         messages = [cast("Bound", move.message).delivery for move in action.moves]
         purpose, now = self.destinations.purpose.stored(), self._connection.clock.told()
         batch = await self._ask(
-            lambda source: freeze(
-                source, self._origin.birth, destination, incarnation, messages, purpose=purpose, now=now
+            lambda source: source.freeze(
+                self._origin.birth, destination, incarnation, messages, purpose=purpose, now=now
             )
         )
         if batch is None:
@@ -255,7 +251,7 @@ class Carrier:
     ) -> tuple[Batch | None, Entity | None]:
         now = self._connection.clock.told()
         while True:
-            waiting = await self._ask(lambda source: read_batch(source, destination, now=now))
+            waiting = await self._ask(lambda source: source.read_batch(destination, now=now))
             if not waiting.more:
                 break
         if not waiting.batches:
@@ -298,7 +294,7 @@ class Carrier:
 
         def make(partition: Partition, *, too_large: bool = False) -> Request[Taken]:
             sending = None if too_large else _sending(entity, number, bound, now)
-            return take(partition, self._origin, batch, action.door, sending, now=now)
+            return partition.take(self._origin, batch, action.door, sending, now=now)
 
         while entity.record.id == destination.entity:
             neutral = entity.record.kind != "topic" and self._is_beside(entity.partition(number))
@@ -325,8 +321,7 @@ class Carrier:
         }
         now = self._connection.clock.told()
         done = await self._ask(
-            lambda source: settle_batch(
-                source,
+            lambda source: source.settle_batch(
                 self._origin.birth,
                 destination,
                 action.batch,

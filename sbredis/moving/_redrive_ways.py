@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
-from sbredis.engine import NEVER, Delivery, Destination, Recipient, Redrive, outgoing, payload_offset, recipient_of
+from sbredis.engine import NEVER, Delivery, Destination, Partition, Recipient, Redrive, payload_offset, recipient_of
 from sbredis.exceptions import (
     DataLayoutError,
     MessageSizeExceededError,
@@ -183,7 +183,9 @@ async def _complete_batches(source: Entity, find: Find, entity: Entity | None) -
     connection, births = source.connection, dict[int, str]()
     for number in source.numbers:
         while True:
-            waiting = await ask(connection, source, number, partial(outgoing, wanted=1, now=connection.clock.told()))
+            waiting = await ask(
+                connection, source, number, partial(Partition.outgoing, wanted=1, now=connection.clock.told())
+            )
             if not waiting.more:
                 break
         births[number] = waiting.birth

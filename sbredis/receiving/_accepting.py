@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sbredis.client._arguments import ANSWERING
 from sbredis.client._lane_kinds import CallJob
 from sbredis.client._waking import LiveWatch, may_recover
-from sbredis.engine import (
-    Accepted,
-    CallId,
-    Partition,
-    Request,
-    SessionLock,
-    accept_session,
-    look_for_session,
-    new_token,
-    release_session,
-)
+from sbredis.engine import Accepted, CallId, Partition, Request, SessionLock, new_token
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError, SessionCannotBeLockedError
 from sbredis.receiving._held_session import HeldSession, lane_for
 from sbredis.receiving._searching import Search
@@ -64,7 +54,7 @@ class _Acceptance:
         self._token = new_token()
 
         def make(partition: Partition, call_id: CallId) -> Request[Accepted]:
-            return accept_session(partition, call_id, self._token, name, waiter=waiter)
+            return partition.accept_session(call_id, self._token, name, waiter=waiter)
 
         self._job = CallJob(make, deadline, self.give_back)
         lane = partition_client.calling(lane_for("y", self._token if name is None else name))
@@ -96,7 +86,7 @@ class _Acceptance:
 
 async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> None:
     def make(partition: Partition, call_id: CallId) -> Request[int]:
-        return release_session(partition, call_id, lock)
+        return partition.release_session(call_id, lock)
 
     with suppress(ServiceBusError):  # if the call fails, the lock ends after its duration
         await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _GIVING_BACK)
@@ -316,8 +306,8 @@ class _SessionWatcher:
         waiter = self.live.waiter
 
         def make(partition: Partition, call_id: CallId) -> Request[Accepted]:
-            return look_for_session(
-                partition, waiter=waiter, waiting_for=waiting_for, call_id=CallId("", 0, call_id.now)
+            return partition.look_for_session(
+                waiter=waiter, waiting_for=waiting_for, call_id=CallId("", 0, call_id.now)
             )
 
         return make

@@ -15,18 +15,7 @@ from zlib import crc32
 
 from sbredis._tasks import wait_until
 from sbredis.client._lane_kinds import CallJob, SettleJob
-from sbredis.engine import (
-    CallId,
-    Partition,
-    Purged,
-    Request,
-    SessionLock,
-    bury_session,
-    get_state,
-    release_session,
-    renew_session,
-    set_state,
-)
+from sbredis.engine import CallId, Partition, Purged, Request, SessionLock
 from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Hold, MessageLease
 
@@ -112,7 +101,7 @@ class HeldSession:
         """Return the state of the session."""
 
         def make(partition: Partition, call_id: CallId) -> Request[bytes | None]:
-            return get_state(partition, self.lock, CallId("", 0, call_id.now))
+            return partition.get_state(self.lock, CallId("", 0, call_id.now))
 
         return await self._call("q", make, deadline)
 
@@ -120,7 +109,7 @@ class HeldSession:
         """Set the state of the session."""
 
         def make(partition: Partition, call_id: CallId) -> Request[bool]:
-            return set_state(partition, call_id, self.lock, kept)
+            return partition.set_state(call_id, self.lock, kept)
 
         await self._call("t", make, deadline)
 
@@ -128,7 +117,7 @@ class HeldSession:
         """Move all messages of the session to the dead-letter queue with these changes. Return their number."""
 
         def make(partition: Partition, call_id: CallId) -> Request[Purged]:
-            return bury_session(partition, call_id, self.lock, changes)
+            return partition.bury_session(call_id, self.lock, changes)
 
         count = 0
         while True:
@@ -141,7 +130,7 @@ class HeldSession:
         """Lock the session for the full duration from now on."""
 
         def make(partition: Partition, call_id: CallId) -> Request[int]:
-            return renew_session(partition, call_id, self.lock)
+            return partition.renew_session(call_id, self.lock)
 
         job, lease = CallJob(make, deadline), self.lease
         renewed = self.partition_client.lease(lease.token, await self._carry_out("n", job), job.since)
@@ -151,7 +140,7 @@ class HeldSession:
         """Release the lock at the partition."""
 
         def make(partition: Partition, call_id: CallId) -> Request[int]:
-            return release_session(partition, call_id, self.lock)
+            return partition.release_session(call_id, self.lock)
 
         await self._call("v", make, deadline)
 

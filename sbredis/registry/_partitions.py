@@ -9,15 +9,7 @@ from typing import TypeVar
 
 import anyio
 
-from sbredis.engine import (
-    Origin,
-    Partition,
-    Request,
-    ScriptCaller,
-    SettingsStaleError,
-    destroy_source,
-    perform,
-)
+from sbredis.engine import Origin, Partition, Request, ScriptCaller, SettingsStaleError, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -123,7 +115,7 @@ class Partitions:
             with suppress(MessagingEntityNotFoundError):  # the partition of this incarnation is already deleted
                 more = True
                 while more:
-                    destroyed = await self.ask(destroy_source(partition), until)
+                    destroyed = await self.ask(partition.destroy_source(), until)
                     more, birth, told = destroyed
                     destinations.update(told)
                     if birth:

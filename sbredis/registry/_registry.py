@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
-from sbredis.engine import Request, load, name_key, registry_keys, registry_salt
+from sbredis.engine import Request, name_key, registry_keys, registry_salt
 from sbredis.registry._entity import (
     EntityDescription,
     EntityRecord,
@@ -150,7 +150,7 @@ def read_namespace(namespace: str, partitions: int | None = None) -> Request[Nam
         return None if reply is None else _facts(reply)
 
     keys = registry_keys(namespace, registry_salt())
-    return Request(load("read_namespace"), keys, ("" if partitions is None else partitions,), read)
+    return Request.of("read_namespace", keys, ("" if partitions is None else partitions,), read)
 
 
 def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Request[NamespaceFacts]:
@@ -159,7 +159,7 @@ def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Reque
     With ``exact``, it must have this number of partitions.
     """
     keys = registry_keys(namespace, registry_salt())
-    return Request(load("register_namespace"), keys, (partitions, int(exact)), _facts)
+    return Request.of("register_namespace", keys, (partitions, int(exact)), _facts)
 
 
 def _facts(reply: list[Any]) -> NamespaceFacts:
@@ -184,14 +184,14 @@ class Registry:
     def limit(self, entities: int | None, megabytes: int | None) -> Request[NamespaceFacts]:
         """Limit the number of entities and their size in megabytes; ``None`` is no limit."""
         limits = ("" if each is None else each for each in (entities, megabytes))
-        return Request(load("limit_namespace"), self.keys, (self.partitions, *limits), _facts)
+        return Request.of("limit_namespace", self.keys, (self.partitions, *limits), _facts)
 
     def register(self, description: EntityDescription, incarnation: str) -> Request[EntityRecord]:
         """Add a new queue or topic and give it an id; ``incarnation`` is chosen at random for this creation."""
         topic = int(description.kind == "topic")
         size, text = _megabytes(description), encode(description)
         arguments = (self.partitions, name_key(description.path), incarnation, topic, size, text)
-        return Request(load("register_entity"), self.keys, arguments, decode)
+        return Request.of("register_entity", self.keys, arguments, decode)
 
     def register_subscription(
         self, topic: EntityRecord, description: EntityDescription, incarnation: str, rules: Sequence[Rule]
@@ -208,7 +208,7 @@ class Registry:
         ]
         for rule in rules:
             arguments += (place_of(description.path, rule.name), kind_of(rule), encode_rule(rule))
-        return Request(load("register_subscription"), self.keys, tuple(arguments), decode)
+        return Request.of("register_subscription", self.keys, tuple(arguments), decode)
 
     def revise(self, record: EntityRecord, stamp: str, *, kept: bool = False) -> Request[EntityRecord]:
         """Replace the record of a queue or topic: ``record`` is the new record, but with the stamp that was read.
@@ -227,7 +227,7 @@ class Registry:
             _megabytes(record),
             encode(record),
         )
-        return Request(load("revise_entity"), self.keys, arguments, decode)
+        return Request.of("revise_entity", self.keys, arguments, decode)
 
     def revise_subscription(
         self, record: EntityRecord, stamp: str, *, judging: bool = False, kept: bool = False
@@ -253,7 +253,7 @@ class Registry:
             2 if kept else int(record.state == "deleting"),
             encode(record),
         )
-        return Request(load("revise_subscription"), self.keys, arguments, read)
+        return Request.of("revise_subscription", self.keys, arguments, read)
 
     def unregister(self, record: EntityRecord) -> Request[Unregistered]:
         """Remove an entity, and the rules of a subscription. If there are many rules, this takes more than one call."""
@@ -262,12 +262,12 @@ class Registry:
             return Unregistered(*map(bool, reply))
 
         arguments = (self.partitions, name_key(record.path), record.incarnation, record.stamp, _SHARE)
-        return Request(load("unregister_entity"), self.keys, arguments, read)
+        return Request.of("unregister_entity", self.keys, arguments, read)
 
     def mark_told(self, topic: EntityRecord) -> Request[bool]:
         """Record in the registry that all partitions of a topic have been told the version in this record."""
         arguments = (self.partitions, name_key(topic.path), topic.incarnation, topic.version)
-        return Request(load("mark_told"), self.keys, arguments, bool)
+        return Request.of("mark_told", self.keys, arguments, bool)
 
     def look(self, path: str) -> Request[SeenEntity | None]:
         """Read an entity, if it exists. For a topic or a subscription, also read the counts of the topic."""
@@ -278,7 +278,7 @@ class Registry:
             record, behind, subscriptions, sql, correlation = reply
             return SeenEntity(decode(record, path), behind == 1, behind == 2, subscriptions, sql, correlation)
 
-        return Request(load("read_entity"), self.keys, self._read(path), read)
+        return Request.of("read_entity", self.keys, self._read(path), read)
 
     def read(self, path: str) -> Request[EntityRecord | None]:
         """Read the record of an entity, if it exists."""
@@ -286,7 +286,7 @@ class Registry:
         def read(reply: list[Any] | None) -> EntityRecord | None:
             return None if reply is None else decode(reply[0], path)
 
-        return Request(load("read_entity"), self.keys, self._read(path), read)
+        return Request.of("read_entity", self.keys, self._read(path), read)
 
     def text(self, path: str) -> Request[bytes | None]:
         """Read the record of an entity as it is, if the entity exists; empty if the record is missing."""
@@ -294,7 +294,7 @@ class Registry:
         def read(reply: list[Any] | None) -> bytes | None:
             return None if reply is None else reply[0]
 
-        return Request(load("read_entity"), self.keys, self._read(path), read)
+        return Request.of("read_entity", self.keys, self._read(path), read)
 
     def condemn(
         self, path: str, seen: bytes, head: Head, description: EntityDescription, stamp: str
@@ -315,7 +315,7 @@ class Registry:
             stamp,
             encode(description),
         )
-        return Request(load("condemn_entity"), self.keys, arguments, decode)
+        return Request.of("condemn_entity", self.keys, arguments, decode)
 
     def _read(self, path: str) -> tuple[str | int, ...]:
         return (self.partitions, name_key(path), name_key(split_path(path)[0]))
@@ -332,7 +332,7 @@ class Registry:
             onward = reply[-2].decode(errors="backslashreplace") if len(found) == limit else None
             return Listing(*_divided(found), onward)
 
-        return Request(load("list_entities"), self.keys, (self.partitions, name_key(after), limit), read)
+        return Request.of("list_entities", self.keys, (self.partitions, name_key(after), limit), read)
 
     def subscriptions(self, topic: str, after: str, limit: int = LONGEST_PAGE) -> Request[Page]:
         """List subscriptions of a topic after the name ``after``, in the order of their names in lower case.
@@ -363,7 +363,7 @@ class Registry:
             f"{key}/subscriptions0",
             limit,
         )
-        return Request(load("list_subscriptions"), self.keys, arguments, read)
+        return Request.of("list_subscriptions", self.keys, arguments, read)
 
 
 def _divided(

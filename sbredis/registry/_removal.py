@@ -49,7 +49,7 @@ from typing import NamedTuple
 
 import anyio
 
-from sbredis.engine import CallId, Closing, Partition, SettingsBehindError, SettingsStaleError, close, touch
+from sbredis.engine import CallId, Closing, Partition, SettingsBehindError, SettingsStaleError
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Kind
 from sbredis.registry._pages import SubscriptionPages
@@ -216,12 +216,12 @@ async def _ask(steps: Steps, record: EntityRecord, idle: int, closed: int, until
     async def ask(partition: Partition, until: float) -> None:
         try:
             try:
-                found.append(await partitions.ask(close(partition, idle, closed, now=partitions.now()), until))
+                found.append(await partitions.ask(partition.close(idle, closed, now=partitions.now()), until))
             except SettingsStaleError:
                 if closed == partition.version:
                     raise
                 # it is closed already, by a client that has stopped
-                again = close(partition, idle, closed, again=True, now=partitions.now())
+                again = partition.close(idle, closed, again=True, now=partitions.now())
                 found.append(await partitions.ask(again, until))
         except SettingsBehindError:  # a user has changed the entity, and this partition does not know it yet
             await partitions.ask(partition.configure(use=True, now=partitions.now()), until)
@@ -259,7 +259,7 @@ async def note_use(steps: Steps, record: EntityRecord, until: float) -> None:
                 partition = partitions.one(record, number if number in record.partitions else record.partitions[0])
                 try:
                     await partitions.ask(
-                        touch(partition, CallId("", 0, partitions.now())),
+                        partition.touch(CallId("", 0, partitions.now())),
                         min(until, anyio.current_time() + PATIENCE),
                     )
                 except SettingsBehindError:

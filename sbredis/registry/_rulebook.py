@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sbredis.engine import Request, load, name_key, registry_keys, registry_salt
+from sbredis.engine import Request, name_key, registry_keys, registry_salt
 from sbredis.registry._entity import EntityRecord, decode
 from sbredis.registry._limits import LIMITS
 from sbredis.registry._registry import LONGEST_PAGE, require_bounds
@@ -52,7 +52,7 @@ class Rulebook:
     def delete(self, subscription: EntityRecord, name: str, stamp: str) -> Request[EntityRecord]:
         """Delete a rule of a subscription; the result is the topic."""
         arguments = (*self._of(subscription, stamp), place_of(subscription.path, name))
-        return Request(load("delete_rule"), self.keys, arguments, decode)
+        return Request.of("delete_rule", self.keys, arguments, decode)
 
     def read(self, subscription: EntityRecord, name: str) -> Request[KeptRule | None]:
         """Read the rule of this name, if it exists."""
@@ -61,7 +61,7 @@ class Rulebook:
             return None if reply is None else decode_rule(reply, place)
 
         place = place_of(subscription.path, name)
-        return Request(load("read_rule"), self.keys, (self.partitions, place), read)
+        return Request.of("read_rule", self.keys, (self.partitions, place), read)
 
     def listed(self, subscription: EntityRecord, after: str, limit: int) -> Request[RulePage]:
         """List rules of a subscription after the name ``after``, in the order of their names in lower case."""
@@ -96,7 +96,7 @@ class Rulebook:
             LIMITS.correlation_filters,
             *more,
         )
-        return Request(load(name), self.keys, arguments, read)
+        return Request.of(name, self.keys, arguments, read)
 
     def _page(self, topic: str, after: str, before: str, limit: int) -> Request[RulePage]:
         def read(reply: list[Any]) -> RulePage:
@@ -107,4 +107,4 @@ class Rulebook:
             return RulePage(mark.decode(), places[-1] if more and places else None, pairs)
 
         arguments = (self.partitions, name_key(topic), after, before, limit)
-        return Request(load("list_rules"), self.keys, arguments, read)
+        return Request.of("list_rules", self.keys, arguments, read)

@@ -70,7 +70,6 @@ from sbredis.engine import (
     Request,
     ScriptCaller,
     SettingsStaleError,
-    forget_source,
     new_token,
     perform,
     salts,
@@ -432,7 +431,7 @@ class Steps:
         paths = {path for name in DESTINATIONS if isinstance(path := record.properties.get(name), str)}
 
         async def forget(partition: Partition, until: float) -> None:
-            await self.partitions.ask(forget_source(partition, origins, now=self.partitions.now()), until)
+            await self.partitions.ask(partition.forget_source(origins, now=self.partitions.now()), until)
 
         for path in paths:
             with suppress(ServiceBusError):

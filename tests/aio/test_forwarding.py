@@ -17,7 +17,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client import _role as keeping
 from sbredis.client import _routing as routing
 from sbredis.client._role import MOVE
-from sbredis.engine import outgoing, perform
+from sbredis.engine import perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.maintenance import _maintenance
 from sbredis.maintenance._duty import Shared
@@ -668,7 +668,7 @@ async def test_a_transfer_to_a_deleted_queue_does_not_go_to_another_queue_of_its
         shared.census.by_id = {record.id: record for record in records}
         home = await shared.connection.entity("home", soon())
         (number,) = home.numbers
-        waiting = await perform(shared.connection.transport, outgoing(home.partition(number)))
+        waiting = await perform(shared.connection.transport, home.partition(number).outgoing())
         ((heap,), error) = await destinations_of(shared, home, number).sorted(waiting.messages, waiting.now)
         assert error is None
         assert heap.entity is None
@@ -688,7 +688,7 @@ async def test_messages_stay_if_their_destination_is_made_again_during_the_move(
         shared = await shared_of(other)
         source = await shared.connection.entity("from", soon())
         (number,) = source.numbers
-        waiting = await perform(shared.connection.transport, outgoing(source.partition(number)))
+        waiting = await perform(shared.connection.transport, source.partition(number).outgoing())
         destinations = destinations_of(shared, source, number)
         ((heap,), _) = await destinations.sorted(waiting.messages, waiting.now)
         assert heap.entity is not None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.engine import outgoing, perform
+from sbredis.engine import perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.maintenance._moving import destinations_of
 from sbredis.model import ServiceBusMessage
@@ -128,7 +128,7 @@ async def test_a_batch_whose_record_is_lost_is_settled_by_what_its_destination_k
         shared = await shared_of(other)
         source = await shared.connection.entity("from", asyncio.get_running_loop().time() + 60)
         (number,) = source.numbers
-        waiting = await perform(shared.connection.transport, outgoing(source.partition(number)))
+        waiting = await perform(shared.connection.transport, source.partition(number).outgoing())
         destinations = destinations_of(shared, source, number)
         ((heap,), _) = await destinations.sorted(waiting.messages, waiting.now)
         transport: Any = other._connection.transport

@@ -16,7 +16,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.client import _role as keeping
 from sbredis.client._role import ROUTE, Role, RoleKeeper, Standing
 from sbredis.client._routing import Judge
-from sbredis.engine import Outgoing, perform, publish, registry_salt, role_keys
+from sbredis.engine import Outgoing, perform, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
 from sbredis.maintenance import _census as census
 from sbredis.maintenance import _publishing as aside
@@ -290,7 +290,7 @@ def in_a_moment() -> int:
 
 
 async def put(topic: Queue, made: Outgoing, *, at: int = 0) -> list[int]:
-    sent = await perform(topic.transport, publish(topic.partitions[at], topic.call_id, [made], [()], []))
+    sent = await perform(topic.transport, topic.partitions[at].publish(topic.call_id, [made], [()], []))
     return [topic.entity.base(topic.entity.numbers[at]) + sent.first]
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusTransaction
 from sbredis.aio.management import ServiceBusAdministrationClient, _calls
-from sbredis.engine import KINDS, decode_changes, partition_for_key, partition_for_name, read_record
+from sbredis.engine import decode_changes, partition_for_key, partition_for_name, read_record
 from sbredis.engine._bands import band, score
+from sbredis.engine._keys import KINDS
 from sbredis.engine._lifecycle import Side, State
 from sbredis.exceptions import (
     MessageLockLostError,

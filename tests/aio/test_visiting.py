@@ -16,7 +16,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.client import _role as keeping
 from sbredis.client._role import MOVE, ROUTE
-from sbredis.engine import CallId, PartitionSettings, accept_session, new_token, perform
+from sbredis.engine import CallId, PartitionSettings, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.maintenance import _census as census
 from sbredis.maintenance import _routing as due_work
@@ -116,7 +116,7 @@ async def test_maintenance_ends_locks_and_activates_scheduled_messages(url: str,
 async def test_maintenance_ends_the_lock_on_a_session(url: str) -> None:
     async with queue_at(url, sessions=True, lock_duration=300) as queue, maintained(queue):
         await queue.put(outgoing(ServiceBusMessage("m", session_id="s"), detects_duplicates=False))
-        request = accept_session(queue.partitions[0], CallId("lane", 1), new_token(), "s")
+        request = queue.partitions[0].accept_session(CallId("lane", 1), new_token(), "s")
         assert (await perform(queue.transport, request)).outcome == "taken"
 
         async def free() -> bool:

@@ -19,7 +19,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.bulk import Committed, Reservation, list_reservations, read_range, release, reserve
 from sbredis.bulk import _reservation as bulk_reservation
 from sbredis.client._arguments import deadline_of
-from sbredis.engine import decode, destroy_source, perform, read_record
+from sbredis.engine import decode, perform, read_record
 from sbredis.exceptions import MessagesLostError, ReservationLostError
 from sbredis.model import ReservationStatus, ServiceBusMessage
 from tests.aio.queues import Calls, HandClock
@@ -209,7 +209,7 @@ async def test_a_partition_that_was_lost_and_made_again_is_a_loss(client: Servic
     planned = await reservation.plan(number, begun, 1, PLENTY)
     connection = client._connection
     lost = connection.namespace.partition(await connection.namespace.get_entity("orders"), number)
-    while (await perform(connection.transport, destroy_source(lost))).more:
+    while (await perform(connection.transport, lost.destroy_source())).more:
         pass
     with pytest.raises(MessagesLostError) as raised:
         await reservation.plan(number, planned.committed, 1, PLENTY)

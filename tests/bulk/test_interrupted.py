@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sbredis.bulk._reserving import Claimed, Reservations
 from sbredis.client._clock import Clock
-from sbredis.engine import CallId, Content, Outgoing, PartitionSettings, ScriptCaller, encode, new_token, perform, plan
+from sbredis.engine import CallId, Content, Outgoing, PartitionSettings, ScriptCaller, encode, new_token, perform
 from sbredis.exceptions import EntityReservedError, Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace, reservation_of
 from sbredis.transport import Transport, open_transport
@@ -68,10 +68,10 @@ class Place:
         record = claimed.record
         for number in record.partitions:
             partition = self.namespace.partition(record, number)
-            planned = await perform(self.transport, plan(partition, claimed.fence, None, 2))
-            planned = await perform(self.transport, plan(partition, claimed.fence, planned.committed, 2))
+            planned = await perform(self.transport, partition.plan(claimed.fence, None, 2))
+            planned = await perform(self.transport, partition.plan(claimed.fence, planned.committed, 2))
             if number == record.partitions[0]:
-                while (await perform(self.transport, plan(partition, claimed.fence, planned.committed, 2))).more:
+                while (await perform(self.transport, partition.plan(claimed.fence, planned.committed, 2))).more:
                     pass
 
     async def receive(self) -> int:
@@ -180,11 +180,11 @@ async def test_a_run_that_was_replaced_cannot_plan_any_more(transport: Transport
     first = await reserving(place.client())
     second = await reserving(place.client())
     partition = place.namespace.partition(second.record, 0)
-    begun = (await perform(transport, plan(partition, second.fence, None, 0))).committed
+    begun = (await perform(transport, partition.plan(second.fence, None, 0))).committed
     with pytest.raises(ServiceBusError) as raised:
-        await perform(transport, plan(partition, first.fence, begun, 1))
+        await perform(transport, partition.plan(first.fence, begun, 1))
     assert raised.value.code == "ReservationLost"
-    assert (await perform(transport, plan(partition, second.fence, begun, 1))).rows == 1
+    assert (await perform(transport, partition.plan(second.fence, begun, 1))).rows == 1
 
 
 # -- several clients ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.bulk import Awaited, Reservation, list_reservations, release, reserve
 from sbredis.bulk import _reserving as reserving_module
-from sbredis.engine import perform, unpin
+from sbredis.engine import perform
 from sbredis.exceptions import (
     EntityReservedError,
     MessagingEntityNotFoundError,
@@ -348,7 +348,7 @@ async def test_a_release_that_the_partitions_refuse_ends_with_their_error(
     await send(client, 1)
     await capture(client)
     entity = await client._connection.entity("orders", asyncio.get_running_loop().time() + 60)
-    await perform(client._connection.transport, unpin(entity.partition(1), 1_000_000))
+    await perform(client._connection.transport, entity.partition(1).unpin(1_000_000))
     async with asyncio.timeout(60):
         with pytest.raises(ReservationLostError):
             await release(client, "orders", "capture")

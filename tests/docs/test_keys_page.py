@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from sbredis.engine import KINDS, registry_keys, role_keys, tick_keys
+from sbredis.engine import registry_keys, role_keys, tick_keys
+from sbredis.engine._keys import KINDS
 from tools.repository import ROOT
 
 PAGE = (ROOT / "docs" / "keys.md").read_text("utf-8")

@@ -33,12 +33,11 @@ from sbredis.engine import (
     SidePrefix,
     load,
     new_token,
-    partition_keys,
     perform,
     read_record,
 )
 from sbredis.engine._bands import BAND_WIDTH, BANDS
-from sbredis.engine._keys import entity_of
+from sbredis.engine._keys import entity_of, partition_keys
 from sbredis.engine._lifecycle import Side as LifeSide
 from sbredis.engine._lifecycle import State
 from sbredis.transport import Argument, Script, Transport

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from sbredis.engine import KINDS, operations
 from sbredis.engine._contracts import Contract, contract, refusals
-from sbredis.engine._scripts import read_source
+from sbredis.engine._keys import KINDS
+from sbredis.engine._scripts import operations, read_source
 
 __all__ = ["COMMON_REFUSALS", "OF_A_PARTITION", "OF_EVERY_CALL", "contract_of", "fragment", "source_of"]
 

@@ -15,19 +15,10 @@ from sbredis.engine import (
     Received,
     SessionLock,
     SessionsListed,
-    accept_session,
     decode,
     encode,
-    get_state,
-    list_sessions,
-    list_sessions_since,
-    look_for_session,
     new_token,
     payload_offset,
-    peek_state,
-    release_session,
-    renew_session,
-    set_state,
 )
 from tests.engine.bench import Bench
 
@@ -67,15 +58,15 @@ async def put(
 async def accept(
     bench: Bench, name: str | None = None, token: str = "", *, waiter: bytes = b"", waiting_for: int = 1
 ) -> Accepted:
-    request = accept_session(
-        bench.partition, bench.call_id(), token or new_token(), name, waiter=waiter, waiting_for=waiting_for
+    request = bench.partition.accept_session(
+        bench.call_id(), token or new_token(), name, waiter=waiter, waiting_for=waiting_for
     )
     return await bench.tell(request)
 
 
 async def look_for(bench: Bench, *, waiter: bytes = b"", waiting_for: int = 1) -> Accepted:
     call_id = CallId("", 0, bench.now)
-    return await bench.tell(look_for_session(bench.partition, waiter=waiter, waiting_for=waiting_for, call_id=call_id))
+    return await bench.tell(bench.partition.look_for_session(waiter=waiter, waiting_for=waiting_for, call_id=call_id))
 
 
 async def holder(bench: Bench, name: str | None = None) -> Holder:
@@ -88,15 +79,15 @@ async def holder(bench: Bench, name: str | None = None) -> Holder:
 
 async def peeked(bench: Bench, name: str) -> bytes | None:
     """Return the state of a session, whoever has locked it."""
-    return await bench.tell(peek_state(bench.partition, name, CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.peek_state(name, CallId("", 0, bench.now)))
 
 
 async def listed(bench: Bench, wanted: int = 1000, after: str | None = None) -> SessionsListed:
-    return await bench.tell(list_sessions(bench.partition, wanted, after, CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.list_sessions(wanted, after, CallId("", 0, bench.now)))
 
 
 async def listed_since(bench: Bench, since: int, wanted: int = 1000, skip: int = 0) -> SessionsListed:
-    return await bench.tell(list_sessions_since(bench.partition, wanted, since, skip, CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.list_sessions_since(wanted, since, skip, CallId("", 0, bench.now)))
 
 
 async def traces(bench: Bench) -> dict[str, object]:
@@ -172,13 +163,13 @@ class Holder:
         assert settled.lost == ()
 
     async def renew(self) -> int:
-        return await self.bench.tell(renew_session(self.bench.partition, self.bench.call_id(), self.lock))
+        return await self.bench.tell(self.bench.partition.renew_session(self.bench.call_id(), self.lock))
 
     async def release(self) -> int:
-        return await self.bench.tell(release_session(self.bench.partition, self.bench.call_id(), self.lock))
+        return await self.bench.tell(self.bench.partition.release_session(self.bench.call_id(), self.lock))
 
     async def set_state(self, state: bytes | None) -> None:
-        await self.bench.tell(set_state(self.bench.partition, self.bench.call_id(), self.lock, state))
+        await self.bench.tell(self.bench.partition.set_state(self.bench.call_id(), self.lock, state))
 
     async def get_state(self) -> bytes | None:
-        return await self.bench.tell(get_state(self.bench.partition, self.lock, CallId("", 0, self.bench.now)))
+        return await self.bench.tell(self.bench.partition.get_state(self.lock, CallId("", 0, self.bench.now)))

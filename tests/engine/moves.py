@@ -14,6 +14,7 @@ from sbredis.engine import (
     Delivery,
     Destination,
     Lock,
+    MovesRead,
     Operation,
     Origin,
     Outgoing,
@@ -25,18 +26,10 @@ from sbredis.engine import (
     SidePrefix,
     Taken,
     Transacted,
-    Waiting,
-    destroy_source,
     encode,
-    freeze,
     new_token,
-    outgoing,
     perform,
-    publish,
-    read_batch,
     read_record,
-    settle_batch,
-    take,
     transact,
     transfer,
 )
@@ -143,34 +136,34 @@ class Town:
 
     # -- the mover -----------------------------------------------------------------------------------------------------
 
-    async def waiting(self, name: str = "q", start: int = 0, wanted: int = 1000) -> Waiting:
-        return await self.tell(outgoing(self.of[name], now=self.now, start=start, wanted=wanted))
+    async def waiting(self, name: str = "q", start: int = 0, wanted: int = 1000) -> MovesRead:
+        return await self.tell(self.of[name].outgoing(now=self.now, start=start, wanted=wanted))
 
     async def birth(self, name: str = "q") -> str:
         found = await self.field(name, "state", "birth")
         assert found is not None
         return found.decode()
 
-    async def read(self, destination: Destination, name: str = "q") -> Waiting:
-        return await self.tell(read_batch(self.of[name], destination, now=self.now))
+    async def read(self, destination: Destination, name: str = "q") -> MovesRead:
+        return await self.tell(self.of[name].read_batch(destination, now=self.now))
 
     async def freeze(
         self, destination: Destination, *messages: Delivery, name: str = "q", purpose: bytes = b""
     ) -> Batch | None:
         birth, to = await self.birth(name), f"the-{destination.entity}"
-        return await self.tell(freeze(self.of[name], birth, destination, to, messages, purpose=purpose, now=self.now))
+        return await self.tell(self.of[name].freeze(birth, destination, to, messages, purpose=purpose, now=self.now))
 
     def sending(self, destination: Destination, *messages: Delivery) -> Request[Sent]:
         """Return the request that would store messages at their destination."""
         made = [Outgoing(read_record(each.record).payload) for each in messages]
         call_id = NO_CALL_ID._replace(now=self.now)
         if destination == T:
-            return publish(self.of["t"], call_id, made, [(Copy(0),)] * len(made), [self.of["s"]])
+            return self.of["t"].publish(call_id, made, [(Copy(0),)] * len(made), [self.of["s"]])
         return self.of[destination.entity].send(call_id, made)
 
     def taking(self, batch: Batch, birth: str, *messages: Delivery, door: str = "", name: str = "q") -> Request[Taken]:
         of, sending = self.of[batch.destination.entity], self.sending(batch.destination, *messages)
-        return take(of, Origin(name, birth), batch, door, sending, now=self.now)
+        return of.take(Origin(name, birth), batch, door, sending, now=self.now)
 
     def settling(
         self,
@@ -183,8 +176,8 @@ class Town:
         name: str = "q",
     ) -> Request[bool]:
         of = self.of[name]
-        return settle_batch(
-            of, birth, batch.destination, batch.number, verdict, names=names, changes=changes, now=self.now
+        return of.settle_batch(
+            birth, batch.destination, batch.number, verdict, names=names, changes=changes, now=self.now
         )
 
     async def move(self, destination: Destination, *messages: Delivery, name: str = "q") -> Taken:
@@ -209,9 +202,9 @@ class Town:
 
     async def remake(self, name: str) -> tuple[str, tuple[str, ...]]:
         """Destroy a partition and make it again; return its former birth and the destinations that it has told."""
-        destroyed = await self.tell(destroy_source(self.of[name]))
+        destroyed = await self.tell(self.of[name].destroy_source())
         while destroyed.more:
-            destroyed = await self.tell(destroy_source(self.of[name]))
+            destroyed = await self.tell(self.of[name].destroy_source())
         await self.tell(self.of[name].configure(create=True, now=self.now))
         return destroyed.birth, destroyed.destinations
 

@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from sbredis.engine import (
-    CallId,
-    Committed,
-    Delivery,
-    Pin,
-    Planned,
-    Ranged,
-    Unpinned,
-    plan,
-    read_pin,
-    read_range,
-    read_record,
-    unpin,
-)
+from sbredis.engine import CallId, Committed, Delivery, Pin, Planned, Ranged, Unpinned, read_record
 from tests.engine.bench import Bench
 
 __all__ = ["Reader"]
@@ -42,8 +29,8 @@ class Reader:
         self, committed: Committed | None, rows: int = 1000, room: int = 1 << 30, *, accept: bool = False
     ) -> Planned:
         """Make one call of ``plan``."""
-        request = plan(
-            self.bench.partition, self.fence, committed, rows, room=room, accept=accept, call_id=self._call_id()
+        request = self.bench.partition.plan(
+            self.fence, committed, rows, room=room, accept=accept, call_id=self._call_id()
         )
         return await self.bench.tell(request)
 
@@ -82,12 +69,12 @@ class Reader:
         """Make one call of ``read_range``."""
         partition, call_id = self.bench.partition, self._call_id()
         return await self.bench.tell(
-            read_range(partition, birth, after, upto, wanted=wanted, room=room, pinned=pinned, call_id=call_id)
+            partition.read_range(birth, after, upto, wanted=wanted, room=room, pinned=pinned, call_id=call_id)
         )
 
     async def unpin(self) -> Unpinned:
         """Make one call of ``unpin``."""
-        return await self.bench.tell(unpin(self.bench.partition, self.fence, call_id=self._call_id()))
+        return await self.bench.tell(self.bench.partition.unpin(self.fence, call_id=self._call_id()))
 
     async def release(self) -> Unpinned:
         """Unpin everything."""
@@ -96,4 +83,4 @@ class Reader:
         return unpinned
 
     async def pin(self) -> Pin:
-        return await self.bench.tell(read_pin(self.bench.partition, call_id=self._call_id()))
+        return await self.bench.tell(self.bench.partition.read_pin(call_id=self._call_id()))

@@ -10,15 +10,14 @@ from sbredis.engine import (
     MOST_ASKED,
     Copy,
     Outgoing,
-    accept_session,
     due_channel,
     load,
     new_token,
-    operations,
     perform,
     read_announcement,
     upcoming,
 )
+from sbredis.engine._scripts import operations
 from sbredis.exceptions import DataLayoutError
 from sbredis.transport import open_transport
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
@@ -125,7 +124,7 @@ async def test_a_refused_or_repeated_call_announces_nothing(bench: Bench, announ
 async def test_the_end_of_a_lock_on_a_session_is_announced(bench: Bench, announced: Announced) -> None:
     await bench.send(of_session("s"))
     assert await announced.now() == []
-    await bench.tell(accept_session(bench.partition, bench.call_id(), new_token(), "s"))
+    await bench.tell(bench.partition.accept_session(bench.call_id(), new_token(), "s"))
     assert await announced.now() == [LOCK]
 
 

@@ -16,19 +16,17 @@ from sbredis.engine import (
     PartitionSettings,
     SessionLock,
     advance,
-    at_limit,
     every_script,
     frees,
     load,
     new_token,
     once,
-    operations,
-    set_state,
     transact,
     transact_together,
     transfer,
     withdraw,
 )
+from sbredis.engine._scripts import at_limit, operations
 from tests.offenders import for_each
 
 OF = Partition("n", "abc", "e", "incarnation", 7, PartitionSettings(clock="test"))
@@ -41,8 +39,8 @@ DEFER = Operation(OF, OF.defer(NO_CALL_ID, LOCKS))
 BURY = Operation(OF, OF.dead_letter(NO_CALL_ID, LOCKS))
 ONCE = once(OF, {b"key": 1000})
 WITHDRAW = withdraw(OF, "birth", [Delivery("1", b"record")])
-NO_STATE = Operation(OF, set_state(OF, NO_CALL_ID, SESSION, None))
-STATE = Operation(OF, set_state(OF, NO_CALL_ID, SESSION, b"state"))
+NO_STATE = Operation(OF, OF.set_state(NO_CALL_ID, SESSION, None))
+STATE = Operation(OF, OF.set_state(NO_CALL_ID, SESSION, b"state"))
 SEND = Operation(OF, OF.send(NO_CALL_ID, [Outgoing(b"m")]))
 TRANSFER = transfer(OF, [Outgoing(b"m")], OF, 1, "q")
 ADVANCE = advance(OF, b"name", None, "1")
@@ -71,8 +69,8 @@ def test_a_transaction_that_takes_in_no_data_runs_at_the_limit(
 
 
 def test_a_state_that_is_removed_takes_in_no_data() -> None:
-    assert set_state(OF, NO_CALL_ID, SESSION, None).at_limit
-    assert not set_state(OF, NO_CALL_ID, SESSION, b"").at_limit
+    assert OF.set_state(NO_CALL_ID, SESSION, None).at_limit
+    assert not OF.set_state(NO_CALL_ID, SESSION, b"").at_limit
 
 
 def test_the_form_of_a_script_for_a_full_server_differs_in_its_flags_only() -> None:

@@ -11,10 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from sbredis.engine import (
-    KINDS,
     NO_CALL_ID,
-    SESSION_KINDS,
-    STORE_KINDS,
     Batch,
     CallId,
     Committed,
@@ -31,40 +28,18 @@ from sbredis.engine import (
     Request,
     SessionLock,
     SettlementsPlace,
-    accept_session,
-    bury_session,
-    close,
-    forget_source,
-    freeze,
-    get_state,
-    list_sessions,
     load,
     new_token,
-    operations,
-    outgoing,
-    partition_keys,
-    plan,
-    publish,
-    read_pin,
-    read_range,
-    read_settlements,
-    release_session,
-    renew_session,
-    ripe,
-    set_state,
-    settle_batch,
-    take,
-    touch,
     transact,
-    unpin,
-    watermarks,
 )
 from sbredis.engine._bands import BAND_WIDTH, BANDS, EPOCH_LEAP, LEVELS, RESERVED, band, score, split_member
+from sbredis.engine._keys import KINDS, SESSION_KINDS, STORE_KINDS, partition_keys
 from sbredis.engine._lifecycle import NEVER, Reason, Side, State
 from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._packing import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
-from sbredis.engine._publishing import _TARGET_KINDS, target_keys
+from sbredis.engine._partition import TARGET_KINDS
 from sbredis.engine._refusals import REFUSALS
+from sbredis.engine._scripts import operations
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
 from tests.engine.bench import Bench
@@ -101,24 +76,23 @@ TO, FROM = Destination("x", 3), Origin("q", "birth")
 
 REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "send": lambda of: of.send(TURN, [Outgoing(b"m", 1000, 3, b"id", 1), Outgoing(b"n")]),
-    "publish": lambda of: publish(
-        of,
+    "publish": lambda of: of.publish(
         TURN,
         [Outgoing(b"m", 1000, 3, b"id", 5), Outgoing(b"", origin="7")],
         [(), (Copy(0, b"changes"), Copy(1, b"why", dead=True))],
         TARGETS,
         fence=9,
     ),
-    "ripe": lambda of: ripe(of, 3, room=4, call_id=TURN),
-    "settlements": lambda of: read_settlements(of, SettlementsPlace(3), 4, call_id=TURN),
-    "watermarks": lambda of: watermarks(of, b"name", "3", call_id=TURN),
-    "accept_session": lambda of: accept_session(of, TURN, TOKEN, "s", waiter=b"w", waiting_for=0),
-    "renew_session": lambda of: renew_session(of, TURN, SESSION),
-    "release_session": lambda of: release_session(of, TURN, SESSION),
-    "set_state": lambda of: set_state(of, TURN, SESSION, b"state"),
-    "get_state": lambda of: get_state(of, SESSION, TURN),
-    "list_sessions": lambda of: list_sessions(of, 3, "after", TURN),
-    "bury_session": lambda of: bury_session(of, TURN, SESSION, b"why", share=4),
+    "ripe": lambda of: of.ripe(3, room=4, call_id=TURN),
+    "settlements": lambda of: of.read_settlements(SettlementsPlace(3), 4, call_id=TURN),
+    "watermarks": lambda of: of.watermarks(b"name", "3", call_id=TURN),
+    "accept_session": lambda of: of.accept_session(TURN, TOKEN, "s", waiter=b"w", waiting_for=0),
+    "renew_session": lambda of: of.renew_session(TURN, SESSION),
+    "release_session": lambda of: of.release_session(TURN, SESSION),
+    "set_state": lambda of: of.set_state(TURN, SESSION, b"state"),
+    "get_state": lambda of: of.get_state(SESSION, TURN),
+    "list_sessions": lambda of: of.list_sessions(3, "after", TURN),
+    "bury_session": lambda of: of.bury_session(TURN, SESSION, b"why", share=4),
     "cancel": lambda of: of.cancel(TURN, ["1", "2"]),
     "receive": lambda of: of.receive(TURN, TOKEN, 3, side="d", mode="delete", room=10, waiter=b"w", waiting_for=4),
     "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),
@@ -133,25 +107,25 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "count": lambda of: of.count(TURN),
     "inspect": lambda of: of.inspect(TURN),
     "due": lambda of: of.due(TURN),
-    "plan": lambda of: plan(of, 3, Committed("birth", 4, 5), 6, room=7, accept=True, call_id=TURN),
-    "read_pin": lambda of: read_pin(of, call_id=TURN),
-    "read_range": lambda of: read_range(of, "birth", 3, 4, wanted=5, room=6, call_id=TURN),
-    "unpin": lambda of: unpin(of, 3, call_id=TURN),
-    "touch": lambda of: touch(of, TURN),
-    "close": lambda of: close(of, 1000, 8, now=TURN.now),
+    "plan": lambda of: of.plan(3, Committed("birth", 4, 5), 6, room=7, accept=True, call_id=TURN),
+    "read_pin": lambda of: of.read_pin(call_id=TURN),
+    "read_range": lambda of: of.read_range("birth", 3, 4, wanted=5, room=6, call_id=TURN),
+    "unpin": lambda of: of.unpin(3, call_id=TURN),
+    "touch": lambda of: of.touch(TURN),
+    "close": lambda of: of.close(1000, 8, now=TURN.now),
     "configure": lambda of: of.configure(create=True),
     "destroy": lambda of: of.destroy(share=9),
-    "outgoing": lambda of: outgoing(of, wanted=3, room=4, start=5),
-    "freeze": lambda of: freeze(of, TOKEN, TO, "holder", [Delivery("1", b"r"), Delivery("d2", b"r", changes=b"c")]),
-    "settle_batch": lambda of: settle_batch(of, TOKEN, TO, 7, "refused", changes={"1": b"why"}),
-    "take": lambda of: take(of, FROM, Batch(TO, "holder", 7, ("1", "2", "d4")), TOKEN, publishing(of, 3)),
-    "forget_source": lambda of: forget_source(of, [FROM]),
+    "outgoing": lambda of: of.outgoing(wanted=3, room=4, start=5),
+    "freeze": lambda of: of.freeze(TOKEN, TO, "holder", [Delivery("1", b"r"), Delivery("d2", b"r", changes=b"c")]),
+    "settle_batch": lambda of: of.settle_batch(TOKEN, TO, 7, "refused", changes={"1": b"why"}),
+    "take": lambda of: of.take(FROM, Batch(TO, "holder", 7, ("1", "2", "d4")), TOKEN, publishing(of, 3)),
+    "forget_source": lambda of: of.forget_source([FROM]),
     "transact": lambda of: transact(TURN, [COMPLETE._replace(partition=of), OTHER_SEND]),
 }
 
 
 def publishing(of: Partition, count: int) -> Request[Any]:
-    return publish(of, NO_CALL_ID, [Outgoing(b"m")] * count, [(Copy(1),)] * count, TARGETS)
+    return of.publish(NO_CALL_ID, [Outgoing(b"m")] * count, [(Copy(1),)] * count, TARGETS)
 
 
 class Asked(NamedTuple):
@@ -216,7 +190,7 @@ def test_the_keys_match_the_header(name: str) -> None:
         assert request.keys[len(KINDS) :] == OTHER.keys
     else:
         assert header.keys[1:] == (("targets", 0),)
-        assert len(request.keys) == len(KINDS) + 2 * len(_TARGET_KINDS)
+        assert len(request.keys) == len(KINDS) + 2 * len(TARGET_KINDS)
 
 
 def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
@@ -301,20 +275,20 @@ def test_publish_expects_the_keys_of_a_target_in_the_declared_order() -> None:
     found = re.findall(
         r"\b(\w+) = keys\[at(?: \+ (\d))?\][ ,\n]", source.partition("local s =")[2].partition("if sessions")[0]
     )
-    assert [name for name, _ in found] == list(_TARGET_KINDS)
-    assert [int(place or 0) for _, place in found] == list(range(len(_TARGET_KINDS)))
+    assert [name for name, _ in found] == list(TARGET_KINDS)
+    assert [int(place or 0) for _, place in found] == list(range(len(TARGET_KINDS)))
     assert "list[i].index, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]" in source
     assert "check_publish(p, KEYS, ARGV, 7, KEY_COUNT + 1)" in source_of("publish")
-    assert (len(KINDS), len(_TARGET_KINDS), len(SESSION_KINDS)) == (33, 5, 3)
+    assert (len(KINDS), len(TARGET_KINDS), len(SESSION_KINDS)) == (33, 5, 3)
     with_sessions = Partition("n", "abc", "u", "of-u", 7, PartitionSettings(shared=True, sessions=True), store="e")
-    assert target_keys(with_sessions) == (
+    assert with_sessions.target_keys() == (
         *with_sessions.keys[:3],
         with_sessions.keys[5],
         *with_sessions.keys[8:9],
         *with_sessions.keys[27:30],
     )
-    request = publish(PARTITION, TURN, [Outgoing(b"m")], [[Copy(1)]], [TARGETS[0], with_sessions])
-    assert request.keys[len(KINDS) :] == target_keys(TARGETS[0]) + target_keys(with_sessions)
+    request = PARTITION.publish(TURN, [Outgoing(b"m")], [[Copy(1)]], [TARGETS[0], with_sessions])
+    assert request.keys[len(KINDS) :] == TARGETS[0].target_keys() + with_sessions.target_keys()
     assert request.arguments[5:] == ("r", "of-s of-u+", "", "2", b"m")
 
 

@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
-    KINDS,
-    STORE_KINDS,
     CallId,
     Copy,
     Lock,
@@ -27,14 +25,13 @@ from sbredis.engine import (
     Request,
     load,
     new_token,
-    operations,
-    partition_keys,
     perform,
-    publish,
     registry_keys,
     salts,
     waiting_channel,
 )
+from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys
+from sbredis.engine._scripts import operations
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusServerBusyError
 from sbredis.registry import Namespace
 from sbredis.servers import LocalCluster, LocalServer
@@ -209,7 +206,7 @@ class Topic:
     def publish(self, *routes: tuple[int, ...]) -> Request[Any]:
         messages = [Outgoing(b"%d" % number, 5000, number % 8) for number in range(len(routes))]
         copies = [[Copy(place) for place in route] for route in routes]
-        return publish(self.topic, self.call_id(), messages, copies, [self.one, self.two])
+        return self.topic.publish(self.call_id(), messages, copies, [self.one, self.two])
 
     async def tell(self, request: Request[Any]) -> Any:
         return await perform(self.admin, request)

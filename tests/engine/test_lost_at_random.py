@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from sbredis.engine import NEVER, Delivery, Lock, Outgoing, Partition, Request, SessionLock, bury_session, new_token
+from sbredis.engine import NEVER, Delivery, Lock, Outgoing, Partition, Request, SessionLock, new_token
 from sbredis.engine._expansion import expand
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.servers import LocalServer
@@ -148,7 +148,7 @@ class Storm:
     async def bury(self) -> None:
         mine = self.holders.pop()
         with suppress(SessionLockLostError):
-            await self.bench.tell(bury_session(self.bench.partition, self.bench.call_id(), mine.lock, share=2))
+            await self.bench.tell(self.bench.partition.bury_session(self.bench.call_id(), mine.lock, share=2))
 
     async def wait(self) -> None:
         self.bench.later(self.random.choice([1, 300, 1000, SETTINGS.lock_duration]))

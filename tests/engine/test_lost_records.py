@@ -14,17 +14,12 @@ from sbredis.engine import (
     Outgoing,
     Received,
     Rows,
-    bury_session,
     columns_of,
     decode,
-    freeze,
     new_token,
-    outgoing,
     payload_offset,
     perform,
     read_record,
-    ripe,
-    settle_batch,
 )
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from tests.engine.bench import KEYS, SETTINGS, Bench, Held, set_to
@@ -404,7 +399,7 @@ async def test_a_session_with_lost_messages_is_buried_as_a_whole(bench: Bench, d
     held, deferred = await mine.receive(2)
     await mine.defer(deferred)
     await damage_of(bench, damage, held.name, deferred.name, names[2])
-    request = bury_session(bench.partition, bench.call_id(), mine.lock, share=100)
+    request = bench.partition.bury_session(bench.call_id(), mine.lock, share=100)
     assert (await bench.tell(request)).count == 4
     assert [reason for _, reason in shown(await bench.peek(side="d"))] == ["R", "R", "A", "R"]
     await mine.release()
@@ -467,12 +462,12 @@ async def test_a_lost_message_that_is_scheduled_on_a_topic_is_removed_when_it_is
     first = (await topic.hand_out(messages, [None, None])).first
     await lose(topic.transport, topic.topic, damage, [str(first)])
     topic.now += 500
-    waiting = await topic.tell(ripe(topic.topic, 10, call_id=topic.at()))
+    waiting = await topic.tell(topic.topic.ripe(10, call_id=topic.at()))
     assert shown(waiting) == [(str(first), "R"), (str(first + 1), "-")]
     sent = await topic.hand_out([Outgoing(b"", origin=one.name) for one in waiting], [[Copy(0)], [Copy(0)]])
     assert sent.dropped == 1
     assert await topic.payloads(topic.one) == [b"2"]
-    assert await topic.tell(ripe(topic.topic, 10, call_id=topic.at())) == ()
+    assert await topic.tell(topic.topic.ripe(10, call_id=topic.at())) == ()
     assert await topic.stored() == 1
 
 
@@ -481,15 +476,15 @@ async def test_a_move_can_give_up_a_lost_message(town: Town, damage: str) -> Non
     names = await town.send("q", b"1", b"2")
     source = town.of["q"]
     await lose(town.transport, source, damage, [names[0]])
-    waiting = await perform(town.transport, outgoing(source, now=town.now))
+    waiting = await perform(town.transport, source.outgoing(now=town.now))
     assert shown(list(waiting.messages)) == [(names[0], "R"), (names[1], "-")]
     for verdict in ("back", "refused"):
         batch = await perform(
-            town.transport, freeze(source, waiting.birth, A, "the-a", list(waiting.messages), now=town.now)
+            town.transport, source.freeze(waiting.birth, A, "the-a", list(waiting.messages), now=town.now)
         )
         assert batch is not None
         changes = {names[0]: b"why"} if verdict == "refused" else {}
-        request = settle_batch(source, waiting.birth, A, batch.number, verdict, changes=changes, now=town.now)
+        request = source.settle_batch(waiting.birth, A, batch.number, verdict, changes=changes, now=town.now)
         assert await perform(town.transport, request)
     assert shown(await town.peek("q")) == [(names[1], "-")]
     ((dead),) = await town.peek("q", "d")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sbredis.engine import (
-    KINDS,
     Batch,
     Changes,
     Content,
@@ -14,26 +13,22 @@ from sbredis.engine import (
     Destination,
     Lock,
     MessagesMovedError,
+    MovesRead,
     Operation,
     Origin,
     Outgoing,
     Recipient,
-    Verdict,
-    Waiting,
     calling,
-    destroy_source,
     encode,
     encode_changes,
-    forget_source,
-    freeze,
     new_token,
-    publish,
     read_record,
     recipient_of,
-    take,
     transact,
     withdraw,
 )
+from sbredis.engine._keys import KINDS
+from sbredis.engine._moving import Verdict
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
 from tests.engine.bench import everything
 from tests.engine.moves import NAMESPACE, START, A, B, T, Town, body_of
@@ -267,7 +262,7 @@ async def test_a_batch_that_no_call_can_carry_is_refused_unless_it_was_judged_be
         if before is not None:
             await town.tell(town.taking(batch, birth, message))
         there = await town.everything("a")
-        asking = take(town.of["a"], Origin("q", birth), batch, "", None, now=town.now)
+        asking = town.of["a"].take(Origin("q", birth), batch, "", None, now=town.now)
         taken = await town.tell(asking)
         assert (taken.verdict, taken.detail) == (before or "TOOLARGE", "")
         assert await town.tell(town.taking(batch, birth, message)) == taken
@@ -344,7 +339,7 @@ async def roll_back(town: Town, name: str, before: dict[str, tuple[str, object]]
     await town.put(name, run_id=run_id)
 
 
-async def taken_and_lost(town: Town, waiting: Waiting, *messages: Delivery) -> Batch:
+async def taken_and_lost(town: Town, waiting: MovesRead, *messages: Delivery) -> Batch:
     """Freeze messages, let the destination take them, and let the source forget the batch."""
     before = await town.everything("q")
     batch = await town.freeze(A, *messages)
@@ -421,7 +416,7 @@ async def test_messages_of_a_former_source_are_not_frozen(town: Town) -> None:
     await town.remake("q")
     await town.send("q", b"three", b"four")
     before = await town.everything()
-    assert await town.tell(freeze(town.of["q"], waiting.birth, A, "the-a", waiting.messages, now=town.now)) is None
+    assert await town.tell(town.of["q"].freeze(waiting.birth, A, "the-a", waiting.messages, now=town.now)) is None
     assert await town.everything() == before
 
 
@@ -433,8 +428,8 @@ async def test_a_destroyed_source_is_forgotten(town: Town) -> None:
     await town.move(A, *(await town.waiting()).messages)
     birth, destinations = await town.remake("q")
     assert destinations == ("a",)
-    assert await town.tell(forget_source(town.of["a"], [Origin("q", birth), Origin("q", "unknown")], now=town.now)) == 1
-    assert await town.tell(forget_source(town.of["a"], [Origin("q", birth)], now=town.now)) == 0
+    assert await town.tell(town.of["a"].forget_source([Origin("q", birth), Origin("q", "unknown")], now=town.now)) == 1
+    assert await town.tell(town.of["a"].forget_source([Origin("q", birth)], now=town.now)) == 0
     kept = (await town.everything("a"))[f"sb:{NAMESPACE}:{{abd}}:a:lasting"][1]
     assert set(kept) == {b"door"}
 
@@ -457,7 +452,7 @@ async def test_a_batch_of_a_forgotten_source_is_not_taken_again(town: Town) -> N
     await town.tell(late)
     await town.tell(town.settling(batch, "taken", await town.birth()))
     birth, _ = await town.remake("q")
-    await town.tell(forget_source(town.of["a"], [Origin("q", birth)], now=town.now))
+    await town.tell(town.of["a"].forget_source([Origin("q", birth)], now=town.now))
     before = await town.everything()
     taken = await town.tell(late)
     assert (taken.verdict, len(taken.detail)) == ("door", 12)
@@ -469,7 +464,7 @@ async def test_a_new_source_is_taken_from_when_the_mover_knows_the_door(town: To
     await town.send("q", b"one")
     await town.move(A, *(await town.waiting()).messages)
     birth, _ = await town.remake("q")
-    await town.tell(forget_source(town.of["a"], [Origin("q", birth)], now=town.now))
+    await town.tell(town.of["a"].forget_source([Origin("q", birth)], now=town.now))
     await town.send("q", b"two")
     await town.move(A, *(await town.waiting()).messages)
     assert await town.bodies("a") == [b"one", b"two"]
@@ -477,15 +472,15 @@ async def test_a_new_source_is_taken_from_when_the_mover_knows_the_door(town: To
 
 async def test_a_subscription_tells_its_destinations_when_it_is_destroyed_in_steps(town: Town) -> None:
     messages = [Outgoing(b"\x01\x00%d" % number) for number in range(5)]
-    await town.tell(publish(town.of["t"], town.call_id(), messages, [(Copy(0),)] * 5, [town.of["s"]]))
+    await town.tell(town.of["t"].publish(town.call_id(), messages, [(Copy(0),)] * 5, [town.of["s"]]))
     first, *_ = await town.peek("s")
     await town.freeze(B, first, name="s")
-    told = [await town.tell(destroy_source(town.of["s"], share=2))]
+    told = [await town.tell(town.of["s"].destroy_source(share=2))]
     while told[-1].more:
-        told.append(await town.tell(destroy_source(town.of["s"], share=2)))
+        told.append(await town.tell(town.of["s"].destroy_source(share=2)))
     assert len(told) == 3
     assert {each.destinations for each in told} == {("b",)}
-    assert (await town.tell(destroy_source(town.of["s"]))).birth == ""
+    assert (await town.tell(town.of["s"].destroy_source())).birth == ""
     assert await town.field("t", "store", "bytes") == b"0"
 
 

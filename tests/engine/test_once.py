@@ -11,18 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import (
-    NEVER,
-    Lock,
-    MalformedCallError,
-    Operation,
-    Outgoing,
-    Step,
-    Transacted,
-    load,
-    once,
-    operations,
-)
+from sbredis.engine import NEVER, Lock, MalformedCallError, Operation, Outgoing, Transacted, load, once
+from sbredis.engine._scripts import operations
+from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError
 from sbredis.transport import forget_memory, open_transport
 from tests.engine.transactions import World
@@ -162,7 +153,7 @@ async def test_a_transaction_takes_up_to_a_hundred_keys_of_up_to_512_bytes(world
 async def test_malformed_keys_are_refused(world: World, arguments: tuple[str, ...]) -> None:
     before = await world.everything()
     with pytest.raises(MalformedCallError, match="once"):
-        await world.transact(Operation(world.of["a"], Step("once", arguments)))
+        await world.transact(Operation(world.of["a"], TransactionStep("once", arguments)))
     assert await world.everything() == before
 
 

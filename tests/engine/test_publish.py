@@ -21,17 +21,13 @@ from sbredis.engine import (
     Sent,
     SessionLock,
     SettingsStaleError,
-    accept_session,
     encode,
     load,
     new_token,
-    operations,
-    publish,
     read_record,
-    ripe,
-    set_state,
     waiting_channel,
 )
+from sbredis.engine._scripts import operations
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusError, ServiceBusQuotaExceededError
 from sbredis.transport import open_transport
 from tests.engine.topics import SETTINGS, START, Topic
@@ -144,7 +140,7 @@ async def test_destroying_a_subscription_frees_its_messages_in_steps(topic: Topi
 
 
 async def test_a_repeated_publish_gets_the_first_answer(topic: Topic) -> None:
-    request = publish(topic.topic, topic.call_id(), [Outgoing(b"m")], [(Copy(0), Copy(1))], topic.subscriptions)
+    request = topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [(Copy(0), Copy(1))], topic.subscriptions)
     first = await topic.tell(request)
     assert await topic.tell(request) == first
     assert await topic.payloads(topic.one) == [b"m"]
@@ -207,13 +203,13 @@ async def test_a_judged_message_is_published_immediately_if_its_time_has_passed(
         await topic.hand_out([Outgoing(b"m", due=due)], [route])
         assert [read_record(one.record).payload for one in await topic.taken(topic.one)] == found
         assert await topic.stored() == waiting
-    shown = await topic.tell(ripe(topic.topic, 10, call_id=topic.at()))
+    shown = await topic.tell(topic.topic.ripe(10, call_id=topic.at()))
     assert len(shown) == 1
 
 
 async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> None:
     with pytest.raises(ValueError, match="only a scheduled message"):
-        publish(topic.topic, topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
+        topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
 
 
 @pytest.mark.slow
@@ -225,20 +221,20 @@ async def test_the_number_of_copies_of_several_messages_in_one_call_is_limited(
     messages = [Outgoing(b"m")] * 2
     before = await topic.everything()
     with pytest.raises(MessageSizeExceededError, match="would have 20002"):
-        publish(topic.topic, topic.call_id(), messages, [many, many], topic.subscriptions)
-    monkeypatch.setattr("sbredis.engine._publishing.MAXIMUM_CALL_COPIES", 1_000_000)
+        topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions)
+    monkeypatch.setattr("sbredis.engine._packing.MAXIMUM_CALL_COPIES", 1_000_000)
     with pytest.raises(MalformedCallError, match="routes"):
-        await topic.tell(publish(topic.topic, topic.call_id(), messages, [many, many], topic.subscriptions))
+        await topic.tell(topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions))
     assert await topic.everything() == before
-    await topic.tell(publish(topic.topic, topic.call_id(), messages, [many[:-1], many[:-1]], topic.subscriptions))
-    await topic.tell(publish(topic.topic, topic.call_id(), messages[:1], [[*many, *many]], topic.subscriptions))
+    await topic.tell(topic.topic.publish(topic.call_id(), messages, [many[:-1], many[:-1]], topic.subscriptions))
+    await topic.tell(topic.topic.publish(topic.call_id(), messages[:1], [[*many, *many]], topic.subscriptions))
 
 
 @pytest.mark.parametrize("routes", [[], [(4,)], [(-1,)], [(1, 0)], [(0,), (1,)]])
 async def test_an_impossible_route_is_refused_before_sending(topic: Topic, routes: list[tuple[int, ...]]) -> None:
     copies = [[Copy(place) for place in route] for route in routes]
     with pytest.raises(ValueError, match=r"route|copies"):
-        publish(topic.topic, topic.call_id(), [Outgoing(b"m")], copies, topic.subscriptions)
+        topic.topic.publish(topic.call_id(), [Outgoing(b"m")], copies, topic.subscriptions)
 
 
 # -- copies ----------------------------------------------------------------------------------------------------------
@@ -343,7 +339,7 @@ async def test_a_session_subscription_dead_letters_messages_without_a_session(to
     await topic.hand_out([Outgoing(payload) for payload in payloads], [[Copy(0), Copy(3)]] * 4)
     assert [message.reason for message in await topic.dead(topic.sessions)] == ["S", "S"]
     token = new_token()
-    accepted = await topic.tell(accept_session(topic.sessions, topic.call_id(), token, None))
+    accepted = await topic.tell(topic.sessions.accept_session(topic.call_id(), token, None))
     assert accepted.session == "s"
     request = topic.sessions.receive(topic.call_id(), token, 10, session="s")
     names = [message.name for message in (await topic.tell(request)).messages]
@@ -357,10 +353,10 @@ async def test_a_session_subscription_dead_letters_messages_without_a_session(to
 
 async def test_session_states_count_in_the_topics_bytes_and_are_deleted_with_the_subscription(topic: Topic) -> None:
     token = new_token()
-    await topic.tell(accept_session(topic.sessions, topic.call_id(), token, "s"))
+    await topic.tell(topic.sessions.accept_session(topic.call_id(), token, "s"))
     lock = SessionLock("s", token)
-    await topic.tell(set_state(topic.sessions, topic.call_id(), lock, b"x" * 100))
-    await topic.tell(set_state(topic.sessions, topic.call_id(), lock, b"x" * 70))
+    await topic.tell(topic.sessions.set_state(topic.call_id(), lock, b"x" * 100))
+    await topic.tell(topic.sessions.set_state(topic.call_id(), lock, b"x" * 70))
     await topic.hand_out([Outgoing(encode(Content(b"m", session_id="s")))] * 5, [[Copy(3, b"changed")]] * 5)
     await topic.tell(topic.sessions.receive(topic.call_id(), token, 2, session="s"))
     assert await topic.bytes() > 70
@@ -406,7 +402,7 @@ async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topi
 
 async def shown_ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[str, bytes]]:
     """Return the messages that are to be published by now."""
-    shown = await topic.tell(ripe(topic.topic, wanted, room=room, call_id=topic.at()))
+    shown = await topic.tell(topic.topic.ripe(wanted, room=room, call_id=topic.at()))
     return [(message.name, read_record(message.record).payload) for message in shown]
 
 
@@ -479,7 +475,7 @@ async def test_a_repeated_publish_returns_the_same_result_and_publishes_nothing(
         Outgoing(b"", origin="7"),
     ]
     routes = [[Copy(0), Copy(0, b"red")], [], [Copy(0)], [Copy(0)]]
-    request = publish(topic.topic, topic.call_id(), messages, routes, topic.subscriptions)
+    request = topic.topic.publish(topic.call_id(), messages, routes, topic.subscriptions)
     first = await topic.tell(request)
     assert (first.first, first.dropped, first.scheduled) == (2, 1, (4,))
     after = await topic.everything()
@@ -497,7 +493,7 @@ async def test_publishing_wakes_the_waiters_of_the_subscriptions_that_get_a_copy
     for name, ear in ears.items():
         await topic.transport.subscribe(channels[name], ear)
     token = new_token()
-    await topic.tell(accept_session(topic.sessions, topic.call_id(), token, "s"))
+    await topic.tell(topic.sessions.accept_session(topic.call_id(), token, "s"))
     for request in (
         topic.one.receive(topic.call_id(), new_token(), 1, waiter=channels["one"]),
         topic.two.receive(topic.call_id(), new_token(), 1, waiter=channels["two"]),
@@ -505,7 +501,7 @@ async def test_publishing_wakes_the_waiters_of_the_subscriptions_that_get_a_copy
         topic.sessions.receive(topic.call_id(), token, 1, session="s", waiter=channels["holder"]),
     ):
         assert (await topic.tell(request)).messages == ()
-    await topic.tell(accept_session(topic.sessions, topic.call_id(), new_token(), None, waiter=channels["acceptor"]))
+    await topic.tell(topic.sessions.accept_session(topic.call_id(), new_token(), None, waiter=channels["acceptor"]))
 
     async def woken(*routes: Copy, session: str | None = None) -> set[str]:
         await topic.hand_out([Outgoing(encode(Content(b"m", session_id=session)))], [routes])
@@ -547,7 +543,7 @@ async def test_after_a_failover_dead_letters_of_a_subscription_get_numbers_that_
             await ask(partition.configure(create=True), "before")
 
         def failing(number: int) -> Request[Sent]:
-            return publish(topic, CallId("lane", number, START), [Outgoing(b"m")], [[Copy(0, dead=True)]], [sub])
+            return topic.publish(CallId("lane", number, START), [Outgoing(b"m")], [[Copy(0, dead=True)]], [sub])
 
         await ask(failing(1), "before")
         await ask(failing(2), "after")

@@ -15,10 +15,6 @@ from sbredis.engine import (
     Partition,
     PartitionSettings,
     encode_changes,
-    freeze,
-    outgoing,
-    publish,
-    settle_batch,
     transact,
     transfer,
 )
@@ -35,7 +31,7 @@ SETTINGS = PartitionSettings(clock="test", topic=True, lock_duration=LOCK)
 def refusal(on: Host, topic: Partition, now: int) -> str:
     """Publish a message. Return the code of the refusal."""
     try:
-        on.run(publish(topic, NO_CALL_ID._replace(now=now), [Outgoing(b"m")], [[]], []))
+        on.run(topic.publish(NO_CALL_ID._replace(now=now), [Outgoing(b"m")], [[]], []))
     except Refused as refused:
         return refused.code
     return ""
@@ -48,11 +44,11 @@ def test_a_publish_to_a_full_topic_waits_for_the_ends_of_locks() -> None:
         on.run(topic.configure(create=True, now=NOW))
         call = NO_CALL_ID._replace(now=NOW)
         on.run(transact(call, [transfer(topic, [Outgoing(b"m")] * 20, queue, 1, "queue")]))
-        waiting, to = on.run(outgoing(topic, now=NOW)), Destination("queue", 1)
-        batch = on.run(freeze(topic, waiting.birth, to, "holder", waiting.messages, now=NOW))
+        waiting, to = on.run(topic.outgoing(now=NOW)), Destination("queue", 1)
+        batch = on.run(topic.freeze(waiting.birth, to, "holder", waiting.messages, now=NOW))
         assert batch is not None
         changes = dict.fromkeys(batch.names, encode_changes(Changes(reason="because")))
-        on.run(settle_batch(topic, waiting.birth, to, batch.number, "refused", changes=changes, now=NOW))
+        on.run(topic.settle_batch(waiting.birth, to, batch.number, "refused", changes=changes, now=NOW))
         for at in range(20):
             assert on.run(topic.receive(call, f"token{at:07}", 1, side="t")).messages
         on.ask("HSET", topic.keys[9], "quota", 1)

@@ -12,18 +12,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import (
-    NEVER,
-    CallId,
-    Content,
-    Outgoing,
-    Partition,
-    SessionLock,
-    accept_session,
-    encode,
-    new_token,
-    set_state,
-)
+from sbredis.engine import NEVER, CallId, Content, Outgoing, Partition, SessionLock, encode, new_token
 from sbredis.engine._lifecycle import State
 from sbredis.exceptions import ScriptRefusedError, ServiceBusQuotaExceededError
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
@@ -105,11 +94,11 @@ async def test_a_send_succeeds_on_the_second_attempt_if_expiry_made_room(bench: 
 @set_to(quota=100, sessions=True)
 async def test_a_session_state_without_room_is_refused_once_all_due_work_is_done(bench: Bench) -> None:
     lock = SessionLock("s", new_token())
-    await bench.tell(accept_session(bench.partition, bench.call_id(), lock.token, "s"))
+    await bench.tell(bench.partition.accept_session(bench.call_id(), lock.token, "s"))
     body = encode(Content(b"m", session_id="t"))
     await bench.send(body, due=START + 10)
     bench.later(10)
-    request = set_state(bench.partition, bench.call_id(), lock, b"x" * 100)
+    request = bench.partition.set_state(bench.call_id(), lock, b"x" * 100)
     with pytest.raises(ScriptRefusedError) as refused:
         await bench.transport.call(request.script, request.keys, request.arguments)
     assert refused.value.reply_code == "QUOTA"

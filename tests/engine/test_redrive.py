@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import (
-    MAXIMUM_CHANGES_BYTES,
-    NO_CALL_ID,
-    Lock,
-    Partition,
-    PartitionSettings,
-    Redrive,
-    Status,
-    new_token,
-)
+from sbredis.engine import MAXIMUM_CHANGES_BYTES, NO_CALL_ID, Lock, Partition, PartitionSettings, Redrive, new_token
+from sbredis.engine._settings import Status
 from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.bench import SETTINGS, Bench, set_to
 from tests.engine.holding import body, holder, put

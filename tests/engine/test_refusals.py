@@ -25,14 +25,11 @@ from sbredis.engine import (
     PartRefusedError,
     Request,
     SessionLock,
-    accept_session,
     advance,
     encode,
     load,
     once,
     perform,
-    publish,
-    set_state,
     transact,
     waiting_channel,
 )
@@ -454,7 +451,7 @@ async def busy(bench: Bench) -> Bench:
     if bench.partition.settings.topic:
         await bench.receive_more(1, waiter=WAITER, waiting_for=127)
         later = [Outgoing(b"%d" % number, due=START + 1000 * number) for number in range(1, 4)]
-        await bench.tell(publish(bench.partition, bench.call_id(), later, [()] * 3, []))
+        await bench.tell(bench.partition.publish(bench.call_id(), later, [()] * 3, []))
         bench.now = START + 100_000
         return bench
     if bench.partition.settings.sessions:
@@ -494,7 +491,7 @@ async def busy_with_sessions(bench: Bench) -> Bench:
     of = bench.partition
 
     async def accept(name: str, token: str) -> SessionLock:
-        await bench.tell(accept_session(of, bench.call_id(), token, name))
+        await bench.tell(of.accept_session(bench.call_id(), token, name))
         return SessionLock(name, token)
 
     for name in ("s", "s", "s", "over", "over", "free", "t", "u"):
@@ -505,7 +502,7 @@ async def busy_with_sessions(bench: Bench) -> Bench:
     await bench.send(encode(Content(b"m", session_id="t")), time_to_live=1000)
     bench.later(50_000)
     mine = await accept("s", TOKEN)
-    await bench.tell(set_state(of, bench.call_id(), mine, b"kept"))
+    await bench.tell(of.set_state(bench.call_id(), mine, b"kept"))
     await bench.tell(of.receive(bench.call_id(), TOKEN, 2, session="s"))
     other = await accept("u", HELD)
     await bench.tell(of.receive(bench.call_id(), HELD, 1, session=other.name))

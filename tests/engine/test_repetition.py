@@ -26,33 +26,11 @@ from sbredis.engine import (
     Request,
     SessionLock,
     SettingsStaleError,
-    accept_session,
     advance,
-    bury_session,
     encode,
-    forget_source,
-    freeze,
-    get_state,
-    list_sessions,
     new_token,
-    outgoing,
-    plan,
-    publish,
-    read_pin,
-    read_range,
-    read_settlements,
-    release_session,
-    renew_session,
-    ripe,
-    set_state,
-    settle_batch,
-    take,
     transact,
-    unpin,
-    watermarks,
 )
-from sbredis.engine import close as close_idle
-from sbredis.engine import touch as note_use
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.contracts import OF_A_PARTITION
 from tests.engine.reserving import Reader
@@ -84,7 +62,7 @@ async def session(bench: Bench, messages: int = 3) -> SessionLock:
     await become(bench, sessions=True)
     token = new_token()
     await bench.send(*[in_session()] * messages)
-    await bench.tell(accept_session(bench.partition, bench.call_id(), token, "s"))
+    await bench.tell(bench.partition.accept_session(bench.call_id(), token, "s"))
     return SessionLock("s", token)
 
 
@@ -94,65 +72,65 @@ def in_session(name: str = "s") -> bytes:
 
 async def accept_session_by_name(bench: Bench) -> Request[Any]:
     await become(bench, sessions=True)
-    return accept_session(bench.partition, bench.call_id(), new_token(), "s")
+    return bench.partition.accept_session(bench.call_id(), new_token(), "s")
 
 
 async def accept_session_in_turn(bench: Bench) -> Request[Any]:
     await become(bench, sessions=True)
     await bench.send(in_session(), in_session("t"))
-    return accept_session(bench.partition, bench.call_id(), new_token(), None)
+    return bench.partition.accept_session(bench.call_id(), new_token(), None)
 
 
 async def accept_session_in_vain(bench: Bench) -> Request[Any]:
     await session(bench)
-    return accept_session(bench.partition, bench.call_id(), new_token(), "s")
+    return bench.partition.accept_session(bench.call_id(), new_token(), "s")
 
 
 async def accept_session_where_none_is_free(bench: Bench) -> Request[Any]:
     await become(bench, sessions=True)
     await bench.send(in_session(), due=START + 1000)
-    return accept_session(bench.partition, bench.call_id(), new_token(), None)
+    return bench.partition.accept_session(bench.call_id(), new_token(), None)
 
 
 async def renew_session_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
     bench.later(1000)
-    return renew_session(bench.partition, bench.call_id(), locked)
+    return bench.partition.renew_session(bench.call_id(), locked)
 
 
 async def release_session_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
     await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 2, session="s"))
-    return release_session(bench.partition, bench.call_id(), locked)
+    return bench.partition.release_session(bench.call_id(), locked)
 
 
 async def set_state_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    return set_state(bench.partition, bench.call_id(), locked, b"state")
+    return bench.partition.set_state(bench.call_id(), locked, b"state")
 
 
 async def set_state_to_nothing(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(set_state(bench.partition, bench.call_id(), locked, b"state"))
-    return set_state(bench.partition, bench.call_id(), locked, None)
+    await bench.tell(bench.partition.set_state(bench.call_id(), locked, b"state"))
+    return bench.partition.set_state(bench.call_id(), locked, None)
 
 
 async def get_state_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(set_state(bench.partition, bench.call_id(), locked, b"state"))
-    return get_state(bench.partition, locked, CallId("", 0, bench.now))
+    await bench.tell(bench.partition.set_state(bench.call_id(), locked, b"state"))
+    return bench.partition.get_state(locked, CallId("", 0, bench.now))
 
 
 async def list_sessions_(bench: Bench) -> Request[Any]:
     await session(bench)
     await bench.send(*map(in_session, "abc"))
-    return list_sessions(bench.partition, 2, call_id=CallId("", 0, bench.now))
+    return bench.partition.list_sessions(2, call_id=CallId("", 0, bench.now))
 
 
 async def bury_session_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
     await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 1, session="s"))
-    return bury_session(bench.partition, bench.call_id(), locked, b"why", share=2)
+    return bench.partition.bury_session(bench.call_id(), locked, b"why", share=2)
 
 
 async def receive_in_session(bench: Bench) -> Request[Any]:
@@ -177,29 +155,29 @@ async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
 async def publish_(bench: Bench) -> Request[Any]:
     """Return a call that publishes three messages: one for no subscription, one scheduled, and one that is due."""
     topic = await become(bench, topic=True)
-    first = await bench.tell(publish(topic, bench.call_id(), [Outgoing(b"waits", due=START + 1)], [()], []))
+    first = await bench.tell(topic.publish(bench.call_id(), [Outgoing(b"waits", due=START + 1)], [()], []))
     assert first.scheduled == (1,)
     messages = [Outgoing(b"for nobody"), Outgoing(b"later", due=START + 1000), Outgoing(b"", origin="1")]
     messages.append(Outgoing(b"", origin="1"))
-    return publish(topic, bench.call_id(), messages, [()] * 4, [], fence=5)
+    return topic.publish(bench.call_id(), messages, [()] * 4, [], fence=5)
 
 
 async def ripe_(bench: Bench) -> Request[Any]:
     topic = await become(bench, topic=True)
-    await bench.tell(publish(topic, bench.call_id(), [Outgoing(b"waits", due=START + 1)] * 2, [()] * 2, []))
+    await bench.tell(topic.publish(bench.call_id(), [Outgoing(b"waits", due=START + 1)] * 2, [()] * 2, []))
     bench.later(1000)
-    return ripe(topic, 5, call_id=CallId("", 0, bench.now))
+    return topic.ripe(5, call_id=CallId("", 0, bench.now))
 
 
 async def settlements(bench: Bench) -> Request[Any]:
     await bench.send(b"one")
     await bench.complete(await bench.one())
-    return read_settlements(bench.partition, call_id=CallId("", 0, bench.now))
+    return bench.partition.read_settlements(call_id=CallId("", 0, bench.now))
 
 
 async def watermarks_(bench: Bench) -> Request[Any]:
     await bench.tell(transact(bench.call_id(), [advance(bench.partition, b"mark", None, "1")]))
-    return watermarks(bench.partition, call_id=CallId("", 0, bench.now))
+    return bench.partition.watermarks(call_id=CallId("", 0, bench.now))
 
 
 async def cancel(bench: Bench) -> Request[Any]:
@@ -342,12 +320,12 @@ async def peek(bench: Bench) -> Request[Any]:
 
 async def close(bench: Bench) -> Request[Any]:
     bench.later(100_000)
-    return close_idle(bench.partition, 1000, bench.partition.version, now=bench.now)
+    return bench.partition.close(1000, bench.partition.version, now=bench.now)
 
 
 async def touch(bench: Bench) -> Request[Any]:
-    await bench.tell(note_use(bench.partition, CallId("", 0, bench.now)))
-    return note_use(bench.partition, CallId("", 0, bench.now))
+    await bench.tell(bench.partition.touch(CallId("", 0, bench.now)))
+    return bench.partition.touch(CallId("", 0, bench.now))
 
 
 async def count(bench: Bench) -> Request[Any]:
@@ -392,35 +370,35 @@ async def outgoing_(bench: Bench) -> Request[Any]:
     bench.partition.settings = replace(bench.partition.settings, forwards=True)
     bench.partition.version += 1
     await bench.tell(bench.partition.configure(now=bench.now))
-    return outgoing(bench.partition, wanted=1, now=bench.now)
+    return bench.partition.outgoing(wanted=1, now=bench.now)
 
 
 async def birth(bench: Bench) -> str:
-    return (await bench.tell(outgoing(bench.partition, now=bench.now))).birth
+    return (await bench.tell(bench.partition.outgoing(now=bench.now))).birth
 
 
 async def freeze_(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
     one, two, _ = await bench.peek()
-    return freeze(bench.partition, await birth(bench), TO, "holder", [one, two], now=bench.now)
+    return bench.partition.freeze(await birth(bench), TO, "holder", [one, two], now=bench.now)
 
 
 async def settle_batch_(bench: Bench) -> Request[Any]:
     batch = await bench.tell(await freeze_(bench))
     assert batch is not None
     first = batch.names[:1]
-    return settle_batch(bench.partition, await birth(bench), TO, batch.number, "again", names=first, now=bench.now)
+    return bench.partition.settle_batch(await birth(bench), TO, batch.number, "again", names=first, now=bench.now)
 
 
 async def take_(bench: Bench) -> Request[Any]:
     of = bench.partition
     sending = of.send(NO_CALL_ID, [Outgoing(b"one"), Outgoing(b"two")])
-    return take(of, FROM, Batch(TO, "holder", 5, ("1", "2")), "", sending, now=bench.now)
+    return of.take(FROM, Batch(TO, "holder", 5, ("1", "2")), "", sending, now=bench.now)
 
 
 async def forget_source_(bench: Bench) -> Request[Any]:
     await bench.tell(await take_(bench))
-    return forget_source(bench.partition, [FROM], now=bench.now)
+    return bench.partition.forget_source([FROM], now=bench.now)
 
 
 async def destroy(bench: Bench) -> Request[Any]:
@@ -441,23 +419,23 @@ async def reserved(bench: Bench, rows: int = 2) -> Reader:
 async def plan_(bench: Bench) -> Request[Any]:
     reader = await reserved(bench)
     committed = (await reader.plan()).committed
-    await bench.tell(plan(bench.partition, 1, committed, 1, call_id=CallId("", 0, bench.now)))
-    return plan(bench.partition, 1, committed, 1, call_id=CallId("", 0, bench.now))
+    await bench.tell(bench.partition.plan(1, committed, 1, call_id=CallId("", 0, bench.now)))
+    return bench.partition.plan(1, committed, 1, call_id=CallId("", 0, bench.now))
 
 
 async def read_pin_(bench: Bench) -> Request[Any]:
     await reserved(bench)
-    return read_pin(bench.partition, call_id=CallId("", 0, bench.now))
+    return bench.partition.read_pin(call_id=CallId("", 0, bench.now))
 
 
 async def read_range_(bench: Bench) -> Request[Any]:
     planned = await (await reserved(bench)).plan()
-    return read_range(bench.partition, planned.birth, 0, 2, call_id=CallId("", 0, bench.now))
+    return bench.partition.read_range(planned.birth, 0, 2, call_id=CallId("", 0, bench.now))
 
 
 async def unpin_(bench: Bench) -> Request[Any]:
     await reserved(bench)
-    return unpin(bench.partition, 1, call_id=CallId("", 0, bench.now))
+    return bench.partition.unpin(1, call_id=CallId("", 0, bench.now))
 
 
 ARRANGED: list[Arrange] = [
@@ -494,7 +472,7 @@ async def send_another(bench: Bench, call_id: CallId) -> None:
     """Send or publish a message, as the partition on the bench requires now."""
     of = bench.partition
     if of.settings.topic:
-        await bench.tell(publish(of, call_id, [Outgoing(b"another")], [()], []))
+        await bench.tell(of.publish(call_id, [Outgoing(b"another")], [()], []))
     else:
         await bench.tell(of.send(call_id, [Outgoing(in_session() if of.settings.sessions else b"another")]))
 

@@ -22,14 +22,12 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     new_token,
-    partition_keys,
     perform,
-    publish,
     read_record,
     slot_channel,
     waiting_channel,
 )
-from sbredis.engine._keys import entity_pattern, namespace_pattern
+from sbredis.engine._keys import entity_pattern, namespace_pattern, partition_keys
 from sbredis.exceptions import DataLayoutError, MessageSizeExceededError
 from sbredis.transport import Script
 from tests.engine.malformed import NOT_NAMES
@@ -72,8 +70,8 @@ NOT_TOKENS = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "é", "a" * 11 
     {
         "no message": lambda: OF.send(TURN, []),
         "too many messages": lambda: OF.send(TURN, [Outgoing(b"")] * (MAXIMUM_CALL_MESSAGES + 1)),
-        "too many to publish": lambda: publish(
-            OF, TURN, [Outgoing(b"")] * (MAXIMUM_CALL_MESSAGES + 1), [()] * (MAXIMUM_CALL_MESSAGES + 1), []
+        "too many to publish": lambda: OF.publish(
+            TURN, [Outgoing(b"")] * (MAXIMUM_CALL_MESSAGES + 1), [()] * (MAXIMUM_CALL_MESSAGES + 1), []
         ),
         "a level above 7": lambda: OF.send(TURN, [Outgoing(b"", level=8)]),
         "a time to live beyond the end": lambda: OF.send(TURN, [Outgoing(b"", NEVER + 1)]),
@@ -150,7 +148,7 @@ async def test_a_message_that_is_too_large_is_refused_before_sending() -> None:
     small.send(TURN, [Outgoing(b"x" * 10)])
     builds: list[Build] = [
         lambda: small.send(TURN, [Outgoing(b""), Outgoing(b"x" * 11)]),
-        lambda: publish(small, TURN, [Outgoing(b""), Outgoing(b"x" * 11)], [(), ()], []),
+        lambda: small.publish(TURN, [Outgoing(b""), Outgoing(b"x" * 11)], [(), ()], []),
     ]
     for build in builds:
         with pytest.raises(MessageSizeExceededError, match="message 1 has 11 bytes; the entity takes"):
@@ -210,7 +208,7 @@ async def test_an_invalid_lane_is_refused_before_sending(lane: str) -> None:
 async def test_impossible_routes_are_refused_before_sending(routes: list[tuple[int, ...]]) -> None:
     copies = [[Copy(place) for place in route] for route in routes]
     with pytest.raises(ValueError, match=r"route|copies"):
-        await perform(Nobody(), publish(OF, TURN, [Outgoing(b"m"), Outgoing(b"n")], copies, [OF]))
+        await perform(Nobody(), OF.publish(TURN, [Outgoing(b"m"), Outgoing(b"n")], copies, [OF]))
 
 
 @pytest.mark.parametrize(

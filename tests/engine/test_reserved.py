@@ -9,17 +9,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import (
-    NEVER,
-    CallId,
-    Committed,
-    MalformedCallError,
-    Partition,
-    Planned,
-    close,
-    plan,
-    read_settlements,
-)
+from sbredis.engine import NEVER, CallId, Committed, MalformedCallError, Partition, Planned
 from sbredis.engine._bands import SENTINEL
 from sbredis.engine._lifecycle import State
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError
@@ -291,12 +281,12 @@ async def test_a_purge_deletes_what_is_above_the_pin(bench: Bench, reader: Reade
 async def test_a_reserved_partition_is_not_closed(bench: Bench, reader: Reader) -> None:
     bench.later(1_000_000)
     version = bench.partition.version
-    assert not (await bench.tell(close(bench.partition, 1000, version + 1, now=bench.now))).closed
+    assert not (await bench.tell(bench.partition.close(1000, version + 1, now=bench.now))).closed
     await reader.release()
     await bench.change(reserved=False)
     bench.later(1_000_000)
     version = bench.partition.version
-    assert (await bench.tell(close(bench.partition, 1000, version + 1, now=bench.now))).closed
+    assert (await bench.tell(bench.partition.close(1000, version + 1, now=bench.now))).closed
 
 
 @pytest.mark.slow
@@ -444,7 +434,7 @@ async def test_committed_messages_are_noted_as_completed(bench: Bench) -> None:
     await reader.begin()
     await reader.take(3)
     await reader.settle()
-    found = await bench.tell(read_settlements(bench.partition, call_id=CallId("", 0, bench.now)))
+    found = await bench.tell(bench.partition.read_settlements(call_id=CallId("", 0, bench.now)))
     completed = [one.name for one in found.settlements if one.event.value == "c"]
     assert completed == ["1", "2", "3"]
 
@@ -504,10 +494,10 @@ async def test_committed_copies_of_a_subscription_leave_the_records_of_others(to
     settings = replace(topic.one.settings, reserved=True)
     one = Partition("ns", "abc", "s1", topic.one.incarnation, 2, settings, store="t")
     await topic.tell(one.configure(now=topic.now))
-    begun = await topic.tell(plan(one, 1, None, 0, call_id=topic.at()))
-    planned = await topic.tell(plan(one, 1, begun.committed, 10, call_id=topic.at()))
+    begun = await topic.tell(one.plan(1, None, 0, call_id=topic.at()))
+    planned = await topic.tell(one.plan(1, begun.committed, 10, call_id=topic.at()))
     assert (planned.rows, planned.left, await topic.stored()) == (2, 0, 2)
-    while (await topic.tell(plan(one, 1, planned.committed, 0, call_id=topic.at()))).more:
+    while (await topic.tell(one.plan(1, planned.committed, 0, call_id=topic.at()))).more:
         pass
     assert await topic.stored() == 1
     assert await topic.payloads(topic.two) == [b"for both"]

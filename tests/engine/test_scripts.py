@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from sbredis.engine._contracts import Contract, contract, refusals
 from sbredis.engine._expansion import ScriptFormatError, _taken_apart, expand
-from sbredis.engine._lua_constants import GENERATED
-from sbredis.engine._scripts import _folders, load, operations, positioned, read_source
+from sbredis.engine._scripts import _folders, generated, load, operations, positioned, read_source
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Script
@@ -341,9 +340,9 @@ CODES = "expected 'none', or different upper case codes or 'call', separated by 
         (HEAD + "-- ARGV[1-2] call  a, b\n-- ARGV[3] b\n" + TAIL, "line 4: expected a name that is not taken"),
         (HEAD + "-- ARGV[1-2] call  a, run_id\n" + TAIL, "line 3: expected 'run_id' as 'ARGV[1]'"),
         (HEAD + "-- ARGV[1] a\n-- ARGV[2] run_id\n" + TAIL, "line 4: expected 'run_id' as 'ARGV[1]'"),
-        (HEAD + TAIL + "-- Result: 1\n", "line 5: expected '-- @use NAME …' or the code"),
-        (HEAD + TAIL + "-- KEYS[1] a\n", "line 5: expected '-- @use NAME …' or the code"),
-        (HEAD + TAIL + "--\n-- Besides.\n", "line 6: expected '-- @use NAME …' or the code"),
+        (HEAD + TAIL + "-- Result: 1\n", "line 5: expected 'Facts:', '-- @use NAME …' or the code"),
+        (HEAD + TAIL + "-- KEYS[1] a\n", "line 5: expected 'Facts:', '-- @use NAME …' or the code"),
+        (HEAD + TAIL + "--\n-- Besides.\n", "line 6: expected 'Facts:', '-- @use NAME …' or the code"),
         (HEAD + "-- Result: 1\n-- Result: 2\n", "line 4: expected 'Refusals:'"),
         (HEAD + "-- Result: 1\n-- ARGV[1] a\n", "line 4: expected 'Refusals:'"),
         (HEAD + "-- Result: 1\n-- Refusals: Quota\n", f"line 4: {CODES}, found 'Quota'"),
@@ -381,6 +380,7 @@ def test_a_fragment_may_list_refusals_as_well(source: str, codes: tuple[str, ...
 LUA = ROOT / "lua"
 PLACES = sorted((LUA / "includes").rglob("*.lua"))
 FRAGMENTS = {path.stem: path for path in PLACES}
+GENERATED = generated()
 ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS), *GENERATED]
 
 # The globals that a script may use: a server and fakeredis both have them, and reading them raises no error.

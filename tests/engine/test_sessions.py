@@ -13,8 +13,6 @@ from sbredis.engine import (
     Outgoing,
     PartitionSettings,
     SessionLock,
-    accept_session,
-    bury_session,
     decode_changes,
     encode_changes,
     new_token,
@@ -152,12 +150,12 @@ async def test_a_repeated_accept_never_gets_another_session(bench: Bench) -> Non
     bench.later(1)
     await put(bench, "b", b"1")
     token = new_token()
-    request = accept_session(bench.partition, bench.call_id(), token, None)
+    request = bench.partition.accept_session(bench.call_id(), token, None)
     first = await bench.tell(request)
     assert (first.outcome, first.session) == ("taken", "a")
     assert await bench.tell(request) == first
     other = bench.call_id("other")
-    await bench.tell(accept_session(bench.partition, other, new_token(), None))
+    await bench.tell(bench.partition.accept_session(other, new_token(), None))
     assert await bench.tell(request) == first
     bench.later(LOCK)
     arguments = (*request.arguments[:4], bench.now, *request.arguments[5:])
@@ -490,7 +488,7 @@ async def test_burying_a_session_dead_letters_its_enqueued_messages(bench: Bench
     why = encode_changes(Changes(reason="gone", description="all of it"))
     moved, more = 0, True
     while more:
-        step = await bench.tell(bury_session(bench.partition, bench.call_id(), mine.lock, why, share=2))
+        step = await bench.tell(bench.partition.bury_session(bench.call_id(), mine.lock, why, share=2))
         moved, more = moved + step.count, step.onwards is not None
     assert moved == 6
     assert await bench.states() == {"7": "s", "8": "a"}

@@ -14,17 +14,15 @@ from hypothesis import strategies as st
 from sbredis.engine import (
     CallId,
     Partition,
-    Settlement,
     SettlementColumns,
     SettlementEvent,
     SettlementsPlace,
     SettlementsRead,
     load,
-    operations,
-    read_settlements,
 )
 from sbredis.engine._bands import EPOCH_LEAP
-from sbredis.engine._settlements import _read
+from sbredis.engine._scripts import operations
+from sbredis.engine._settlements import Settlement, read_records
 from sbredis.exceptions import DataLayoutError
 from sbredis.transport import forget_memory, open_transport
 from tests.engine.bench import ENTITY, INCARNATION, NAMESPACE, SALT, SETTINGS, START, Bench, Held, set_to
@@ -38,7 +36,7 @@ DEAD = set_to(audited=True, dead_letter_expired=True)
 
 async def read(bench: Bench, after: int | SettlementsPlace = 0, wanted: int = 1000) -> SettlementsRead:
     place = Place(after) if isinstance(after, int) else after
-    return await bench.tell(read_settlements(bench.partition, place, wanted, call_id=CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.read_settlements(place, wanted, call_id=CallId("", 0, bench.now)))
 
 
 async def events(bench: Bench, after: int = 0) -> list[tuple[SettlementEvent, str]]:
@@ -300,13 +298,13 @@ def test_records_are_read_as_they_are_written(notes: list[tuple[SettlementEvent,
     text = " ".join(f"{event.value}{','.join(map(str, numbers))}" for event, numbers in notes)
     expected = [Settlement(event, str(number), 5) for event, numbers in notes for number in numbers]
     end = Place(len(expected))
-    told = _read(Place(), end, [(b"%d" % len(expected), b"5", text.encode(), b"0")])
+    told = read_records(Place(), end, [(b"%d" % len(expected), b"5", text.encode(), b"0")])
     assert told.settlements == tuple(expected)
     assert told[1:] == (end, 0, end, False)
 
 
 def test_runs_and_times_are_spelled_out() -> None:
-    told = _read(Place(), Place(4), [(b"4", b"9", b"cd1-2 g7-8=100,-3", b"0")]).settlements
+    told = read_records(Place(), Place(4), [(b"4", b"9", b"cd1-2 g7-8=100,-3", b"0")]).settlements
     assert told == (
         Settlement(E.COMPLETED, "d1", 9),
         Settlement(E.COMPLETED, "d2", 9),
@@ -318,7 +316,7 @@ def test_runs_and_times_are_spelled_out() -> None:
 @pytest.mark.parametrize("notes", [b"", b"c", b"q1", b"q1;", b"c1,,2", b"g1=x", b"g1=1,2", b"g1-3=1", b"G1"])
 def test_a_record_that_is_not_understood_is_an_error(notes: bytes) -> None:
     with pytest.raises(DataLayoutError, match="cannot be read"):
-        _read(Place(), Place(1), [(b"1", b"9", notes, b"0")])
+        read_records(Place(), Place(1), [(b"1", b"9", notes, b"0")])
 
 
 def test_auditing_is_off_unless_it_is_switched_on() -> None:

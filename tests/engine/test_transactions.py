@@ -24,19 +24,17 @@ from sbredis.engine import (
     PartRefusedError,
     SessionLock,
     SettingsStaleError,
-    Step,
     TransactedRenewal,
     TransactedSend,
     advance,
-    get_state,
     load,
     once,
-    operations,
-    set_state,
     transact,
     transact_together,
     transfer,
 )
+from sbredis.engine._scripts import operations
+from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import (
     KeyAlreadyUsedError,
     MessageLockLostError,
@@ -108,7 +106,7 @@ CHANGES: list[Change] = [
     lambda world, *_: world.publishing((Outgoing(b"x"), (Copy(0), Copy(0, b"changed"))), (Outgoing(b"y"), ())),
     lambda world, *_: world.publishing((Outgoing(b"z", due=world.now + 50), (Copy(0, b"why", dead=True),))),
     lambda world, *_: world.publishing((Outgoing(b"z", 70), (Copy(0, b"why", dead=True),))),
-    lambda world, _, session: Operation(world.of["c"], set_state(world.of["c"], world.call_id(), session, b"state")),
+    lambda world, _, session: Operation(world.of["c"], world.of["c"].set_state(world.call_id(), session, b"state")),
     *(_remember(name) for name in "acst"),
     ADVANCE,
     *(_advance(name) for name in "cst"),
@@ -171,10 +169,10 @@ async def test_the_state_of_a_session_is_set_together_with_a_settlement_and_a_se
     locks = await world.lock("c", ONE, session="x")
     await world.transact(
         world.settling("complete", "c", *locks),
-        Operation(world.of["c"], set_state(world.of["c"], NO_CALL_ID, session, b"seen 1")),
+        Operation(world.of["c"], world.of["c"].set_state(NO_CALL_ID, session, b"seen 1")),
         world.sending("a", Outgoing(b"output")),
     )
-    state = await world.tell(get_state(world.of["c"], session, CallId("", 0, world.now)))
+    state = await world.tell(world.of["c"].get_state(session, CallId("", 0, world.now)))
     assert state == b"seen 1"
     assert (await world.bodies("c"), await world.bodies("a")) == ([], [b"output"])
 
@@ -271,7 +269,7 @@ async def each_alone(world: World, work: Sequence[Operation]) -> Watermarks:
     for operation in work:
         await world.alone(operation)
         name, request = names[operation.partition], operation.request
-        if not isinstance(request, Step):
+        if not isinstance(request, TransactionStep):
             if request.script.name == "send":
                 sent[name] = (await world.data())[f"{name}:store"][1][b"seq"]
         elif request.name == "advance":
@@ -415,9 +413,7 @@ REFUSALS: dict[str, tuple[Callable[[World], Any], Refused, type[ServiceBusError]
     ),
     "a session that is not locked": (
         _nothing,
-        lambda world: Operation(
-            world.of["c"], set_state(world.of["c"], NO_CALL_ID, SessionLock("x", NOBODY), b"state")
-        ),
+        lambda world: Operation(world.of["c"], world.of["c"].set_state(NO_CALL_ID, SessionLock("x", NOBODY), b"state")),
         SessionLockLostError,
         "^The transaction was refused and has changed nothing",
     ),

@@ -17,9 +17,9 @@ from sbredis.engine import (
     TransactedSend,
     TransactedTogether,
     load,
-    operations,
     transact_together,
 )
+from sbredis.engine._scripts import operations
 from sbredis.exceptions import MessageLockLostError, ServiceBusQuotaExceededError
 from sbredis.transport import open_transport
 from tests.engine.transactions import SETTINGS, World

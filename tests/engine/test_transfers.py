@@ -14,13 +14,13 @@ from sbredis.engine import (
     Operation,
     Outgoing,
     Partition,
-    Step,
     encode_changes,
     read_record,
     transfer,
 )
 from sbredis.engine._bands import band, score
 from sbredis.engine._lifecycle import Side, State
+from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusQuotaExceededError
 from tests.engine.transactions import ELSEWHERE, SETTINGS, World
 
@@ -137,7 +137,7 @@ async def test_a_message_that_is_too_large_for_the_destination_is_refused_before
 async def test_a_malformed_transfer_is_refused(world: World, arguments: tuple[str, ...]) -> None:
     before = await world.everything()
     with pytest.raises(MalformedCallError, match=r"transfer|message 0"):
-        await world.transact(Operation(world.of["a"], Step("transfer", arguments)))
+        await world.transact(Operation(world.of["a"], TransactionStep("transfer", arguments)))
     assert await world.everything() == before
 
 

@@ -13,10 +13,8 @@ from sbredis.engine import (
     Request,
     SettingsStaleError,
     SidePrefix,
-    close,
     new_token,
     quiet,
-    touch,
     withdraw,
 )
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
@@ -34,7 +32,7 @@ async def used(bench: Bench) -> int:
 
 async def begun(bench: Bench) -> None:
     """Use the partition now."""
-    assert await bench.tell(touch(bench.partition, CallId("", 0, bench.now)))
+    assert await bench.tell(bench.partition.touch(CallId("", 0, bench.now)))
     assert await used(bench) == bench.now
 
 
@@ -62,7 +60,7 @@ async def test_calls_of_users_are_uses(bench: Bench, name: str) -> None:
         "look": of.look(call_id=CallId("", 0, bench.now)),
         "complete": of.complete(call_id, [held.lock()]),
         "purge": of.purge(call_id, bench.now),
-        "touch": touch(of, CallId("", 0, bench.now)),
+        "touch": of.touch(CallId("", 0, bench.now)),
     }
     await bench.tell(requests[name])
     assert await used(bench) == bench.now
@@ -80,7 +78,7 @@ async def test_calls_of_maintenance_and_readers_are_no_uses(bench: Bench) -> Non
     ]
     for request in requests:
         await bench.tell(request)
-    await bench.tell(close(of, 3 * MINUTE, of.version, now=bench.now))
+    await bench.tell(of.close(3 * MINUTE, of.version, now=bench.now))
     assert await used(bench) == START
     await bench.tell(of.configure(use=True, now=bench.now))
     assert await used(bench) == bench.now
@@ -90,7 +88,7 @@ async def test_the_idle_time_begins_when_a_scheduled_message_is_enqueued(bench: 
     await begun(bench)
     await bench.send(b"m", due=START + 2 * IDLE)
     bench.later(2 * IDLE - 1)
-    assert await bench.tell(close(bench.partition, IDLE, bench.partition.version, now=bench.now)) == (False, 0)
+    assert await bench.tell(bench.partition.close(IDLE, bench.partition.version, now=bench.now)) == (False, 0)
     bench.later(MINUTE)
     await bench.tell(bench.partition.due(CallId("", 0, bench.now)))
     assert await used(bench) == START + 2 * IDLE
@@ -101,26 +99,26 @@ async def test_an_idle_partition_is_closed_for_all_who_do_not_know_the_next_vers
     of = bench.partition
     bench.later(IDLE + MINUTE - 1)
     before = await bench.whole()
-    assert await bench.tell(close(of, IDLE, of.version + 1, now=bench.now)) == (False, IDLE + MINUTE - 1)
+    assert await bench.tell(of.close(IDLE, of.version + 1, now=bench.now)) == (False, IDLE + MINUTE - 1)
     bench.later(1)
-    assert await bench.tell(close(of, IDLE, of.version + 1, now=bench.now)) == (True, IDLE + MINUTE)
+    assert await bench.tell(of.close(IDLE, of.version + 1, now=bench.now)) == (True, IDLE + MINUTE)
     assert set(await bench.whole()) == set(before)
     with pytest.raises(SettingsStaleError):
         await bench.send(b"m")
-    assert await bench.tell(close(of, IDLE, of.version + 1, again=True, now=bench.now)) == (True, IDLE + MINUTE)
+    assert await bench.tell(of.close(IDLE, of.version + 1, again=True, now=bench.now)) == (True, IDLE + MINUTE)
 
 
 @set_to(forwards=True)
 async def test_a_partition_that_forwards_its_messages_is_never_idle(bench: Bench) -> None:
     await begun(bench)
     bench.later(100 * IDLE)
-    assert await bench.tell(close(bench.partition, IDLE, bench.partition.version, now=bench.now)) == (False, 0)
+    assert await bench.tell(bench.partition.close(IDLE, bench.partition.version, now=bench.now)) == (False, 0)
 
 
 async def idle_later(bench: Bench) -> bool:
     """Return whether the partition is idle after a long time without use."""
     bench.later(100 * IDLE)
-    closing = await bench.tell(close(bench.partition, IDLE, bench.partition.version, now=bench.now))
+    closing = await bench.tell(bench.partition.close(IDLE, bench.partition.version, now=bench.now))
     assert closing.closed == (closing.quiet > 0)
     return closing.closed
 
@@ -158,7 +156,7 @@ async def test_a_partition_with_much_due_work_is_in_use_until_the_work_is_done(b
 async def test_a_transfer_and_a_batch_from_any_side_keep_the_partition(town: Town, side: SidePrefix) -> None:
     async def idle() -> bool:
         town.now += 100 * IDLE
-        return (await town.tell(close(town.of["n"], IDLE, 1, now=town.now))).closed
+        return (await town.tell(town.of["n"].close(IDLE, 1, now=town.now))).closed
 
     if side == "d":
         await town.bury("n", b"m")

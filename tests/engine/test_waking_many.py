@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import (
-    KINDS,
-    CallId,
-    Content,
-    Outgoing,
-    accept_session,
-    encode,
-    new_token,
-    waiting_channel,
-)
+from sbredis.engine import CallId, Content, Outgoing, encode, new_token, waiting_channel
 from sbredis.engine._bands import BAND_WIDTH
+from sbredis.engine._keys import KINDS
 from tests.engine.bench import NAMESPACE, SALT, Bench, set_to
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +71,7 @@ async def test_free_sessions_wake_receivers_in_the_same_way(bench: Bench) -> Non
 
     async def accept(number: int, channel: bytes) -> str:
         call_id = CallId(f"lane{number}", 1, bench.now)
-        accepted = await bench.tell(accept_session(bench.partition, call_id, new_token(), None, waiter=channel))
+        accepted = await bench.tell(bench.partition.accept_session(call_id, new_token(), None, waiter=channel))
         return accepted.session if accepted.outcome == "taken" else ""
 
     for number, channel in enumerate(channels):

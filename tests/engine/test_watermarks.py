@@ -12,15 +12,14 @@ from sbredis.engine import (
     MalformedCallError,
     Operation,
     Outgoing,
-    Step,
     Transacted,
     TransactedSend,
     Watermark,
     advance,
     once,
     transfer,
-    watermarks,
 )
+from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import MessageLockLostError, ServiceBusQuotaExceededError, WatermarkChangedError
 from tests.engine.transactions import ELSEWHERE, World
 
@@ -143,7 +142,7 @@ async def listed(world: World, prefix: bytes = b"", name: str = "a") -> tuple[li
     found: list[Watermark] = []
     cursor, parts = None, 0
     while True:
-        request = watermarks(world.of[name], prefix, cursor, call_id=CallId("", 0, world.now))
+        request = world.of[name].watermarks(prefix, cursor, call_id=CallId("", 0, world.now))
         part = await world.tell(request)
         found += part.watermarks
         cursor, parts = part.onwards, parts + 1
@@ -181,7 +180,7 @@ async def test_many_watermarks_are_listed_in_parts(world: World) -> None:
 async def test_malformed_watermarks_are_refused(world: World, arguments: tuple[str, ...]) -> None:
     before = await world.everything()
     with pytest.raises(MalformedCallError, match="watermark"):
-        await world.transact(Operation(world.of["a"], Step("advance", arguments)))
+        await world.transact(Operation(world.of["a"], TransactionStep("advance", arguments)))
     assert await world.everything() == before
 
 

@@ -19,7 +19,6 @@ from sbredis.engine import (
     Sent,
     new_token,
     perform,
-    publish,
     read_record,
 )
 from sbredis.transport import Transport
@@ -68,8 +67,7 @@ class Topic:
 
     async def publish(self, *routed: tuple[bytes, tuple[int, ...]], message_id: bytes = b"") -> int:
         messages = [Outgoing(payload, message_id=message_id) for payload, _ in routed]
-        request = publish(
-            self.topic,
+        request = self.topic.publish(
             self.call_id(),
             messages,
             [[Copy(place) for place in route] for _, route in routed],
@@ -103,7 +101,7 @@ class Topic:
         fence: int | None = None,
     ) -> Sent:
         """Publish messages with these routes."""
-        request = publish(self.topic, self.call_id(), messages, routes, self.subscriptions, fence=fence)
+        request = self.topic.publish(self.call_id(), messages, routes, self.subscriptions, fence=fence)
         return await self.tell(request)
 
     async def dead(self, subscription: Partition) -> list[Delivery]:

@@ -17,15 +17,13 @@ from sbredis.engine import (
     PartRefusedError,
     Request,
     SessionLock,
-    Step,
     Transacted,
-    accept_session,
     encode,
     perform,
-    publish,
     read_record,
     transact,
 )
+from sbredis.engine._transaction import TransactionStep
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
 
@@ -74,7 +72,7 @@ class World:
 
     async def alone(self, operation: Operation) -> Any:
         """Run an operation without others. It runs in a transaction only if there is no script that does it alone."""
-        if isinstance(operation.request, Step):
+        if isinstance(operation.request, TransactionStep):
             return await self.transact(operation)
         return await self.tell(operation.request)
 
@@ -92,7 +90,7 @@ class World:
         """Return an operation that publishes messages on the topic; the target of all copies is the subscription."""
         messages = [message for message, _ in routed]
         routes = [route for _, route in routed]
-        return Operation(self.of["t"], publish(self.of["t"], self.call_id(), messages, routes, [self.of["s"]]))
+        return Operation(self.of["t"], self.of["t"].publish(self.call_id(), messages, routes, [self.of["s"]]))
 
     async def lock(self, name: str, token: str, wanted: int = 1, *, session: str | None = None) -> list[Lock]:
         """Receive messages under a token and return their locks."""
@@ -100,7 +98,7 @@ class World:
         return [Lock(token, each.name) for each in (await self.tell(request)).messages]
 
     async def accept(self, session: str, token: str) -> SessionLock:
-        await self.tell(accept_session(self.of["c"], self.call_id(), token, session))
+        await self.tell(self.of["c"].accept_session(self.call_id(), token, session))
         return SessionLock(session, token)
 
     def settling(self, what: str, name: str, *locks: Lock) -> Operation:

@@ -21,7 +21,6 @@ from sbredis.engine import (
     Request,
     new_token,
     perform,
-    publish,
     registry_keys,
     registry_salt,
     salts,
@@ -198,7 +197,7 @@ async def published(admin: Admin, topic: str, subscriptions: Sequence[str], coun
         messages = [Outgoing(b"0123456789")] * count + [Outgoing(b"0123456789", due=due)]
         routes: list[list[Copy]] = [copies] * count + [[]]
         for_here = [target.partitions[place] for target in targets]
-        await queue.ask(publish(partition, queue.call_id(), messages, routes, for_here))
+        await queue.ask(partition.publish(queue.call_id(), messages, routes, for_here))
 
 
 @pytest.mark.both_shapes

@@ -15,7 +15,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import NEVER, PartitionSettings, Status
+from sbredis.engine import NEVER, PartitionSettings
+from sbredis.engine._settings import Status
 from sbredis.management import (
     AccessRights,
     AuthorizationRule,

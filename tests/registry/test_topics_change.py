@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import PartitionSettings, load, operations, registry_keys, registry_salt
+from sbredis.engine import PartitionSettings, load, registry_keys, registry_salt
+from sbredis.engine._scripts import operations
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,

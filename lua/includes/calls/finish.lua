@@ -1,8 +1,9 @@
 -- Ends a call. Writes the remaining changes, the clocks, and the call's result under its lane, so that a repetition
 -- gets the same answer. Announces when something will be due, and wakes the waiters for messages that became available.
 -- If the call is a use of the partition, it writes the time of the last use, at most once a minute. The calls of
--- maintenance are no use: they have other names, or `p.upkeep`. A use of a subscription is also a use of its topic.
--- @use announce_due flush wake_waiters
+-- maintenance are no use: the headers of their scripts lack the fact `use`, or the call has `p.upkeep`. A use of a
+-- subscription is also a use of its topic.
+-- @use announce_due flush uses wake_waiters
 -- @use announce_moves update_session_turns write_settlements inside
 local function finish(p, result)
   flush(p)
@@ -18,9 +19,7 @@ local function finish(p, result)
   if not p.calling and (p.forwards or p.forwards_dead or p.awaits_mover) then
     announce_moves(p)
   end
-  if p.now - p.used >= 60000 and not p.upkeep and string.find(' abandon accept_session bury_session cancel complete'
-    .. ' dead_letter defer plan publish purge receive receive_deferred redrive release_session renew renew_session send set_state touch'
-    .. ' transact unpin ', ' ' .. p.name .. ' ', 1, true) then
+  if p.now - p.used >= 60000 and not p.upkeep and string.find(USES, ' ' .. p.name .. ' ', 1, true) then
     p.changed.used = p.now
     if p.shared then
       redis.call('HSET', p.store, 'used', p.now)

@@ -2,6 +2,7 @@
 -- what apply_once needs; or nil and a refusal. A partition knows a key until its window ends.
 --
 -- Refusals: KNOWN (the partition knows a key already; the detail is its index, counted from 0), BADCALL
+-- Facts: freeing
 -- @use never
 -- @use refuse whole_number inside
 local function check_once(p, argv, at)

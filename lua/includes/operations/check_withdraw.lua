@@ -4,6 +4,7 @@
 -- nil and a refusal.
 --
 -- Refusals: ABSENT (some messages are not there as named, or a caller holds them; the detail is their names), BADCALL
+-- Facts: freeing
 -- @use entry_or_default has_overdue movable_messages read_records refuse inside
 local function check_withdraw(p, argv, at)
   local found, gone = movable_messages(p, argv, at + 1)

@@ -1,4 +1,4 @@
-"""The operations of the model on sessions, each with the arguments of its request in ``sbredis.engine._sessions``."""
+"""The operations of the model on sessions, each with the arguments of its request in ``sbredis.engine._partition``."""
 
 from __future__ import annotations
 

@@ -39,10 +39,7 @@ from sbredis.engine import (
     Redrive,
     Request,
     SessionLock,
-    accept_session,
     encode,
-    list_sessions,
-    release_session,
 )
 from sbredis.engine._lifecycle import NEVER
 from sbredis.servers import LocalServer
@@ -308,7 +305,7 @@ class Machine(RuleBasedStateMachine):
     @rule(looks=looks, name=some([None, None, "a", ""]))
     def accept(self, looks: Any, name: str | None) -> None:
         token = self.pair.token()
-        taken = self.pair.do(lambda p, call_id: accept_session(p, call_id, token, name), looks)
+        taken = self.pair.do(lambda p, call_id: p.accept_session(call_id, token, name), looks)
         if not isinstance(taken, Refused) and taken.outcome == "taken":
             self.accepted.append(SessionLock(taken.session, token))
 
@@ -316,8 +313,8 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), looks=looks)
     def give_back(self, data: st.DataObject, looks: Any) -> None:
         lock = data.draw(some(self.accepted))
-        self.pair.do(lambda p, call_id: release_session(p, call_id, lock), looks)
-        self.pair.do(lambda p, call_id: list_sessions(p, 10, None, call_id), [])
+        self.pair.do(lambda p, call_id: p.release_session(call_id, lock), looks)
+        self.pair.do(lambda p, call_id: p.list_sessions(10, None, call_id), [])
 
     @rule(looks=looks, changed=settings, before=waits)
     def change(self, looks: Any, changed: PartitionSettings, before: int) -> None:

@@ -9,18 +9,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sbredis.engine import (
-    Delivery,
-    Lock,
-    Operation,
-    Recipient,
-    Redrive,
-    Request,
-    read_record,
-    settle_batch,
-    transact,
-    withdraw,
-)
+from sbredis.engine import Delivery, Lock, Operation, Recipient, Redrive, Request, read_record, transact, withdraw
 from sbredis.engine._bands import band, number_of, score
 from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.model import Refused
@@ -152,9 +141,9 @@ class AimedMovesMachine(FailingMovesMachine):
         of, number = self.of["q"], mover.batch.number
         if event is Event.REFUSE:
             changes = {message.name: WHY}
-            request = settle_batch(of, mover.birth, mover.destination, number, "refused", changes=changes, now=self.now)
+            request = of.settle_batch(mover.birth, mover.destination, number, "refused", changes=changes, now=self.now)
         else:
-            request = settle_batch(of, mover.birth, mover.destination, number, "back", now=self.now)
+            request = of.settle_batch(mover.birth, mover.destination, number, "back", now=self.now)
         self._settle(mover, request)
 
     def _let(  # noqa: C901 -- one branch for each event

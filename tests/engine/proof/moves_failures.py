@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sbredis.engine import CallId, Origin, SidePrefix, destroy_source, forget_source
+from sbredis.engine import CallId, Origin, SidePrefix
 from tests.engine.model import Refused
 from tests.engine.proof.moves_machine import Mover, MovesMachine
 
@@ -121,7 +121,7 @@ class FailingMovesMachine(MovesMachine):
         if really != 5:
             return
         there = {self._body(each) for each in self._all("q")}
-        destroyed = self._tell("q", destroy_source(self.of["q"]))
+        destroyed = self._tell("q", self.of["q"].destroy_source())
         self._tell("q", self.of["q"].configure(create=True, now=self.now))
         self.alive -= there
         self.perhaps |= there
@@ -134,9 +134,9 @@ class FailingMovesMachine(MovesMachine):
         birth, destinations = self.gone.pop()
         for name in "ab":
             if self.ids[name] in destinations:
-                known = self._tell(name, forget_source(self.of[name], [Origin(self.ids["q"], birth)], now=self.now))
+                known = self._tell(name, self.of[name].forget_source([Origin(self.ids["q"], birth)], now=self.now))
                 self.tally["forget: known" if known else "forget: unknown"] += 1
-                again = forget_source(self.of[name], [Origin(self.ids["q"], birth)], now=self.now)
+                again = self.of[name].forget_source([Origin(self.ids["q"], birth)], now=self.now)
                 assert self._tell(name, again) == 0, "a forgotten source was known"
                 self.tally["forget: unknown"] += 1
             assert f"in:{self.ids['q']}:{birth}".encode() not in self.on.ask("HKEYS", self.of[name].keys[30])

@@ -26,6 +26,7 @@ from sbredis.engine import (
     Delivery,
     Destination,
     Lock,
+    MovesRead,
     Operation,
     Origin,
     Outgoing,
@@ -34,14 +35,8 @@ from sbredis.engine import (
     Request,
     SidePrefix,
     Taken,
-    Waiting,
     encode_changes,
-    freeze,
-    outgoing,
-    read_batch,
     read_record,
-    settle_batch,
-    take,
     transact,
     transfer,
     withdraw,
@@ -253,9 +248,9 @@ class MovesMachine(RuleBasedStateMachine):
 
     # -- movers --------------------------------------------------------------------------------------------------------
 
-    def _read(self) -> Waiting:
+    def _read(self) -> MovesRead:
         while True:
-            waiting: Waiting = self._tell("q", outgoing(self.of["q"], wanted=20, now=self.now))
+            waiting: MovesRead = self._tell("q", self.of["q"].outgoing(wanted=20, now=self.now))
             if not waiting.more:
                 return waiting
 
@@ -271,7 +266,7 @@ class MovesMachine(RuleBasedStateMachine):
             self.movers.append(mover)
 
     def _read_batch(self, mover: Mover) -> bool:
-        found: Waiting = self._tell("q", read_batch(self.of["q"], mover.destination, now=self.now))
+        found: MovesRead = self._tell("q", self.of["q"].read_batch(mover.destination, now=self.now))
         if found.more:
             return False
         mover.batch = found.batches[0] if found.batches else None
@@ -316,8 +311,8 @@ class MovesMachine(RuleBasedStateMachine):
             return True
         if mover.batch is None:
             source, holder, purpose = self.of["q"], f"of-{name}", mover.purpose
-            request = freeze(
-                source, mover.birth, mover.destination, holder, mover.messages, purpose=purpose, now=self.now
+            request = source.freeze(
+                mover.birth, mover.destination, holder, mover.messages, purpose=purpose, now=self.now
             )
             self.past.append(("q", request))
             frozen = self._frozen()
@@ -373,7 +368,7 @@ class MovesMachine(RuleBasedStateMachine):
             self.tally["redrive: by its client" if mover.purpose == purpose else "redrive: by another mover"] += 1
         sending = self._sending(name, mover.messages, purpose)
         origin = Origin(self.ids["q"], mover.birth)
-        return take(self.of[name], origin, mover.batch, mover.door, sending, now=self.now)
+        return self.of[name].take(origin, mover.batch, mover.door, sending, now=self.now)
 
     def _settling(self, mover: Mover, *, divide: bool) -> Request[bool]:
         of, birth, destination = self.of["q"], mover.birth, mover.destination
@@ -382,12 +377,12 @@ class MovesMachine(RuleBasedStateMachine):
         assert taken is not None
         number = batch.number
         if taken.verdict == "taken":
-            return settle_batch(of, birth, destination, number, "taken", now=self.now)
+            return of.settle_batch(birth, destination, number, "taken", now=self.now)
         if taken.verdict == "again":
-            return settle_batch(of, birth, destination, number, "again", names=taken.names, now=self.now)
+            return of.settle_batch(birth, destination, number, "again", names=taken.names, now=self.now)
         if taken.verdict == "over" or divide:
-            return settle_batch(of, birth, destination, number, "back", now=self.now)
-        return settle_batch(of, birth, destination, number, "refused", changes={batch.names[0]: WHY}, now=self.now)
+            return of.settle_batch(birth, destination, number, "back", now=self.now)
+        return of.settle_batch(birth, destination, number, "refused", changes={batch.names[0]: WHY}, now=self.now)
 
     @rule(most=st.integers(1, 6))
     def move_in_the_slot(self, most: int) -> None:

@@ -15,17 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from sbredis.engine import (
-    NEVER,
-    Committed,
-    Partition,
-    Planned,
-    Request,
-    plan,
-    read_pin,
-    read_range,
-    unpin,
-)
+from sbredis.engine import NEVER, Committed, Partition, Planned, Request
 from sbredis.engine._lifecycle import Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.picture import Picture, Standing
@@ -87,7 +77,7 @@ class ReservedMachine(SharedPartition):
     def _ask(
         self, committed: Committed | None, rows: int, room: int = MOST, *, accept: bool = False, expect: str = ""
     ) -> Any:
-        request = plan(self.of, self.fence, committed, rows, room=room, accept=accept, call_id=self._call_id())
+        request = self.of.plan(self.fence, committed, rows, room=room, accept=accept, call_id=self._call_id())
         self.past.append(request)
         return self._run(request, expect=expect)
 
@@ -166,7 +156,7 @@ class ReservedMachine(SharedPartition):
         found: list[bytes] = []
         after, more = planned.floor, True
         while more:
-            part = self._run(read_range(self.of, planned.birth, after, planned.end, wanted=2, call_id=self._call_id()))
+            part = self._run(self.of.read_range(planned.birth, after, planned.end, wanted=2, call_id=self._call_id()))
             assert part is not None
             found += [one.record[28 if one.record.startswith(b"x") else 15 :] for one in part.messages]
             after, more = int(part.messages[-1].name) if part.messages else planned.end, part.more
@@ -204,10 +194,10 @@ class ReservedMachine(SharedPartition):
     @rule()
     def call_with_a_lower_fence(self) -> None:
         """A former run is refused as soon as the new one has made a call."""
-        if self.on.run(read_pin(self.of, call_id=self._call_id()), f"r{self.run_id}").fence == self.fence > 1:
+        if self.on.run(self.of.read_pin(call_id=self._call_id()), f"r{self.run_id}").fence == self.fence > 1:
             call_id, before = self._call_id(), self.fence - 1
-            requests: list[Request[Any]] = [plan(self.of, before, self.committed, 3, call_id=call_id)]
-            requests.append(unpin(self.of, before, call_id=call_id))
+            requests: list[Request[Any]] = [self.of.plan(before, self.committed, 3, call_id=call_id)]
+            requests.append(self.of.unpin(before, call_id=call_id))
             for request in requests:
                 self._run(request, expect="OVERTAKEN")
 
@@ -258,7 +248,7 @@ class ReservedMachine(SharedPartition):
             self.wait(10_000)
             self.visit()
         while True:
-            unpinned = self._run(unpin(self.of, self.fence, call_id=self._call_id()))
+            unpinned = self._run(self.of.unpin(self.fence, call_id=self._call_id()))
             assert unpinned is not None
             if not unpinned.more:
                 break
@@ -338,7 +328,7 @@ class ReservedMachine(SharedPartition):
 
     def _go_on(self) -> None:
         """Call with the checkpoint. If it is refused, accept the loss."""
-        request = plan(self.of, self.fence, self.committed, 0, call_id=self._call_id())
+        request = self.of.plan(self.fence, self.committed, 0, call_id=self._call_id())
         picture, there = self._picture()
         answer = self._answer(request)
         self._compare(request, there, self._pin(picture)[1], {})

@@ -31,10 +31,7 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SessionLock,
-    accept_session,
     encode,
-    release_session,
-    renew_session,
 )
 from sbredis.servers import LocalServer
 from tests.engine.model import Refused
@@ -157,7 +154,7 @@ class Run:
     def _accept(self, receiver: Receiver, *, by_name: bool) -> None:
         token = f"token{next(self.tokens):07}"
         name = self.chance.choice(self.names) if by_name else None
-        accepted = self._tell(accept_session(self.partition, self._turn(receiver), token, name))
+        accepted = self._tell(self.partition.accept_session(self._turn(receiver), token, name))
         self.tally[f"accept: {accepted.outcome}"] += 1
         if accepted.outcome != "taken":
             locked = name is not None and self.known[name].holder is not None
@@ -191,7 +188,7 @@ class Run:
 
     def _release(self, receiver: Receiver) -> None:
         known = self._mine(receiver)
-        if self._lost(receiver, release_session(self.partition, self._turn(receiver), self._lock(receiver))):
+        if self._lost(receiver, self.partition.release_session(self._turn(receiver), self._lock(receiver))):
             return
         assert known is not None
         known.holder = receiver.session = None
@@ -199,7 +196,7 @@ class Run:
 
     def _renew(self, receiver: Receiver) -> None:
         known = self._mine(receiver)
-        if not self._lost(receiver, renew_session(self.partition, self._turn(receiver), self._lock(receiver))):
+        if not self._lost(receiver, self.partition.renew_session(self._turn(receiver), self._lock(receiver))):
             assert known is not None
             known.until = self.now + LOCK
             self.tally["renewed"] += 1
@@ -291,11 +288,11 @@ class Run:
         one = self.receivers[0]
         for name, numbers in self.deferred.items():
             token = f"token{next(self.tokens):07}"
-            assert self._tell(accept_session(self.partition, self._turn(one), token, name)).outcome == "taken"
+            assert self._tell(self.partition.accept_session(self._turn(one), token, name)).outcome == "taken"
             names = [str(number) for number in numbers]
             request = self.partition.receive_deferred(self._turn(one), token, names, mode="delete", session=name)
             assert [message.name for message in self._tell(request).messages] == names
-            self._tell(release_session(self.partition, self._turn(one), SessionLock(name, token)))
+            self._tell(self.partition.release_session(self._turn(one), SessionLock(name, token)))
         dead = 0
         while True:
             request = self.partition.receive(

@@ -16,20 +16,8 @@ from sbredis.engine import (
     Request,
     Sent,
     SessionLock,
-    accept_session,
     advance,
-    bury_session,
-    get_state,
-    list_sessions,
-    list_sessions_since,
-    look_for_session,
     once,
-    peek_state,
-    publish,
-    release_session,
-    renew_session,
-    ripe,
-    set_state,
     transact,
     transact_together,
 )
@@ -54,7 +42,7 @@ class Town(Both):
         return self.do(
             Step(
                 "accept_session",
-                lambda p, call_id: accept_session(p, call_id, token, name, waiter=waiter, waiting_for=waiting_for),
+                lambda p, call_id: p.accept_session(call_id, token, name, waiter=waiter, waiting_for=waiting_for),
                 lambda call: self.model.accept_session(call, token, name, **ours),
             ),
             how,
@@ -65,7 +53,7 @@ class Town(Both):
         return self.do(
             Step(
                 "look_for_session",
-                lambda p, call_id: look_for_session(p, waiter=waiter, waiting_for=waiting_for, call_id=call_id),
+                lambda p, call_id: p.look_for_session(waiter=waiter, waiting_for=waiting_for, call_id=call_id),
                 lambda call: self.model.accept_session(call, "-" * 12, None, **ours),
             ),
             without_lane(how),
@@ -74,7 +62,7 @@ class Town(Both):
     def renew_session(self, how: How, lock: SessionLock) -> Any:
         step = Step(
             "renew_session",
-            lambda p, call_id: renew_session(p, call_id, lock),
+            lambda p, call_id: p.renew_session(call_id, lock),
             lambda call: self.model.renew_session(call, *lock),
         )
         return self.do(step, how)
@@ -82,7 +70,7 @@ class Town(Both):
     def release_session(self, how: How, lock: SessionLock) -> Any:
         step = Step(
             "release_session",
-            lambda p, call_id: release_session(p, call_id, lock),
+            lambda p, call_id: p.release_session(call_id, lock),
             lambda call: self.model.release_session(call, *lock),
         )
         return self.do(step, how)
@@ -93,7 +81,7 @@ class Town(Both):
     def stating(self, lock: SessionLock, state: bytes | None) -> Step:
         def make(partition: Partition, call_id: CallId) -> Request[bool]:
             partition.settings = replace(partition.settings, largest_message=LARGE)
-            return set_state(partition, call_id, lock, state)
+            return partition.set_state(call_id, lock, state)
 
         return Step(
             "set_state",
@@ -104,20 +92,20 @@ class Town(Both):
 
     def get_state(self, how: How, lock: SessionLock) -> Any:
         step = Step(
-            "get_state", lambda p, call_id: get_state(p, lock, call_id), lambda call: self.model.get_state(call, *lock)
+            "get_state", lambda p, call_id: p.get_state(lock, call_id), lambda call: self.model.get_state(call, *lock)
         )
         return self.do(step, without_lane(how))
 
     def peek_state(self, how: How, name: str) -> Any:
         step = Step(
-            "get_state", lambda p, call_id: peek_state(p, name, call_id), lambda call: self.model.peek_state(call, name)
+            "get_state", lambda p, call_id: p.peek_state(name, call_id), lambda call: self.model.peek_state(call, name)
         )
         return self.do(step, without_lane(how))
 
     def list_sessions(self, how: How, wanted: int, after: str | None = None) -> Any:
         step = Step(
             "list_sessions",
-            lambda p, call_id: list_sessions(p, wanted, after, call_id),
+            lambda p, call_id: p.list_sessions(wanted, after, call_id),
             lambda call: self.model.list_sessions(call, wanted, after),
         )
         return self.do(step, without_lane(how))
@@ -125,7 +113,7 @@ class Town(Both):
     def list_sessions_since(self, how: How, wanted: int, since: int, skip: int = 0) -> Any:
         step = Step(
             "list_sessions_since",
-            lambda p, call_id: list_sessions_since(p, wanted, since, skip, call_id),
+            lambda p, call_id: p.list_sessions_since(wanted, since, skip, call_id),
             lambda call: self.model.list_sessions_since(call, wanted, since, skip),
         )
         return self.do(step, without_lane(how))
@@ -133,7 +121,7 @@ class Town(Both):
     def bury_session(self, how: How, lock: SessionLock, changes: bytes, share: int) -> Any:
         step = Step(
             "bury_session",
-            lambda p, call_id: bury_session(p, call_id, lock, changes, share=share),
+            lambda p, call_id: p.bury_session(call_id, lock, changes, share=share),
             lambda call: self.model.bury_session(call, *lock, changes, share=share),
         )
         return self.do(step, how)
@@ -171,7 +159,7 @@ class Town(Both):
             named = [target._partition() for target in targets]
             if missing is not None:
                 named[missing].incarnation += "-other"
-            return publish(partition, call_id, messages, routes, named, fence=fence)
+            return partition.publish(call_id, messages, routes, named, fence=fence)
 
         models = [target.model for target in targets]
         given: dict[str, Any] = {"fence": fence, "missing": missing, "columns": columns}
@@ -266,7 +254,7 @@ class Town(Both):
     def ripe(self, how: How, wanted: int, room: int = LARGE) -> Any:
         step = Step(
             "ripe",
-            lambda p, call_id: ripe(p, wanted, room=room, call_id=call_id),
+            lambda p, call_id: p.ripe(wanted, room=room, call_id=call_id),
             lambda call: self.model.ripe(call, wanted, room=room),
         )
         return self.do(step, without_lane(how))

@@ -15,12 +15,8 @@ from sbredis.engine import (
     Request,
     SettingsBehindError,
     SettingsStaleError,
-    freeze,
     new_token,
-    outgoing,
     perform,
-    read_batch,
-    settle_batch,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.registry import EntityRecord
@@ -123,23 +119,23 @@ class Calls(Turns):
 
     async def move(self, client: Client, path: str, number: int, *, stops: float) -> None:
         """Move all messages of a partition that wait. With this chance, stop while the batch is outstanding."""
-        waiting = await self.use(client, path, lambda of, _: outgoing(of, now=self.witness.now), number=number)
+        waiting = await self.use(client, path, lambda of, _: of.outgoing(now=self.witness.now), number=number)
         if waiting.messages and not waiting.batches:
             await self.use(
                 client,
                 path,
-                lambda of, _: freeze(of, waiting.birth, FAR, "far", waiting.messages, now=self.witness.now),
+                lambda of, _: of.freeze(waiting.birth, FAR, "far", waiting.messages, now=self.witness.now),
                 number=number,
             )
         if self.chance.random() < stops:
             return
-        batch = await self.use(client, path, lambda of, _: read_batch(of, FAR, now=self.witness.now), number=number)
+        batch = await self.use(client, path, lambda of, _: of.read_batch(FAR, now=self.witness.now), number=number)
         if not batch.batches:
             return
 
         def settle(of: Partition, about: About) -> Request[bool]:
             about.moved = len(batch.messages)
             about.waited = sum(each.state == "x" or each.name.startswith("d") for each in batch.messages)
-            return settle_batch(of, batch.birth, FAR, batch.batches[0].number, "taken", now=self.witness.now)
+            return of.settle_batch(batch.birth, FAR, batch.batches[0].number, "taken", now=self.witness.now)
 
         await self.use(client, path, settle, number=number)

@@ -22,10 +22,8 @@ from sbredis.engine import (
     SettingsBehindError,
     SettingsStaleError,
     new_token,
-    publish,
     quiet,
     salts,
-    touch,
     transact,
     transfer,
 )
@@ -107,7 +105,7 @@ class Play(Calls):
 
     def _touch(self, partition: Partition, about: About) -> Request[Any]:
         del about
-        return touch(partition, self.call_id())
+        return partition.touch(self.call_id())
 
     def _count(self, partition: Partition, about: About) -> Request[Any]:
         del about
@@ -141,7 +139,7 @@ class Play(Calls):
             topic = client.namespace.partition(routes.topic, number)
             copies = [[Copy(place) for place in range(len(targets))]]
             try:
-                await self.ask(client, publish(topic, self.call_id(), [Outgoing(b"m")], copies, targets))
+                await self.ask(client, topic.publish(self.call_id(), [Outgoing(b"m")], copies, targets))
             except SettingsStaleError:
                 self.witness.tally["a user reads topic again"] += 1
             except SettingsBehindError:

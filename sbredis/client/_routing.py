@@ -35,7 +35,7 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import MAXIMUM_PROPERTY_BYTES, comparable_id, moment
-from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, Routed, Routes
+from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, RoutedSubscription, Routes
 from sbredis.rules import Complaints, JudgedCopy, MessageView, Rule, RuleBook
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Judge:
         self._large_book = _book(routes.subscriptions, self._complaints)
         self._outdated: frozenset[int] = frozenset()
         """The places for which the large book is out of date."""
-        self._changed: dict[int, Routed] = {}
+        self._changed: dict[int, RoutedSubscription] = {}
         self._small_book: RuleBook | None = None
         self._small_places: list[int] = []
 
@@ -117,21 +117,21 @@ def _place(copy: JudgedCopy) -> int:
     return copy.subscription
 
 
-def _book(subscriptions: Sequence[Routed], complaints: Complaints) -> RuleBook:
+def _book(subscriptions: Sequence[RoutedSubscription], complaints: Complaints) -> RuleBook:
     return RuleBook(
         [_rules(routed) for routed in subscriptions], [routed.record.path for routed in subscriptions], complaints
     )
 
 
-def _rules(routed: Routed) -> tuple[Sequence[Rule], bool]:
+def _rules(routed: RoutedSubscription) -> tuple[Sequence[Rule], bool]:
     return routed.rules, _dead_letters(routed)
 
 
-def _dead_letters(routed: Routed) -> bool:
+def _dead_letters(routed: RoutedSubscription) -> bool:
     return routed.record.properties.get(JUDGING_PROPERTY, True) is not False
 
 
-def _judged_by(routed: Routed) -> tuple[str, bool]:
+def _judged_by(routed: RoutedSubscription) -> tuple[str, bool]:
     return routed.mark, _dead_letters(routed)
 
 

@@ -31,7 +31,6 @@ from sbredis.engine._keys import (
 )
 from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Taken
-from sbredis.engine._named_values import NamedValues
 from sbredis.engine._names import (
     entity_name,
     identifier,
@@ -124,6 +123,7 @@ from sbredis.engine._transaction import (
     transfer,
     withdraw,
 )
+from sbredis.engine._values import NamedValues
 
 __all__ = [
     "ENTITIES_PATTERN",

@@ -376,7 +376,7 @@ class _Extras(NamedTuple):
     changes: list[bytes]
 
 
-class _Changed(NamedTuple):
+class _ChangedRows(NamedTuple):
     """The changes to messages, whose fields are not decoded yet."""
 
     all: Mapping[int, bytes]
@@ -398,7 +398,7 @@ def _extras(replies: Sequence[Rows]) -> _Extras:
     return found
 
 
-def _changed(extras: _Extras) -> _Changed:
+def _changed(extras: _Extras) -> _ChangedRows:
     """Return the fields of the changes, as :func:`~sbredis.engine._codec.decode_changes` finds them.
 
     Most dead letters have a reason and a description, and an object for the changes of each would take five times as
@@ -407,7 +407,7 @@ def _changed(extras: _Extras) -> _Changed:
     found = {row: changes for row, changes in zip(extras.rows, extras.changes, strict=True) if changes}
     places, values, _ = _fields(list(found.values()), repeat(0))
     of = list(found)
-    return _Changed(found, [[of[place] for place in each] for each in places], values)
+    return _ChangedRows(found, [[of[place] for place in each] for each in places], values)
 
 
 def _with_changes(record: bytes, changes: Changes) -> bytes:
@@ -420,7 +420,7 @@ def _with_changes(record: bytes, changes: Changes) -> bytes:
     return record[:start] + encode(content)
 
 
-def _add_extras(made: Columns, names: list[bytes], extras: _Extras, changed: _Changed) -> None:
+def _add_extras(made: Columns, names: list[bytes], extras: _Extras, changed: _ChangedRows) -> None:
     count, rows, entries = made.rows, extras.rows, extras.entries
     failures = {row: int(entry[2:7]) for row, entry in zip(rows, entries, strict=True) if entry[2:7] != b"00000"}
     made.failures = _numbers(failures, count) if failures else None

@@ -83,10 +83,10 @@ __all__ = [
     "Condition",
     "Event",
     "ImpossibleError",
-    "Place",
     "Reason",
     "Side",
     "SidePrefix",
+    "Stage",
     "State",
     "decide",
 ]
@@ -196,8 +196,8 @@ class Reason(Enum):
     LOST = "R"  # RecordMissing
 
 
-class Place(NamedTuple):
-    """The side and state of a message after an event, and the reason if it moved to the dead side."""
+class Stage(NamedTuple):
+    """The stage of a message's life after an event: its side, its state, and why it is on the dead side, if it is."""
 
     side: Side
     state: State
@@ -219,103 +219,103 @@ COUNTED: Final = frozenset({(Side.MAIN, event) for event in (Event.ABANDON, Even
 _MAIN, _DEAD, _TRANSFER = Side.MAIN, Side.DEAD, Side.TRANSFER_DEAD
 _ALWAYS = Condition.OTHERWISE
 
-_FAILED: Mapping[Condition, Place] = {Condition.LIMIT: Place(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
-_DROPPED: Mapping[Condition, Place] = {Condition.DUPLICATE: Place(_MAIN, State.DROPPED)}
-_MOVED: Mapping[Condition, Place] = {_ALWAYS: Place(_MAIN, State.MOVED)}
-_TRANSFER_BURIED = {Condition.HOME_TRANSFER: Place(_TRANSFER, State.ACTIVE, Reason.APPLICATION)}
-_HOME: Mapping[Condition, Place] = {Condition.HOME_DEFERRED: Place(_MAIN, State.DEFERRED)}
-_EXPIRY: Mapping[Condition, Place] = {
-    Condition.EXPIRED_KEPT: Place(_DEAD, State.ACTIVE, Reason.EXPIRED),
-    Condition.EXPIRED: Place(_MAIN, State.EXPIRED),
+_FAILED: Mapping[Condition, Stage] = {Condition.LIMIT: Stage(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
+_DROPPED: Mapping[Condition, Stage] = {Condition.DUPLICATE: Stage(_MAIN, State.DROPPED)}
+_MOVED: Mapping[Condition, Stage] = {_ALWAYS: Stage(_MAIN, State.MOVED)}
+_TRANSFER_BURIED = {Condition.HOME_TRANSFER: Stage(_TRANSFER, State.ACTIVE, Reason.APPLICATION)}
+_HOME: Mapping[Condition, Stage] = {Condition.HOME_DEFERRED: Stage(_MAIN, State.DEFERRED)}
+_EXPIRY: Mapping[Condition, Stage] = {
+    Condition.EXPIRED_KEPT: Stage(_DEAD, State.ACTIVE, Reason.EXPIRED),
+    Condition.EXPIRED: Stage(_MAIN, State.EXPIRED),
 }
-_DELAY: Mapping[Condition, Place] = {Condition.DELAY: Place(_MAIN, State.DELAYED)}
-_BACK: Mapping[Condition, Place] = {_ALWAYS: Place(_MAIN, State.ACTIVE)}
-_OUT: Mapping[Condition, Place] = {Condition.SESSION: Place(_MAIN, State.HELD), _ALWAYS: Place(_MAIN, State.LOCKED)}
-_LOST: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE, Reason.LOST)}
-_BURIED: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE, Reason.APPLICATION)}
+_DELAY: Mapping[Condition, Stage] = {Condition.DELAY: Stage(_MAIN, State.DELAYED)}
+_BACK: Mapping[Condition, Stage] = {_ALWAYS: Stage(_MAIN, State.ACTIVE)}
+_OUT: Mapping[Condition, Stage] = {Condition.SESSION: Stage(_MAIN, State.HELD), _ALWAYS: Stage(_MAIN, State.LOCKED)}
+_LOST: Mapping[Condition, Stage] = {_ALWAYS: Stage(_DEAD, State.ACTIVE, Reason.LOST)}
+_BURIED: Mapping[Condition, Stage] = {_ALWAYS: Stage(_DEAD, State.ACTIVE, Reason.APPLICATION)}
 
-_DEAD_HOME: Mapping[Condition, Place] = {Condition.HOME_DEFERRED: Place(_DEAD, State.DEFERRED)}
-_DEAD_DELAY: Mapping[Condition, Place] = {Condition.DELAY: Place(_DEAD, State.DELAYED)}
-_DEAD_BACK: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE)}
+_DEAD_HOME: Mapping[Condition, Stage] = {Condition.HOME_DEFERRED: Stage(_DEAD, State.DEFERRED)}
+_DEAD_DELAY: Mapping[Condition, Stage] = {Condition.DELAY: Stage(_DEAD, State.DELAYED)}
+_DEAD_BACK: Mapping[Condition, Stage] = {_ALWAYS: Stage(_DEAD, State.ACTIVE)}
 
-_Rows: TypeAlias = Mapping[tuple[Side, State, Event], Mapping[Condition, Place]]
+_Rows: TypeAlias = Mapping[tuple[Side, State, Event], Mapping[Condition, Stage]]
 
 # fmt: off
 _ROWS: _Rows = {
     # -- the main side
     (_MAIN, State.NEW, Event.SEND): {**_DROPPED, **_BACK},
-    (_MAIN, State.NEW, Event.SCHEDULE): {**_DROPPED, _ALWAYS: Place(_MAIN, State.SCHEDULED)},
-    (_MAIN, State.NEW, Event.PUBLISH): {**_DROPPED, _ALWAYS: Place(_MAIN, State.PUBLISHED)},
+    (_MAIN, State.NEW, Event.SCHEDULE): {**_DROPPED, _ALWAYS: Stage(_MAIN, State.SCHEDULED)},
+    (_MAIN, State.NEW, Event.PUBLISH): {**_DROPPED, _ALWAYS: Stage(_MAIN, State.PUBLISHED)},
     (_MAIN, State.NEW, Event.COPY): {
-        Condition.FAULTY: Place(_DEAD, State.ACTIVE, Reason.FILTER),
-        Condition.NO_SESSION: Place(_DEAD, State.ACTIVE, Reason.NO_SESSION),
+        Condition.FAULTY: Stage(_DEAD, State.ACTIVE, Reason.FILTER),
+        Condition.NO_SESSION: Stage(_DEAD, State.ACTIVE, Reason.NO_SESSION),
         **_BACK,
     },
     (_MAIN, State.SCHEDULED, Event.ACTIVATE): _BACK,
-    (_MAIN, State.SCHEDULED, Event.PUBLISH): {_ALWAYS: Place(_MAIN, State.PUBLISHED)},
-    (_MAIN, State.SCHEDULED, Event.CANCEL): {_ALWAYS: Place(_MAIN, State.CANCELLED)},
+    (_MAIN, State.SCHEDULED, Event.PUBLISH): {_ALWAYS: Stage(_MAIN, State.PUBLISHED)},
+    (_MAIN, State.SCHEDULED, Event.CANCEL): {_ALWAYS: Stage(_MAIN, State.CANCELLED)},
     (_MAIN, State.ACTIVE, Event.RECEIVE): _OUT,
-    (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
+    (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Stage(_MAIN, State.COMPLETED)},
     (_MAIN, State.ACTIVE, Event.EXPIRE): _EXPIRY,
-    (_MAIN, State.ACTIVE, Event.COMMIT): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
-    (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
+    (_MAIN, State.ACTIVE, Event.COMMIT): {_ALWAYS: Stage(_MAIN, State.COMPLETED)},
+    (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Stage(_MAIN, State.PURGED)},
     (_MAIN, State.ACTIVE, Event.BURY): _BURIED,
-    (_MAIN, State.LOCKED, Event.RENEW): {_ALWAYS: Place(_MAIN, State.LOCKED)},
-    (_MAIN, State.LOCKED, Event.COMPLETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
+    (_MAIN, State.LOCKED, Event.RENEW): {_ALWAYS: Stage(_MAIN, State.LOCKED)},
+    (_MAIN, State.LOCKED, Event.COMPLETE): {_ALWAYS: Stage(_MAIN, State.COMPLETED)},
     (_MAIN, State.LOCKED, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.RELEASE): {**_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
-    (_MAIN, State.LOCKED, Event.DEFER): {**_FAILED, _ALWAYS: Place(_MAIN, State.DEFERRED)},
+    (_MAIN, State.LOCKED, Event.DEFER): {**_FAILED, _ALWAYS: Stage(_MAIN, State.DEFERRED)},
     (_MAIN, State.LOCKED, Event.DEAD_LETTER): _BURIED,
-    (_MAIN, State.HELD, Event.RENEW): {_ALWAYS: Place(_MAIN, State.HELD)},
-    (_MAIN, State.HELD, Event.COMPLETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
+    (_MAIN, State.HELD, Event.RENEW): {_ALWAYS: Stage(_MAIN, State.HELD)},
+    (_MAIN, State.HELD, Event.COMPLETE): {_ALWAYS: Stage(_MAIN, State.COMPLETED)},
     (_MAIN, State.HELD, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.HELD, Event.RELEASE): {**_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.HELD, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
-    (_MAIN, State.HELD, Event.DEFER): {**_FAILED, _ALWAYS: Place(_MAIN, State.DEFERRED)},
+    (_MAIN, State.HELD, Event.DEFER): {**_FAILED, _ALWAYS: Stage(_MAIN, State.DEFERRED)},
     (_MAIN, State.HELD, Event.DEAD_LETTER): _BURIED,
     (_MAIN, State.HELD, Event.BURY): _BURIED,
     (_MAIN, State.DELAYED, Event.WAKE): {**_EXPIRY, **_BACK},
-    (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
+    (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Stage(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): {**_EXPIRY, **_OUT},
-    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {**_EXPIRY, _ALWAYS: Place(_MAIN, State.COMPLETED)},
-    (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
+    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {**_EXPIRY, _ALWAYS: Stage(_MAIN, State.COMPLETED)},
+    (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Stage(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.BURY): _BURIED,
     (_MAIN, State.SCHEDULED, Event.LOSE): _LOST,
     (_MAIN, State.ACTIVE, Event.LOSE): _LOST,
     (_MAIN, State.DELAYED, Event.LOSE): _LOST,
     (_MAIN, State.DEFERRED, Event.LOSE): _LOST,
     (_MAIN, State.HELD, Event.LOSE): _LOST,
-    (_MAIN, State.NEW, Event.TRANSFER): {_ALWAYS: Place(_MAIN, State.TRANSFER)},
+    (_MAIN, State.NEW, Event.TRANSFER): {_ALWAYS: Stage(_MAIN, State.TRANSFER)},
     (_MAIN, State.ACTIVE, Event.WITHDRAW): _MOVED,
-    (_MAIN, State.ACTIVE, Event.FREEZE): {_ALWAYS: Place(_MAIN, State.FROZEN)},
+    (_MAIN, State.ACTIVE, Event.FREEZE): {_ALWAYS: Stage(_MAIN, State.FROZEN)},
     (_MAIN, State.TRANSFER, Event.WITHDRAW): _MOVED,
-    (_MAIN, State.TRANSFER, Event.FREEZE): {_ALWAYS: Place(_MAIN, State.FROZEN)},
+    (_MAIN, State.TRANSFER, Event.FREEZE): {_ALWAYS: Stage(_MAIN, State.FROZEN)},
     (_MAIN, State.FROZEN, Event.TAKE): _MOVED,
-    (_MAIN, State.FROZEN, Event.RETURN): {Condition.HOME_TRANSFER: Place(_MAIN, State.TRANSFER), **_EXPIRY, **_BACK},
+    (_MAIN, State.FROZEN, Event.RETURN): {Condition.HOME_TRANSFER: Stage(_MAIN, State.TRANSFER), **_EXPIRY, **_BACK},
     (_MAIN, State.FROZEN, Event.REFUSE): {**_TRANSFER_BURIED, **_BURIED},
     # -- the dead side: no limit, no expiry, and only a redrive leads back
-    (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Place(_DEAD, State.LOCKED)},
-    (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
-    (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
+    (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Stage(_DEAD, State.LOCKED)},
+    (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Stage(_DEAD, State.COMPLETED)},
+    (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Stage(_DEAD, State.PURGED)},
     (_DEAD, State.ACTIVE, Event.REDRIVE): _BACK,
-    (_DEAD, State.ACTIVE, Event.WITHDRAW): {_ALWAYS: Place(_DEAD, State.MOVED)},
-    (_DEAD, State.ACTIVE, Event.FREEZE): {_ALWAYS: Place(_DEAD, State.FROZEN)},
-    (_DEAD, State.FROZEN, Event.TAKE): {_ALWAYS: Place(_DEAD, State.MOVED)},
+    (_DEAD, State.ACTIVE, Event.WITHDRAW): {_ALWAYS: Stage(_DEAD, State.MOVED)},
+    (_DEAD, State.ACTIVE, Event.FREEZE): {_ALWAYS: Stage(_DEAD, State.FROZEN)},
+    (_DEAD, State.FROZEN, Event.TAKE): {_ALWAYS: Stage(_DEAD, State.MOVED)},
     (_DEAD, State.FROZEN, Event.RETURN): _DEAD_BACK,
-    (_DEAD, State.FROZEN, Event.REFUSE): {_ALWAYS: Place(_DEAD, State.KEPT)},
-    (_DEAD, State.LOCKED, Event.RENEW): {_ALWAYS: Place(_DEAD, State.LOCKED)},
-    (_DEAD, State.LOCKED, Event.COMPLETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
+    (_DEAD, State.FROZEN, Event.REFUSE): {_ALWAYS: Stage(_DEAD, State.KEPT)},
+    (_DEAD, State.LOCKED, Event.RENEW): {_ALWAYS: Stage(_DEAD, State.LOCKED)},
+    (_DEAD, State.LOCKED, Event.COMPLETE): {_ALWAYS: Stage(_DEAD, State.COMPLETED)},
     (_DEAD, State.LOCKED, Event.ABANDON): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
     (_DEAD, State.LOCKED, Event.RELEASE): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
     (_DEAD, State.LOCKED, Event.LAPSE): {**_DEAD_HOME, **_DEAD_BACK},
-    (_DEAD, State.LOCKED, Event.DEFER): {_ALWAYS: Place(_DEAD, State.DEFERRED)},
+    (_DEAD, State.LOCKED, Event.DEFER): {_ALWAYS: Stage(_DEAD, State.DEFERRED)},
     (_DEAD, State.DELAYED, Event.WAKE): _DEAD_BACK,
-    (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
+    (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Stage(_DEAD, State.PURGED)},
     (_DEAD, State.DELAYED, Event.REDRIVE): _BACK,
-    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_DEAD, State.LOCKED)},
-    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
-    (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
+    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Stage(_DEAD, State.LOCKED)},
+    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Stage(_DEAD, State.COMPLETED)},
+    (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Stage(_DEAD, State.PURGED)},
     (_DEAD, State.DEFERRED, Event.REDRIVE): _BACK,
 }
 
@@ -330,9 +330,9 @@ _KEPT: _Rows = {(_DEAD, State.KEPT, of[2]): row for of, row in _USUAL.items() if
 # On the transfer dead side, each event has the effect that it has on the dead side. After a redrive, transfers wait.
 _OF_TRANSFERS: _Rows = {
     (_TRANSFER, of[1], of[2]): {
-        why: Place(_TRANSFER, State.ACTIVE if to.state is State.KEPT else to.state) for why, to in row.items()
+        why: Stage(_TRANSFER, State.ACTIVE if to.state is State.KEPT else to.state) for why, to in row.items()
     }
-    if of[2] is not Event.REDRIVE else {_ALWAYS: Place(_MAIN, State.TRANSFER)}
+    if of[2] is not Event.REDRIVE else {_ALWAYS: Stage(_MAIN, State.TRANSFER)}
     for of, row in _USUAL.items() if of[0] is _DEAD
 }
 # fmt: on
@@ -340,7 +340,7 @@ TRANSITIONS: Final[_Rows] = MappingProxyType({**_USUAL, **_KEPT, **_OF_TRANSFERS
 """All events that can happen, with an outcome for each condition. The first condition that holds decides."""
 
 
-def decide(side: Side, state: State, event: Event, holding: Collection[Condition]) -> tuple[Condition, Place]:
+def decide(side: Side, state: State, event: Event, holding: Collection[Condition]) -> tuple[Condition, Stage]:
     """Return the deciding condition and the outcome, given the conditions that hold now.
 
     Conditions that the row does not list have no effect. Raises :class:`ImpossibleError` if there is no row, or if none

@@ -18,7 +18,7 @@ from sbredis.engine._state import UnknownFieldError, with_positions
 from sbredis.transport import Script
 
 __all__ = [
-    "Facts",
+    "ScriptFacts",
     "at_limit",
     "contract_of",
     "every_script",
@@ -36,7 +36,7 @@ __all__ = [
 _USES = "includes/uses"
 
 
-class Facts(NamedTuple):
+class ScriptFacts(NamedTuple):
     """The facts of a script that its requests need."""
 
     repeatable: Fact
@@ -123,11 +123,11 @@ def contract_of(name: str) -> Contract:
 
 
 @cache
-def facts_of(name: str) -> Facts:
+def facts_of(name: str) -> ScriptFacts:
     """Return the facts of an operation that its requests need, as its header states them."""
     header = contract_of(name)
     freeing = Fact(always=True) if "allow-oom" in header.flags else header.fact("freeing")
-    return Facts(header.fact("repeatable"), freeing)
+    return ScriptFacts(header.fact("repeatable"), freeing)
 
 
 @cache

@@ -26,11 +26,10 @@ from sbredis.registry._reservation import (
     say_reserved,
     with_reservation,
 )
-from sbredis.registry._routes import Routed, Routes
+from sbredis.registry._routes import RoutedSubscription, Routes
 from sbredis.registry._rules import KeptRule, place_of, rule_path
 from sbredis.registry._steps import DESTINATIONS
-from sbredis.registry._unreadable import Unreadable, unreadable
-from sbredis.registry._unreadable_log import UnreadableLog
+from sbredis.registry._unreadable import Unreadable, UnreadableLog, unreadable
 
 __all__ = [
     "DESTINATIONS",
@@ -50,7 +49,7 @@ __all__ = [
     "Namespace",
     "NamespaceFacts",
     "NamespacePartitionsError",
-    "Routed",
+    "RoutedSubscription",
     "Routes",
     "TopicFacts",
     "Unreadable",

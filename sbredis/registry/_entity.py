@@ -31,7 +31,7 @@ __all__ = [
     "Head",
     "Json",
     "Kind",
-    "State",
+    "RecordState",
     "decode",
     "decode_again",
     "encode",
@@ -44,7 +44,7 @@ __all__ = [
 
 T = TypeVar("T")
 Kind = Literal["queue", "topic", "subscription"]
-State = Literal["creating", "active", "removing", "deleting"]
+RecordState = Literal["creating", "active", "removing", "deleting"]
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 LAYOUT = "1"
@@ -98,7 +98,7 @@ class EntityDescription:
     """The topic of a subscription."""
     store: str | None = None
     """The id of the entity that holds the messages of a subscription: the id of its topic."""
-    state: State = "creating"
+    state: RecordState = "creating"
     """Whether the entity is complete. A client that finds an unfinished creation or deletion continues it.
 
     In the state ``removing`` the entity is complete, but a client tries to delete it because it is not used. A client
@@ -118,7 +118,7 @@ class EntityDescription:
 
     def __post_init__(self) -> None:
         _one_of("kind", self.kind, get_args(Kind))
-        _one_of("state", self.state, get_args(State))
+        _one_of("state", self.state, get_args(RecordState))
         if (self.kind == "subscription") != (self.parent is not None):
             raise ValueError(
                 f"a {self.kind} cannot have the parent {self.parent!r}: a subscription must have a parent, and no "

@@ -54,7 +54,7 @@ async def require_destinations(
             await chains.require(path, name, destination)
 
 
-class _Place(NamedTuple):
+class _ChainEnd(NamedTuple):
     """A queue or topic on a chain."""
 
     key: str
@@ -94,9 +94,9 @@ def judge_destination(path: str, name: str, destination: str) -> Generator[str, 
             f"Choose another destination, or leave out {name}."
         )
     first = Hop(path, name == FORWARD_DEAD, destination)
-    level = {_Place(name_key(destination), first.dead, counted=True): first.drawn()}
+    level = {_ChainEnd(name_key(destination), first.dead, counted=True): first.drawn()}
     for hops in range(1, MOST_HOPS + 2):
-        following: dict[_Place, str] = {}
+        following: dict[_ChainEnd, str] = {}
         for place, chain in level.items():
             if place.key == name_key(home):
                 raise ValueError(
@@ -114,7 +114,7 @@ def judge_destination(path: str, name: str, destination: str) -> Generator[str, 
                 if not hop.dead:
                     following.setdefault(place._replace(key=key), hop.drawn(chain))
                 elif not place.dead:
-                    following.setdefault(_Place(key, dead=True, counted=False), hop.drawn(chain))
+                    following.setdefault(_ChainEnd(key, dead=True, counted=False), hop.drawn(chain))
         level = following
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, get_args
 
 import anyio
 
@@ -18,12 +18,17 @@ from sbredis.engine import (
     entity_name,
     namespace_name,
     new_token,
+    partition_for_name,
+    perform,
     rule_name,
     salts,
     subscription_name,
 )
-from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
-from sbredis.registry._checks import check_kind, kinds, place
+from sbredis.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    ServiceBusServerBusyError,
+)
 from sbredis.registry._entity import (
     IDLE_PROPERTY,
     JUDGING_PROPERTY,
@@ -37,15 +42,16 @@ from sbredis.registry._entity import (
     split_path,
 )
 from sbredis.registry._forwarding import require_destinations
-from sbredis.registry._opening import open_namespace
 from sbredis.registry._pages import first_readable
 from sbredis.registry._refusals import (
     NamespaceMissingError,
     SubscriptionGoneError,
+    add_sentence,
     changed,
     exists,
     missing,
     missing_rule,
+    refusals,
     rule_refusals,
 )
 from sbredis.registry._registry import (
@@ -67,6 +73,8 @@ from sbredis.rules import Rule
 __all__ = ["Namespace"]
 
 T = TypeVar("T")
+_PARTITIONS = 16
+"""The number of partitions of a new namespace, unless its creator names one."""
 
 
 class Namespace:
@@ -114,7 +122,7 @@ class Namespace:
         namespace_name(name)
         if partitions is not None:
             salts(partitions)  # `salts` raises an error for an invalid number of partitions
-        facts = await open_namespace(transport, name, partitions, timeout=timeout)
+        facts = await _open_namespace(transport, name, partitions, timeout=timeout)
         return cls(transport, name, facts.partitions, facts.created_at, told)
 
     async def facts(self, *, timeout: float = 60.0) -> NamespaceFacts:
@@ -156,7 +164,7 @@ class Namespace:
         entity_name(name)
         if properties is not None:
             require_properties(properties)
-        check_kind(name, kind, settings)
+        _check_kind(name, kind, settings)
         if partitioned and colocate_with is not None:
             raise ValueError(
                 f"{quoted(name)} cannot be both partitioned and colocated with another entity: leave out colocate_with"
@@ -168,7 +176,7 @@ class Namespace:
             name=name,
             kind=kind,
             partitioned=partitioned,
-            partitions=tuple(range(self.partitions)) if partitioned else (place(name, beside, self.partitions),),
+            partitions=tuple(range(self.partitions)) if partitioned else (_number_of(name, beside, self.partitions),),
             colocated_with=None if beside is None else beside.path,
             settings=settings,
             properties=properties or {},
@@ -192,7 +200,7 @@ class Namespace:
         if there is no such entity, or if ``kind`` is given and does not include the kind of the entity.
         """
         split_path(path)
-        return await self._steps.existing(path, anyio.current_time() + timeout, kinds(kind))
+        return await self._steps.existing(path, anyio.current_time() + timeout, _kinds(kind))
 
     async def update_entity(
         self,
@@ -257,7 +265,7 @@ class Namespace:
         is no such entity, or if ``kind`` is given and does not include the kind of the entity.
         """
         split_path(path)
-        await delete(self._steps, path, kinds(kind), before, anyio.current_time() + timeout)
+        await delete(self._steps, path, _kinds(kind), before, anyio.current_time() + timeout)
 
     async def restore_entity(self, record: EntityRecord, *, timeout: float = 60.0) -> EntityRecord:
         """Create empty partitions in place of the partitions that a failover has lost; the other partitions keep their
@@ -517,3 +525,55 @@ class Namespace:
             codes = rule_refusals(self.name, record.path, rule)
             with suppress(SubscriptionGoneError):  # the next round reads the subscription again
                 return await self._steps.ask(change(record), until, codes=codes)
+
+
+async def _open_namespace(
+    transport: ScriptCaller, name: str, partitions: int | None, *, timeout: float
+) -> NamespaceFacts:
+    """Return the facts of a namespace. If it is missing, create it with ``partitions``, or 16 by default.
+
+    A server that has reached its memory limit refuses to create a namespace. If every client tried that when it opens,
+    no program could open a client any more and empty the server.
+    """
+    until, codes = anyio.current_time() + timeout, refusals(name)
+    facts = await perform(transport, read_namespace(name, partitions), timeout=timeout, refusals=codes)
+    if facts is not None:
+        return facts
+    request = register_namespace(name, _PARTITIONS if partitions is None else partitions, exact=partitions is not None)
+    try:
+        return await perform(transport, request, timeout=until - anyio.current_time(), refusals=codes)
+    except ServiceBusServerBusyError as error:
+        add_sentence(error, f"The namespace '{name}' does not exist yet, and could not be created.")
+        raise
+
+
+def _kinds(kind: Kind | Collection[Kind]) -> Collection[Kind]:
+    """Return the kinds that a caller accepts, or raise for an unknown kind."""
+    found = (kind,) if isinstance(kind, str) else kind
+    if unknown := set(found) - set(get_args(Kind)):
+        raise ValueError(f"kind must be one or several of {', '.join(get_args(Kind))}, not {quoted(unknown)}")
+    return found
+
+
+def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
+    """Raise for settings that a queue or topic cannot have, and for a kind that is neither queue nor topic."""
+    if kind not in {"queue", "topic"}:
+        raise ValueError(f"{quoted(name)} must be a queue or a topic, not {quoted(kind)}")
+    if settings.shared:
+        raise ValueError(f"the {kind} {quoted(name)} stores its messages itself: its settings cannot be shared")
+    if settings.topic != (kind == "topic"):
+        raise ValueError(
+            f"the settings of the {kind} {quoted(name)} are settings for a {'topic' if settings.topic else 'queue'}"
+        )
+
+
+def _number_of(name: str, beside: EntityRecord | None, partitions: int) -> int:
+    """Return the only partition of an entity that is not partitioned, of a namespace with this number of partitions."""
+    if beside is None:
+        return partition_for_name(name, partitions)
+    if beside.partitioned:
+        raise ValueError(
+            f"{quoted(name)} cannot be colocated with '{beside.path}', which is partitioned and therefore in all "
+            "partitions"
+        )
+    return beside.partitions[0]

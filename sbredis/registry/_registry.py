@@ -21,15 +21,16 @@ from sbredis.registry._entity import (
     encode,
     split_path,
 )
-from sbredis.registry._limits import LIMITS
 from sbredis.registry._rules import encode_rule, kind_of, place_of
 from sbredis.registry._unreadable import Unreadable, read_all
 from sbredis.rules import Rule
 
 __all__ = [
+    "LIMITS",
     "LONGEST_PAGE",
     "JudgedRecord",
     "JudgedUnreadable",
+    "Limits",
     "Listing",
     "NamespaceFacts",
     "Page",
@@ -50,6 +51,18 @@ LONGEST_PAGE = 1000
 
 _SHARE = 1000
 """The number of rules that one call to remove a subscription deletes."""
+
+
+class Limits(NamedTuple):
+    """The limits of a topic, with Azure's numbers. The scripts enforce them."""
+
+    subscriptions: int
+    sql_filters: int
+    """The largest number of SQL filters; a filter that is always true or always false is not counted."""
+    correlation_filters: int
+
+
+LIMITS = Limits(subscriptions=2_000, sql_filters=2_000, correlation_filters=100_000)
 
 
 class NamespaceFacts(NamedTuple):

@@ -22,14 +22,14 @@ from sbredis.registry._steps import TOPIC, Steps
 from sbredis.registry._unreadable import Unreadable
 from sbredis.rules import Rule, UnreadableFilter
 
-__all__ = ["Routed", "Routes", "read_routes"]
+__all__ = ["RoutedSubscription", "Routes", "read_routes"]
 
 _Known = dict[tuple[str, str], tuple[Rule, ...]]
 _Broken = dict[tuple[str, str], str]
 """The ends of the marks of subscriptions with rules that cannot be read."""
 
 
-class Routed(NamedTuple):
+class RoutedSubscription(NamedTuple):
     """A subscription and the rules that choose its messages."""
 
     record: EntityRecord
@@ -48,7 +48,7 @@ class Routes(NamedTuple):
     """The subscriptions and rules by which a topic's messages are judged, at one version of the topic."""
 
     topic: EntityRecord
-    subscriptions: tuple[Routed, ...]
+    subscriptions: tuple[RoutedSubscription, ...]
     """The active subscriptions, in the order of their names in lower case."""
 
     @property
@@ -66,9 +66,9 @@ async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Route
             rules[routed.record.incarnation, routed.mark] = routed.rules
     while True:
         record = await steps.existing(topic, until, TOPIC)
-        reading = _Reading(steps, rulebook, record, (rules, broken), until)
+        reader = _RoutesReader(steps, rulebook, record, (rules, broken), until)
         try:
-            return Routes(record, await reading.subscriptions())
+            return Routes(record, await reader.subscriptions())
         except (_TornError, MessagingEntityNotFoundError):
             # the topic has changed: read it again. If the topic was deleted, the next attempt raises the error
             continue
@@ -78,7 +78,7 @@ class _TornError(Exception):
     """The topic has changed since the reading began."""
 
 
-class _Reading:
+class _RoutesReader:
     """One attempt to read the routes. If it fails, the rules that it has read stay in ``known``."""
 
     def __init__(
@@ -91,13 +91,13 @@ class _Reading:
         self._known, self._broken = known
         self._until = until
 
-    async def subscriptions(self) -> tuple[Routed, ...]:
+    async def subscriptions(self) -> tuple[RoutedSubscription, ...]:
         """Read the active subscriptions with their rules."""
         active = await self._active()
         for stretch in _unknown(active, self._known):
             await self._read(stretch)
         return tuple(
-            Routed(each.record, self._known[_key(each)], each.mark + self._broken.get(_key(each), ""))
+            RoutedSubscription(each.record, self._known[_key(each)], each.mark + self._broken.get(_key(each), ""))
             for each in active
         )
 

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from sbredis.engine import Request, name_key, registry_keys, registry_salt
 from sbredis.registry._entity import EntityRecord, decode
-from sbredis.registry._limits import LIMITS
-from sbredis.registry._registry import LONGEST_PAGE, require_bounds
+from sbredis.registry._registry import LIMITS, LONGEST_PAGE, require_bounds
 from sbredis.registry._rules import KeptRule, decode_rule, encode_rule, kind_of, place_of
 from sbredis.registry._unreadable import Unreadable, read_all
 from sbredis.rules import Rule

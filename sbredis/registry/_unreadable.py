@@ -1,21 +1,34 @@
-"""Texts in the registry that cannot be read: records of entities, rules, and counts. Pure.
+"""Texts in the registry that cannot be read: records of entities, rules, and counts.
 
 A text that cannot be read costs its entity alone. All decoders raise :class:`~sbredis.exceptions.DataLayoutError`, with
 the name of the entity, the reason, and what to do. Lists contain an :class:`Unreadable` in its place.
+A client logs each once, and again if it has changed.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
+from sbredis.engine import name_key
 from sbredis.exceptions import DataLayoutError, Outcome
 
-__all__ = ["Unreadable", "layout_of", "read_all", "read_json", "reason_of", "unreadable", "unreadable_in_script"]
+__all__ = [
+    "Unreadable",
+    "UnreadableLog",
+    "layout_of",
+    "read_all",
+    "read_json",
+    "reason_of",
+    "unreadable",
+    "unreadable_in_script",
+]
 
+_log = logging.getLogger("sbredis.registry")
 T = TypeVar("T")
 _LAYOUT = re.compile(rb"(?P<layout>[0-9]{1,9})(?: |$)")
 _PRESENT = "1"
@@ -134,3 +147,26 @@ def reason_of(error: Exception) -> str:
     """Return the reason in an error of a decoder."""
     text = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
+
+
+class UnreadableLog:
+    """The entities and rules that a client could not read and has logged."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, bytes] = {}
+
+    def note(self, unreadable: Iterable[Unreadable], readable: Iterable[str] = ()) -> None:
+        """Log what cannot be read and was not logged before. ``readable`` are paths of what can be read now."""
+        if self._texts:
+            for path in readable:
+                self._texts.pop(name_key(path), None)
+        for each in unreadable:
+            if self._texts.get(each.path) != each.text:
+                self._texts[each.path] = each.text
+                _log.warning("%s", each.error.message)
+
+    def note_all(self, unreadable: Iterable[Unreadable]) -> None:
+        """Do the same with all entities that cannot be read. All others can be read."""
+        found = {each.path: each for each in unreadable}
+        self._texts = {path: text for path, text in self._texts.items() if path in found}
+        self.note(found.values())

@@ -20,7 +20,7 @@ from sbredis.transport._server_facts import ServerFacts, parse_info
 from sbredis.transport._slots import SLOTS, key_slot
 
 if TYPE_CHECKING:
-    from sbredis.transport._listening import Listener, Subscription
+    from sbredis.transport._listening import ChannelListener, Subscription
     from sbredis.transport._multiplexed import Transport
     from sbredis.transport._wire import WireLimits
 
@@ -28,10 +28,10 @@ __all__ = [
     "SLOTS",
     "Argument",
     "Backoff",
+    "ChannelListener",
     "Durability",
     "Endpoint",
     "Keys",
-    "Listener",
     "Script",
     "ServerFacts",
     "Subscription",
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Listener": "sbredis.transport._listening",
+    "ChannelListener": "sbredis.transport._listening",
     "Subscription": "sbredis.transport._listening",
     "Transport": "sbredis.transport._multiplexed",
     "WireLimits": "sbredis.transport._wire",

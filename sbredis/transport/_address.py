@@ -117,7 +117,7 @@ def parse_target(text: str) -> Target:
     """Parse a connection string. Raises :class:`InvalidConnectionStringError`, which names the wrong part."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise InvalidConnectionStringError(f"A connection string must be text, not {type(text).__name__}.")
-    return _Parser(text).target()
+    return _TargetParser(text).target()
 
 
 def redacted(text: str) -> str:
@@ -149,7 +149,7 @@ def _hidden(option: str) -> str:
     return f"{name}={'***' if 'password' in name else value}" if equals else name
 
 
-class _Parser:
+class _TargetParser:
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -386,12 +386,12 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
-def _text(_: _Parser, __: str, value: str) -> str:
+def _text(_: _TargetParser, __: str, value: str) -> str:
     return value
 
 
-_OPTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[_Parser, str, str], object]]] = {
-    "namespace": (_ANY, _Parser.namespace),
+_OPTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[_TargetParser, str, str], object]]] = {
+    "namespace": (_ANY, _TargetParser.namespace),
     "durability": (_ANY, lambda parser, part, text: parser.choice(part, text, "master", "replicated", "fsync")),
     "db": (("standalone", "sentinel", "unix"), lambda parser, part, text: parser.number(part, text, 0, 100_000)),
     "replicas": (

@@ -6,28 +6,32 @@ import asyncio
 import os
 import socket
 import ssl
+from asyncio import StreamReader
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from redis._parsers.base import BaseParser
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.driver_info import DriverInfo
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    InvalidResponse,
     RedisError,
     ResponseError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from sbredis._version import __version__
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Endpoint, Target, TlsOptions
 from sbredis.transport._memory import memory_server
-from sbredis.transport._opening_parser import OpeningParser
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
-from sbredis.transport._resp import ReplyError
+from sbredis.transport._resp import ProtocolError, PythonParser, ReplyError, ReplyLimits
 
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
@@ -209,3 +213,64 @@ def _tls_arguments(options: TlsOptions) -> dict[str, Any]:
         "ssl_certfile": options.certificate_file,
         "ssl_keyfile": options.key_file,
     }
+
+
+# -- the handshake -----------------------------------------------------------------------------------------------------
+
+OPENING_BYTES = 1024 * 1024
+"""The largest number of bytes that a server may send until the connection is open. Servers send about 10 kB."""
+_LIMITS = ReplyLimits(bytes=OPENING_BYTES, items=10_000, depth=8)
+_PIECE = 64 * 1024
+
+
+class OpeningParser(BaseParser):
+    """The parser of replies while a connection is being opened: redis-py asks it for the answers to the handshake.
+
+    Before the handshake has ended, nobody knows who the server is. redis-py's own parsers take replies of any size, so
+    this one takes their place. It reads a limited number of bytes in all.
+    """
+
+    def __init__(self, socket_read_size: int) -> None:  # noqa: ARG002 -- redis-py gives it
+        self._parser = PythonParser(_LIMITS)
+        self._replies = deque[Any]()
+        self._left = OPENING_BYTES
+        self._stream: StreamReader | None = None
+
+    def on_connect(self, connection: Any) -> None:
+        """Begin to read from a new connection."""
+        self._stream = connection._reader  # as the parsers of redis-py do
+        self._parser, self._left = PythonParser(_LIMITS), OPENING_BYTES
+        self._replies.clear()
+
+    def on_disconnect(self) -> None:
+        """Stop reading."""
+        self._stream = None
+
+    async def can_read(self) -> bool:
+        """Return whether a reply is there."""
+        return bool(self._replies)
+
+    async def can_read_destructive(self) -> bool:
+        """Return whether a reply is there."""
+        return bool(self._replies)
+
+    async def read_response(self, disable_decoding: bool = False, push_request: bool = False) -> Any:  # noqa: ARG002 -- strings stay bytes
+        """Return the next reply. An error reply is returned or raised as redis-py's own parsers do."""
+        while not self._replies:
+            data = b"" if self._stream is None else await self._stream.read(_PIECE)
+            if not data:
+                raise RedisConnectionError("Connection closed by server.")
+            self._left -= len(data)
+            if self._left < 0:
+                raise InvalidResponse(f"it sent more than {OPENING_BYTES} bytes before the connection was open")
+            try:
+                self._replies += self._parser.feed(data)
+            except ProtocolError as error:
+                raise InvalidResponse(str(error)) from None
+        reply = self._replies.popleft()
+        if not isinstance(reply, ReplyError):
+            return reply
+        meaning = cast("Exception", self.parse_error(str(reply)))  # type: ignore[no-untyped-call]
+        if isinstance(meaning, RedisConnectionError):
+            raise meaning
+        return meaning

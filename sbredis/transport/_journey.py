@@ -1,56 +1,42 @@
-"""A call whose first attempt failed: further attempts, pauses and redirections, until its deadline."""
+"""One call, from its first attempt to its end.
+
+A :class:`Journey` makes the further attempts of a call whose first attempt failed, with pauses and redirections, until
+its deadline. :class:`AtOnce` makes the first attempt without a turn of the event loop, and passes the reply on at once,
+which saves an idle client some time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
 from sbredis.exceptions import Outcome
 from sbredis.transport._backoff import Backoff
-from sbredis.transport._node import Node
+from sbredis.transport._nodes import Node
 from sbredis.transport._replies import Failure, FailureKind
-from sbredis.transport._script import Call
+from sbredis.transport._script import Argument, Call, Script
+from sbredis.transport._wire import Wire
 
-__all__ = ["Journey", "Router"]
+if TYPE_CHECKING:
+    from sbredis.transport._multiplexed import Transport
+
+__all__ = ["AtOnce", "Journey"]
 
 _log = logging.getLogger("sbredis.transport")
-
-
-class Router(Protocol):
-    """The part of the transport that a journey uses."""
-
-    def route(self, slot: int | None) -> Node | None:
-        """Return the server of a slot by the slot map."""
-        ...
-
-    def redirected(self, failure: Failure) -> Node:
-        """Return the server that a MOVED or ASK names. MOVED corrects the slot map."""
-        ...
-
-    def troubled(self, failure: Failure) -> None:
-        """Ask for a new slot map if the failure may mean that the known slot map is out of date."""
-        ...
-
-    async def pause(self, seconds: float) -> None:
-        """Wait, but only until the next news: another slot map, a new connection, the end of the transport."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether the transport is closed, so that no call can be sent."""
-        ...
 
 
 class Journey:
     """One call, from attempt to attempt. tenacity waits and stops; :class:`Backoff` does the arithmetic."""
 
     def __init__(
-        self, router: Router, call: Call, started: float, deadline: float, backoff: Backoff, *, replicated: bool
+        self, transport: Transport, call: Call, started: float, deadline: float, backoff: Backoff, *, replicated: bool
     ) -> None:
-        self._router = router
+        self._transport = transport
         self._call = call
         self._started = started
         self._deadline = deadline
@@ -79,7 +65,7 @@ class Journey:
             retry=retry_if_result(self._goes_on),
             wait=self._wait,
             stop=self._stop,
-            sleep=self._router.pause,
+            sleep=self._transport.pause,
             retry_error_callback=_last_result,
         )
         result: Any = await retrying(self._attempt, [first] if first is not None else [])
@@ -108,10 +94,10 @@ class Journey:
     async def _execute(self) -> Any:
         node, asking = self._next, self._asking
         self._next, self._asking = None, False
-        if self._router.closed:
+        if self._transport.closed:
             return Failure(FailureKind.CLOSED, "the transport was closed")
         if node is None:
-            node = self._router.route(self._call.slot)
+            node = self._transport.route(self._call.slot)
         if node is None:
             return Failure(FailureKind.UNSERVED, f"no server is known for slot {self._call.slot}")
         return await node.execute(self._call, self._deadline, asking=asking, replicated=self._replicated)
@@ -124,15 +110,15 @@ class Journey:
         if failure.redirects:
             self._redirections += 1
             try:
-                self._next = self._router.redirected(failure)
+                self._next = self._transport.redirected(failure)
             except ValueError:
-                self._router.troubled(failure)
+                self._transport.troubled(failure)
                 return
             self._asking = failure.kind is FailureKind.ASK
         else:
             self._redirections = 0
             self._failures += 1
-            self._router.troubled(failure)
+            self._transport.troubled(failure)
 
     def _goes_on(self, reply: Any) -> bool:
         return isinstance(reply, Failure) and reply.may_repeat(self._call)
@@ -151,3 +137,42 @@ class Journey:
 def _last_result(state: RetryCallState) -> Any:
     assert state.outcome is not None  # tenacity calls this after an attempt
     return state.outcome.result()
+
+
+class AtOnce:
+    """The way to send one call over an open connection that is idle now."""
+
+    __slots__ = ("_transport", "_wire")
+
+    def __init__(self, wire: Wire, transport: Transport) -> None:
+        self._wire = wire
+        self._transport = transport
+
+    def begin(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument],
+        *,
+        timeout: float,
+        repeatable: bool,
+        written: Callable[[], None] | None,
+        answered: Callable[[Any], None],
+        failed: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
+    ) -> None:
+        """Write a call like that of :meth:`Transport.call`. It must be the first thing that happens on this way.
+
+        ``answered`` gets the reply in the moment in which it is read. If the first attempt brings no reply, ``failed``
+        gets a coroutine function that makes the further attempts, and returns the reply or raises the error. Both
+        functions are called in the event loop, and must not raise.
+        """
+        call = self._transport.make_call(script, keys, arguments, repeatable=repeatable, written=written)
+        started = asyncio.get_running_loop().time()
+
+        def replied(reply: Any) -> None:
+            if type(reply) is Failure:
+                failed(partial(self._transport.go_on, call, started, timeout, reply))
+            else:
+                answered(reply)
+
+        self._wire.begin(call, started + timeout, replied)

@@ -26,7 +26,7 @@ from sbredis.transport._script import pack
 from sbredis.transport._slots import key_slot
 from sbredis.transport._stream import Stream, stream_over
 
-__all__ = ["Listener", "Listening", "Subscription"]
+__all__ = ["ChannelListener", "Listening", "Subscription"]
 
 _log = logging.getLogger("sbredis.transport")
 _PING = pack((b"PING",))
@@ -35,7 +35,7 @@ _SILENT = 25.0
 _RESEND_AFTER = 0.1
 
 
-class Listener(Protocol):
+class ChannelListener(Protocol):
     """An object that receives the messages of a channel. Its methods run in the event loop, so they must not block."""
 
     def message(self, payload: bytes) -> None:
@@ -47,13 +47,13 @@ class Listener(Protocol):
         ...
 
 
-class _Channel:
+class _HeardChannel:
     """A channel that has listeners."""
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.slot = key_slot(name)
-        self.listeners: list[Listener] = []
+        self.listeners: list[ChannelListener] = []
         self.endpoint: Endpoint | None = None
         self.confirmed: asyncio.Future[Failure | None] = asyncio.get_running_loop().create_future()
 
@@ -68,7 +68,7 @@ class _Channel:
 class Subscription:
     """One listener on one channel, until it is closed."""
 
-    def __init__(self, listening: Listening, channel: bytes, listener: Listener) -> None:
+    def __init__(self, listening: Listening, channel: bytes, listener: ChannelListener) -> None:
         self.channel = channel
         self._listening = listening
         self._listener = listener
@@ -98,14 +98,14 @@ class Listening:
         self.before_dial = before_dial
         self._tasks = tasks
         self._owner = owner
-        self._channels: dict[bytes, _Channel] = {}
+        self._channels: dict[bytes, _HeardChannel] = {}
         self._ears: dict[Endpoint, _Ear] = {}
 
-    async def subscribe(self, name: bytes, listener: Listener, timeout: float) -> Subscription:
+    async def subscribe(self, name: bytes, listener: ChannelListener, timeout: float) -> Subscription:
         """Add a listener to a channel, and wait until the server has confirmed the channel."""
         channel = self._channels.get(name)
         if channel is None:
-            channel = self._channels[name] = _Channel(name)
+            channel = self._channels[name] = _HeardChannel(name)
             self._assign(channel)
         channel.listeners.append(listener)
         try:
@@ -124,7 +124,7 @@ class Listening:
             raise failure.error()
         return Subscription(self, name, listener)
 
-    def unsubscribe(self, name: bytes, listener: Listener) -> None:
+    def unsubscribe(self, name: bytes, listener: ChannelListener) -> None:
         """Remove a listener. A channel ends when its last listener is removed."""
         channel = self._channels.get(name)
         if channel is None or listener not in channel.listeners:
@@ -147,12 +147,12 @@ class Listening:
                 self._forget(channel)
                 self._assign(channel)
 
-    def _forget(self, channel: _Channel) -> None:
+    def _forget(self, channel: _HeardChannel) -> None:
         ear = self._ears.get(channel.endpoint) if channel.endpoint is not None else None
         if ear is not None:
             ear.forget(channel)
 
-    def _assign(self, channel: _Channel) -> None:
+    def _assign(self, channel: _HeardChannel) -> None:
         channel.endpoint = self._owner(channel.slot)
         if channel.endpoint is None:
             return
@@ -176,7 +176,7 @@ class _Ear:
     def __init__(self, listening: Listening, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._listening = listening
-        self._wanted: dict[bytes, _Channel] = {}
+        self._wanted: dict[bytes, _HeardChannel] = {}
         self._loop = asyncio.get_running_loop()
         self._stream: Stream | None = None
         """The stream of the connection, while there is one."""
@@ -188,13 +188,13 @@ class _Ear:
         """The commands without an answer yet, each with its channel."""
         self._heard_at = 0.0
 
-    def want(self, channel: _Channel) -> None:
+    def want(self, channel: _HeardChannel) -> None:
         """Listen to a channel from now on."""
         self._wanted[channel.name] = channel
         if self._stream is not None:
             self._ask(channel.name)
 
-    def forget(self, channel: _Channel) -> None:
+    def forget(self, channel: _HeardChannel) -> None:
         """Stop listening to a channel."""
         if self._wanted.pop(channel.name, None) is None:
             return

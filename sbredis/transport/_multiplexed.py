@@ -12,14 +12,12 @@ from sbredis._quoting import quoted
 from sbredis._tasks import TaskScope, to_the_end
 from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
 from sbredis.transport._address import Endpoint, Target
-from sbredis.transport._at_once import AtOnce
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
-from sbredis.transport._journey import Journey
+from sbredis.transport._journey import AtOnce, Journey
 from sbredis.transport._judgement import judge
-from sbredis.transport._listening import Listener, Listening, Subscription
-from sbredis.transport._node import Node
-from sbredis.transport._nodes import Nodes
+from sbredis.transport._listening import ChannelListener, Listening, Subscription
+from sbredis.transport._nodes import Node, Nodes
 from sbredis.transport._opening import Opener
 from sbredis.transport._patience import Patience, passes
 from sbredis.transport._replies import Failure, FailureKind
@@ -102,7 +100,7 @@ class Transport:
         ``timeout``. Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have run.
         ``written`` is called each time before the call is written to a connection. It must not raise.
         """
-        call = self._made(script, keys, arguments, repeatable=repeatable, written=written)
+        call = self.make_call(script, keys, arguments, repeatable=repeatable, written=written)
         started = self._loop.time()
         if durability is None:
             replicated = self._replicated
@@ -118,16 +116,16 @@ class Transport:
                 reply = await wire.submit(call, started + timeout)
                 if type(reply) is not Failure:
                     return reply
-                return await self._go_on(call, started, timeout, reply)
-        return await self._go_on(call, started, timeout, None, replicated=replicated)
+                return await self.go_on(call, started, timeout, reply)
+        return await self.go_on(call, started, timeout, None, replicated=replicated)
 
     def at_once(self, keys: Keys) -> AtOnce | None:
         """Return the way to send a call at once, if the connection is open, and nothing is or was just under way."""
         node = None if self._replicated else self._nodes.by_slot[keys.slot]
         wire = node.calls.wire if node is not None else None
-        return AtOnce(wire, self._made, self._go_on) if wire is not None and wire.quiet else None
+        return AtOnce(wire, self) if wire is not None and wire.quiet else None
 
-    def _made(
+    def make_call(
         self,
         script: Script,
         keys: Sequence[bytes],
@@ -136,6 +134,7 @@ class Transport:
         repeatable: bool,
         written: Callable[[], None] | None,
     ) -> Call:
+        """Return a call of a script in the form that the servers take."""
         if self._dialer.strips_shebang:
             script = self._as_sent(script)
         return Call(script, keys, arguments, repeatable=repeatable, written=written)
@@ -150,9 +149,9 @@ class Transport:
         if name in _CHANGE_THE_CONNECTION:
             raise ValueError(f"{name or 'nothing'} would change a connection that all callers share")
         slot = key_slot(key) if key is not None else None
-        return await self._go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None)
+        return await self.go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None)
 
-    async def subscribe(self, channel: bytes, listener: Listener, *, timeout: float = 60.0) -> Subscription:
+    async def subscribe(self, channel: bytes, listener: ChannelListener, *, timeout: float = 60.0) -> Subscription:
         """Listen to a sharded channel, in the slot of the channel's name. Returns when the server has confirmed it.
 
         ``listener.message(payload)`` is called for each message. ``listener.gap()`` is called whenever the
@@ -212,7 +211,7 @@ class Transport:
 
     # -- calls whose first attempt failed ------------------------------------------------------------------------------
 
-    async def _go_on(
+    async def go_on(
         self, call: Call, started: float, timeout: float, failure: Failure | None, *, replicated: bool = False
     ) -> Any:
         """Finish a call whose first attempt failed or could not be made."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sbredis._threads import in_thread
 from sbredis.transport._address import Endpoint, Target, parse_target
@@ -18,17 +18,9 @@ from sbredis.transport._script import Script
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
 
+    from sbredis.servers import EmbeddedLease
     from sbredis.transport._multiplexed import Transport
     from sbredis.transport._wire import WireLimits
-
-
-class _ServerLease(Protocol):
-    """A share of an embedded server. The server lives as long as a share is held."""
-
-    @property
-    def socket_path(self) -> str: ...
-    def ensure_running(self) -> None: ...
-    def release(self) -> None: ...
 
 
 __all__ = ["open_transport", "require_asyncio"]
@@ -44,10 +36,10 @@ def require_asyncio() -> None:
         ) from None
 
 
-async def _taken(acquire: Callable[[], _ServerLease]) -> _ServerLease:
+async def _taken(acquire: Callable[[], EmbeddedLease]) -> EmbeddedLease:
     """Take a lease in a thread. If the caller is cancelled meanwhile, the thread itself releases the lease."""
     lock = threading.Lock()
-    taken: list[_ServerLease] = []
+    taken: list[EmbeddedLease] = []
     given_up = False
 
     def take() -> None:

@@ -9,6 +9,7 @@ fakeredis has no socket and is read as redis-py reads it.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -24,26 +25,26 @@ OnReplies = Callable[[list[Any]], None]
 OnLost = Callable[[str], None]
 
 
-class Stream:
+class Stream(ABC):
     """The part of a connection that a wire uses."""
 
     paused = False
     """Whether the peer takes no more bytes at the moment. Writing now would fill the memory."""
 
+    @abstractmethod
     def write(self, data: bytes) -> None:
         """Send bytes without waiting."""
-        raise NotImplementedError
 
     @property
     def unsent(self) -> int:
         """Return the number of bytes that wait for the network. While it falls, the peer is alive."""
         return 0
 
+    @abstractmethod
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
         """Deliver replies until cancelled, then close the connection. If the connection is lost earlier, ``on_lost``
         gets the reason.
         """
-        raise NotImplementedError
 
 
 def stream_over(link: Link) -> Stream:

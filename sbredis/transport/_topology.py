@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from redis.exceptions import RedisError
 
@@ -15,9 +15,12 @@ from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._dial import Dialer, Link, accepted, ask, dialling_failed, hang_up
 from sbredis.transport._replies import Failure, FailureKind, classify
 from sbredis.transport._resp import ReplyError, as_mapping
-from sbredis.transport._script import Argument, pack
+from sbredis.transport._script import pack
 from sbredis.transport._slots import SlotMap, is_steady, parse_cluster_slots, replica_counts
 from sbredis.transport._tls_probe import connect, with_tls_hint
+
+if TYPE_CHECKING:
+    from sbredis.transport._multiplexed import Transport
 
 __all__ = ["Layout", "Topology", "topology_of"]
 
@@ -34,24 +37,10 @@ class Layout:
     """Whether the node that was asked knows of no node that is down, and of no failover that is under way."""
 
 
-class Prober(Protocol):
-    """The part of the transport that lets a topology ask data servers, over the connections that calls use."""
-
-    async def probe(
-        self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float
-    ) -> list[Any] | Failure:
-        """Send commands, and return their replies. An error reply is returned as a failure in the list."""
-        ...
-
-    def known(self) -> list[Endpoint]:
-        """Return the servers that are known now. Servers that answer come first."""
-        ...
-
-
 class Topology(Protocol):
-    """A way to discover the slot map."""
+    """A way to discover the slot map. It asks data servers over the connections of the transport, which calls use."""
 
-    async def discover(self, prober: Prober) -> Layout | Failure:
+    async def discover(self, transport: Transport) -> Layout | Failure:
         """Return the layout as a server that answers sees it now."""
         ...
 
@@ -71,7 +60,7 @@ class SingleTopology:
     def __init__(self, endpoint: Endpoint) -> None:
         self._layout = Layout(SlotMap.whole(endpoint))
 
-    async def discover(self, prober: Prober) -> Layout | Failure:  # noqa: ARG002  # there is nothing to ask
+    async def discover(self, transport: Transport) -> Layout | Failure:  # noqa: ARG002  # there is nothing to ask
         """Return the layout, which never changes."""
         return self._layout
 
@@ -82,13 +71,13 @@ class ClusterTopology:
     def __init__(self, seeds: Sequence[Endpoint]) -> None:
         self._seeds = seeds
 
-    async def discover(self, prober: Prober) -> Layout | Failure:
+    async def discover(self, transport: Transport) -> Layout | Failure:
         """Ask one node after the other until one answers. Nodes that answered before are asked first."""
-        candidates = prober.known()
+        candidates = transport.known()
         candidates += [seed for seed in random.sample(self._seeds, len(self._seeds)) if seed not in candidates]
         failure = Failure(FailureKind.UNREACHABLE, "no node of the cluster is known")
         for candidate in candidates:
-            replies = await prober.probe(candidate, ((b"CLUSTER", b"SLOTS"), (b"CLUSTER", b"NODES")), _ANSWER_WITHIN)
+            replies = await transport.probe(candidate, ((b"CLUSTER", b"SLOTS"), (b"CLUSTER", b"NODES")), _ANSWER_WITHIN)
             if isinstance(replies, Failure):
                 failure = _worse(failure, replies)
                 continue
@@ -131,7 +120,7 @@ class SentinelTopology:
         self._name = name
         self._dialer = dialer
 
-    async def discover(self, prober: Prober) -> Layout | Failure:  # noqa: ARG002  # Sentinels are asked instead
+    async def discover(self, transport: Transport) -> Layout | Failure:  # noqa: ARG002  # Sentinels are asked instead
         """Ask one Sentinel after the other until one answers. That Sentinel is asked first the next time."""
         failures: list[Failure] = []
         for sentinel in list(self._sentinels):

@@ -52,7 +52,7 @@ class WireLimits:
     """
 
 
-class _Place:
+class _WaitingCaller:
     """The place of a caller in the line of callers that wait for room."""
 
     __slots__ = ("woken",)
@@ -104,7 +104,7 @@ class Wire:
         # bytes.
         self._room = limits.bytes
         self._share = limits.bytes // limits.calls
-        self._line: deque[_Place] = deque()
+        self._line: deque[_WaitingCaller] = deque()
         self._heard_at = self._owing_since = self._loop.time()
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -168,7 +168,7 @@ class Wire:
         """
         if self.has_room:
             return True
-        place = _Place()
+        place = _WaitingCaller()
         self._line.append(place)
         passes = False
         try:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sbredis.client._routing import Judge
 from sbredis.engine import PartitionSettings
-from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Routed, Routes
+from sbredis.registry import JUDGING_PROPERTY, EntityRecord, RoutedSubscription, Routes
 from sbredis.rules import MessageView, Rule, SqlAction, SqlFilter, TrueFilter
 
 TOPIC = EntityRecord(
@@ -46,7 +46,7 @@ states = st.dictionaries(
 
 def routes_of(state: dict[int, tuple[list[Rule], bool]]) -> Routes:
     """Return the routes of numbered subscriptions. Different marks stand for different rules."""
-    subscriptions: list[Routed] = []
+    subscriptions: list[RoutedSubscription] = []
     for number, (rules, kept) in sorted(state.items()):
         properties: dict[str, Any] = {} if kept else {JUDGING_PROPERTY: False}
         record = replace(
@@ -59,7 +59,7 @@ def routes_of(state: dict[int, tuple[list[Rule], bool]]) -> Routes:
             incarnation=f"i{number}",
             properties=properties,
         )
-        subscriptions.append(Routed(record, tuple(rules), " ".join(rule.name for rule in rules)))
+        subscriptions.append(RoutedSubscription(record, tuple(rules), " ".join(rule.name for rule in rules)))
     return Routes(TOPIC, tuple(subscriptions))
 
 

@@ -29,9 +29,9 @@ from sbredis.engine._lifecycle import (
     Condition,
     Event,
     ImpossibleError,
-    Place,
     Reason,
     Side,
+    Stage,
     State,
     decide,
 )
@@ -127,7 +127,7 @@ def test_a_dead_letter_never_expires_and_returns_only_by_a_redrive() -> None:
     for side, then in ((DEAD, State.ACTIVE), (Side.TRANSFER_DEAD, State.TRANSFER)):
         outcomes = {state: tuple(outcome.values()) for (of, state), outcome in redriven.items() if of is side}
         assert set(outcomes) | {State.KEPT} == {State.ACTIVE, State.KEPT, State.DELAYED, State.DEFERRED}
-        assert set(outcomes.values()) == {(Place(MAIN, then),)}
+        assert set(outcomes.values()) == {(Stage(MAIN, then),)}
     assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER, Event.BURY} == set()
     assert {condition for _, condition, _ in dead} & {
         Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION,

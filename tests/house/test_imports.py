@@ -93,7 +93,6 @@ PURE = {
             "_lifecycle",
             "_lua_constants",
             "_moving",
-            "_named_values",
             "_names",
             "_packing",
             "_partition",

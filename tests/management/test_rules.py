@@ -31,7 +31,7 @@ from sbredis.management import (
 )
 from sbredis.model import RuleFilter
 from sbredis.registry import Namespace
-from sbredis.registry import _limits as limits
+from sbredis.registry import _registry as limits
 from sbredis.registry import _rulebook as rulebook
 from tests.management.conftest import held
 from tests.management.refusals import refused

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sbredis.engine import MAXIMUM_MESSAGE_BYTES, MOST_PARTITIONS, NEVER, PartitionSettings
 from sbredis.exceptions import DataLayoutError
-from sbredis.registry._entity import EntityDescription, EntityRecord, Kind, State, decode, encode, split_path
+from sbredis.registry._entity import EntityDescription, EntityRecord, Kind, RecordState, decode, encode, split_path
 
 ALPHABET = ascii_letters + digits
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch=True).filter(
@@ -58,7 +58,7 @@ def records(draw: st.DrawFn) -> EntityRecord:
         kind=kind,
         parent=draw(NAMES) if kind == "subscription" else None,
         store=draw(IDS) if kind == "subscription" else None,
-        state=draw(st.sampled_from(get_args(State))),
+        state=draw(st.sampled_from(get_args(RecordState))),
         partitioned=partitioned,
         partitions=tuple(sorted(several)) if partitioned else (several[0],),
         colocated_with=draw(st.none() | NAMES),

@@ -20,7 +20,7 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityChangedError, KeptRule, Namespace, path_of
 from sbredis.registry import _rulebook as rulebook_module
-from sbredis.registry._limits import Limits
+from sbredis.registry._registry import Limits
 from sbredis.registry._rules import MAXIMUM_RULE_BYTES, decode_rule, encode_rule, kind_of, place_of
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlAction, SqlFilter, TrueFilter
 from sbredis.transport import Transport, open_transport

@@ -23,7 +23,7 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, EntityRecord, Namespace, path_of
 from sbredis.registry import _registry as registry_module
-from sbredis.registry._limits import LIMITS
+from sbredis.registry._registry import LIMITS
 from sbredis.rules import Rule
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Transport, open_transport

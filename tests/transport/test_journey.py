@@ -14,10 +14,10 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusServerBusyError,
 )
-from sbredis.transport import Endpoint, key_slot
+from sbredis.transport import Endpoint, Transport, key_slot
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._journey import Journey
-from sbredis.transport._node import Node
+from sbredis.transport._nodes import Node
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from tests.transport.hand import call, in_seconds
 
@@ -33,7 +33,7 @@ def said(reply: str) -> Failure:
 
 
 class Servers:
-    """Acts as router and as node: it returns the given answers one after the other, and records each request."""
+    """Acts as transport and as node: it returns the given answers one after the other, and records each request."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -74,7 +74,12 @@ async def travel(
     servers: Servers, *, repeatable: bool = False, seconds: float = 60, first: Failure | None = None
 ) -> Any:
     journey = Journey(
-        servers, call(repeatable=repeatable), in_seconds(0), in_seconds(seconds), Backoff(), replicated=False
+        cast("Transport", servers),
+        call(repeatable=repeatable),
+        in_seconds(0),
+        in_seconds(seconds),
+        Backoff(),
+        replicated=False,
     )
     return await journey.finish(first)
 

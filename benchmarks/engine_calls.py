@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sbredis.engine import CallId, Delivery, Lock, Outgoing, Partition, PartitionSettings, Request, load, new_token
-from sbredis.engine._scripts import operations
+from sbredis.engine import CallId, Delivery, Lock, Outgoing, Partition, PartitionSettings, Request, new_token
+from sbredis.engine._scripts import load, operations
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -11,7 +11,7 @@
 --   last use }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use band begin levels next_due_after plan_due refuse sides state_bands
+-- @use band begin compute_due levels next_due_after refuse sides state_bands
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
 if not p then
   return refusal
@@ -26,7 +26,7 @@ for i = 1, #STATE_BANDS do
 end
 local totals = redis.call('HMGET', p.store, 'bytes', 'seq', 'used')
 local bytes, last = tonumber(totals[1]), tonumber(totals[2])
-local o = plan_due(p, 500)
+local o = compute_due(p, 500)
 for i = 1, #o.moved do
   local m = o.moved[i]
   local before, after = m.side.ready, nil

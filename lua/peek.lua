@@ -17,8 +17,8 @@
 --   l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- Facts: repeatable, laneless
--- @use band begin changes_size count_records_that_fit delivery_extras entry_text index_entries index_name
--- @use levels parse_session plan_due read_entries read_many read_records refuse scheduled sides whole_number
+-- @use band begin changes_size compute_due count_records_that_fit delivery_extras entry_text index_entries index_name
+-- @use levels parse_session read_entries read_many read_records refuse scheduled sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then
   return refusal
@@ -46,7 +46,7 @@ end
 
 -- `o.moved` lists the messages that due events move. They are shown at their new places, and left out at their old
 -- ones.
-local o = plan_due(p, 500)
+local o = compute_due(p, 500)
 local deaths, moved = p.dead_seq + o.leap, {}
 for i = 1, #o.dead do
   local m = o.dead[i]

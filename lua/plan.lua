@@ -25,7 +25,7 @@
 -- Refusals: call, OVERTAKEN (another client with a higher fence has taken over), LOSS (the committed plan is not that
 --   of this partition: `birth` if the partition was made anew, `rollback` if the partition has lost the plan, `older`
 --   if a later plan was committed; then the plan, the floor and the end that are stored)
--- Facts: use, repeatable
+-- Facts: use, repeatable, laneless
 -- @use advance band begin choose_end finish flush grow_pin message_sizes open_pin pin_text read_many ready_levels
 -- @use ready_messages record_key record_of refuse remove_committed whole_number
 local p, refusal = begin(KEYS, ARGV, 'plan', 13, false)

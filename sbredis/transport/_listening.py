@@ -250,7 +250,7 @@ class _Ear:
 
         async with TaskScope() as tasks:
             tasks.start(stream.run(self._replied, lost, lambda: None))
-            tasks.start(self._watch())
+            tasks.start(self._ping_while_quiet())
             await asyncio.sleep(0)  # the stream must read before the first command is sent
             self._stream = stream
             for name in self._wanted:
@@ -311,7 +311,7 @@ class _Ear:
                 if not channel.confirmed.done():
                     channel.confirmed.set_result(failure)
 
-    async def _watch(self) -> None:
+    async def _ping_while_quiet(self) -> None:
         """Ask an idle server for an answer, to notice a connection that died without being closed."""
         while self._loop.time() - self._heard_at < _SILENT:
             await asyncio.sleep(_QUIET / 3)

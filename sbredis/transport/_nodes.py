@@ -129,40 +129,40 @@ class DurableWire:
             return Failure(FailureKind.TIMED_OUT, said, outcome=outcome, endpoint=self.endpoint)
 
     async def _flush_all(self) -> None:
-        batch: list[_DurableCall] = []
+        group: list[_DurableCall] = []
         try:
             while self._queue:
-                batch = self._next_batch()
-                batch = [waiting for waiting in batch if not waiting.future.done()]
-                await self._flush(batch)
+                group = self._next_group()
+                group = [waiting for waiting in group if not waiting.future.done()]
+                await self._flush(group)
         finally:
-            self._end(batch)
+            self._end(group)
 
-    def _end(self, batch: list[_DurableCall]) -> None:
+    def _end(self, group: list[_DurableCall]) -> None:
         """Answer all waiting callers: the transport is being closed, so no later flush will answer them."""
         self._flushing = False
-        for waiting in (*batch, *self._queue):
+        for waiting in (*group, *self._queue):
             outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
             self._settle(waiting, Failure(FailureKind.CLOSED, "the transport was closed", outcome=outcome))
         self._queue.clear()
 
-    def _next_batch(self) -> list[_DurableCall]:
+    def _next_group(self) -> list[_DurableCall]:
         """Take the calls that have waited longest, as many as one flush may carry. The other calls keep their order."""
         limits = self._opener.limits
         size = taken = 0
         while taken < min(len(self._queue), limits.calls) and size < min(limits.bytes, _FLUSH_BYTES):
             size += self._queue[taken].call.size
             taken += 1
-        batch, self._queue = self._queue[:taken], self._queue[taken:]
-        return batch
+        group, self._queue = self._queue[:taken], self._queue[taken:]
+        return group
 
-    async def _flush(self, batch: list[_DurableCall]) -> None:
-        if not batch:
+    async def _flush(self, group: list[_DurableCall]) -> None:
+        if not group:
             return
-        last = max(waiting.deadline for waiting in batch)
+        last = max(waiting.deadline for waiting in group)
         wire = await self.holder.get(last)
         if isinstance(wire, Failure):
-            for waiting in batch:
+            for waiting in group:
                 self._settle(waiting, wire)
             return
         replicas = self._replicas(wire.facts)
@@ -171,17 +171,17 @@ class DurableWire:
             self._opener.on_trouble(self.endpoint)
             known = "has no replica that could confirm it" if replicas == 0 else "does not say how many replicas it has"
             unserved = Failure(FailureKind.UNSERVED, f"durability=replicated, and it {known}", endpoint=self.endpoint)
-            for waiting in batch:
+            for waiting in group:
                 self._settle(waiting, unserved)
             return
         self._progress = f"{replicas} replicas have not confirmed it yet"
         replies: list[tuple[_DurableCall, asyncio.Future[Any]]] = []
-        for waiting in batch:
+        for waiting in group:
             waiting.sent = True
             replies.append((waiting, wire.submit(waiting.call, waiting.deadline, asking=waiting.asking)))
         confirmed = await self._confirm(wire, last)
         settled = [(waiting, await future) for waiting, future in replies]
-        if confirmed is None and any(waiting.call.heals for waiting in batch):
+        if confirmed is None and any(waiting.call.heals for waiting in group):
             # A script had to be loaded again. Its call was written after the first WAIT, so the call needs a second
             # WAIT.
             confirmed = await self._confirm(wire, last)

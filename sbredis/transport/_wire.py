@@ -158,7 +158,7 @@ class Wire:
         self._room -= call.size + self._share
         self._enqueue(call)
         if self._timer is None or deadline < self._timer_at:
-            self._watch(min(deadline, self._loop.time() + _TICK))
+            self._set_timer(min(deadline, self._loop.time() + _TICK))
 
     async def room(self, deadline: float) -> bool:
         """Wait in line until one more call may be submitted; ``False`` if the deadline or the end of the wire comes
@@ -208,7 +208,7 @@ class Wire:
         """Record that another server has taken over, and check at once how long this one has been silent."""
         self.deposed = True
         if self._in_flight:
-            self._watch(self._loop.time())
+            self._set_timer(self._loop.time())
 
     def fail(self, reason: str) -> None:
         """End the connection. Calls that are not written were never sent; the outcome of the other calls is unknown."""
@@ -369,7 +369,7 @@ class Wire:
 
     # -- deadlines and silence -----------------------------------------------------------------------------------------
 
-    def _watch(self, when: float) -> None:
+    def _set_timer(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
@@ -406,4 +406,4 @@ class Wire:
                 self.silent = True
                 self._on_suspect()
         if self.owes:
-            self._watch(earliest)
+            self._set_timer(earliest)

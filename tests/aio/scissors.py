@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from sbredis.engine import load
+from sbredis.engine._scripts import load
 from sbredis.servers import LocalServer
 from tests.transport.between import Between
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient, Tick
-from sbredis.engine import load, registry_salt, tick_keys
+from sbredis.engine import registry_salt, tick_keys
+from sbredis.engine._scripts import load
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from tests.aio.queues import HandClock
 

@@ -31,7 +31,6 @@ from sbredis.engine import (
     Sent,
     Settled,
     SidePrefix,
-    load,
     new_token,
     perform,
     read_record,
@@ -40,6 +39,7 @@ from sbredis.engine._bands import BAND_WIDTH, BANDS
 from sbredis.engine._keys import entity_of, partition_keys
 from sbredis.engine._lifecycle import Side as LifeSide
 from sbredis.engine._lifecycle import State
+from sbredis.engine._scripts import load
 from sbredis.transport import Argument, Script, Transport
 
 __all__ = [

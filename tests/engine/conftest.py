@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from sbredis.engine import Partition, PartitionSettings, load
-from sbredis.engine._scripts import operations
+from sbredis.engine import Partition, PartitionSettings
+from sbredis.engine._scripts import load, operations
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Transport, open_transport
 from tests.access.users import nodes_of

@@ -6,18 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sbredis.engine import (
-    MOST_ASKED,
-    Copy,
-    Outgoing,
-    due_channel,
-    load,
-    new_token,
-    perform,
-    read_announcement,
-    upcoming,
-)
-from sbredis.engine._scripts import operations
+from sbredis.engine import MOST_ASKED, Copy, Outgoing, due_channel, new_token, perform, read_announcement, upcoming
+from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import DataLayoutError
 from sbredis.transport import open_transport
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to

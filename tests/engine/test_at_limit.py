@@ -18,7 +18,6 @@ from sbredis.engine import (
     advance,
     every_script,
     frees,
-    load,
     new_token,
     once,
     transact,
@@ -26,7 +25,7 @@ from sbredis.engine import (
     transfer,
     withdraw,
 )
-from sbredis.engine._scripts import at_limit, operations
+from sbredis.engine._scripts import at_limit, load, operations
 from tests.offenders import for_each
 
 OF = Partition("n", "abc", "e", "incarnation", 7, PartitionSettings(clock="test"))

@@ -28,7 +28,6 @@ from sbredis.engine import (
     Request,
     SessionLock,
     SettlementsPlace,
-    load,
     new_token,
     transact,
 )
@@ -39,7 +38,7 @@ from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._packing import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
 from sbredis.engine._partition import TARGET_KINDS
 from sbredis.engine._refusals import REFUSALS
-from sbredis.engine._scripts import operations
+from sbredis.engine._scripts import load, operations
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
 from tests.engine.bench import Bench
@@ -65,8 +64,8 @@ OTHER = Partition("n", "abc", "f", "other", 3, PartitionSettings(clock="test"))
 OTHER_SEND = Operation(OTHER, OTHER.send(NO_CALL_ID, [Outgoing(b"m")]))
 COMPLETE = Operation(PARTITION, PARTITION.complete(NO_CALL_ID, LOCKS))
 
-WITHOUT_LANE = {"forget_source", "freeze", "outgoing", "settle_batch", "take"}
-"""The calls of a move, which any client may repeat."""
+WITHOUT_CALL_ID = {"forget_source", "freeze", "outgoing", "settle_batch", "take"}
+"""The requests of a move take no call id, because any client may repeat them."""
 
 each_operation = for_each("name", OF_A_PARTITION)
 
@@ -170,7 +169,7 @@ def test_the_arguments_match_the_header_in_order(name: str, monkeypatch: pytest.
 @each_operation
 def test_five_common_arguments_come_before_the_arguments_of_an_operation(name: str) -> None:
     request = REQUESTS[name](PARTITION)
-    call_id = NO_CALL_ID if name in {"configure", "destroy"} | WITHOUT_LANE else TURN
+    call_id = NO_CALL_ID if name in {"configure", "destroy"} | WITHOUT_CALL_ID else TURN
     call_id = CallId("", 0, TURN.now) if name == "close" else call_id
     now = "" if call_id.now is None else call_id.now
     assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, call_id.lane, call_id.number, now)
@@ -196,23 +195,8 @@ def test_the_keys_match_the_header(name: str) -> None:
 def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
     """A call without a lane that changes something is sent once."""
     for name, build in REQUESTS.items():
-        in_lane = name not in {"close", "configure", "destroy"} | WITHOUT_LANE
-        also = {
-            "configure",
-            "count",
-            "destroy",
-            "due",
-            "get_state",
-            "inspect",
-            "list_sessions",
-            "peek",
-            "ripe",
-            "settlements",
-            "watermarks",
-        }
-        also |= {"plan", "read_pin", "read_range", "unpin"}
-        harmless = name in WITHOUT_LANE | also | {"close", "touch"}
-        assert build(PARTITION).repeatable is (in_lane or harmless)
+        request = build(PARTITION)
+        assert request.repeatable is (request.arguments[2] != "" or contract_of(name).fact("repeatable").always)
     assert not PARTITION.send(NO_CALL_ID, [Outgoing(b"m")]).repeatable
     assert not PARTITION.receive(NO_CALL_ID, TOKEN, 1).repeatable
     assert PARTITION.look().repeatable
@@ -429,44 +413,6 @@ def test_all_operations_but_configure_and_destroy_open_a_call_in_the_same_way() 
 
 # -- flags -------------------------------------------------------------------------------------------------------------
 
-FREEING = {
-    *("abandon", "cancel", "complete", "configure", "dead_letter", "defer", "destroy", "due", "purge", "receive"),
-    *("receive_deferred", "redrive", "renew", "revise_entity", "unregister_entity"),
-    "condemn_entity",
-    *("accept_session", "bury_session", "release_session", "renew_session", "close"),
-    *("forget_source", "freeze", "outgoing", "settle_batch", "plan", "unpin"),
-    *("probe", "touch"),
-}
-"""Scripts that free memory, move messages, change settings or write a little that has a bound, and must work when no
-memory is left.
-"""
-READING = {
-    *(
-        "count",
-        "get_state",
-        "inspect",
-        "list_entities",
-        "list_sessions",
-        "peek",
-        "read_entity",
-        "read_namespace",
-        "read_pin",
-        "read_range",
-    ),
-    *("ripe", "settlements", "watermarks"),
-}
-TAKING_IN = {
-    "limit_namespace",
-    "publish",
-    "register_entity",
-    "register_namespace",
-    "send",
-    "set_state",
-    "take",
-    "transact",
-}
-"""Scripts that add data, and are refused before their first write when no memory is left."""
-
 READS = {
     *(
         "exists",
@@ -491,21 +437,9 @@ READS = {
 }
 
 
-def test_the_flags_of_a_script_match_its_use_of_memory() -> None:
-    flags = {name: contract_of(name).flags for name in operations()}
-    assert {name for name in flags if flags[name] == ("allow-oom",)} == FREEING | registry_with("allow-oom")
-    assert {name for name in flags if flags[name] == ("no-writes",)} == READING | registry_with("no-writes")
-    assert {name for name in flags if flags[name] == ()} == TAKING_IN | registry_with()
-
-
-def registry_with(*flags: str) -> set[str]:
-    """Return the scripts of the registry that have these flags. The tests of the registry check the flags."""
-    return {name for name in set(operations()) - set(OF_A_PARTITION) if contract_of(name).flags == flags}
-
-
 @for_each("name", operations())
 def test_a_script_is_marked_read_only_if_and_only_if_it_contains_no_writing_command(name: str) -> None:
-    assert (set(commands_of([name])) <= READS) is (name in READING | registry_with("no-writes"))
+    assert (set(commands_of([name])) <= READS) is ("no-writes" in contract_of(name).flags)
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ FAULTS = {
         "p.unawaited[#p.unawaited + 1] = due_name('a', member)",
     ),
     "a scheduled message needs its record": (
-        "includes/plan_due",
+        "includes/compute_due",
         "    if record == LOST_RECORD then",
         "    if false then",
     ),

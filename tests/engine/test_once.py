@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import NEVER, Lock, MalformedCallError, Operation, Outgoing, Transacted, load, once
-from sbredis.engine._scripts import operations
+from sbredis.engine import NEVER, Lock, MalformedCallError, Operation, Outgoing, Transacted, once
+from sbredis.engine._scripts import load, operations
 from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError
 from sbredis.transport import forget_memory, open_transport

@@ -22,12 +22,11 @@ from sbredis.engine import (
     SessionLock,
     SettingsStaleError,
     encode,
-    load,
     new_token,
     read_record,
     waiting_channel,
 )
-from sbredis.engine._scripts import operations
+from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusError, ServiceBusQuotaExceededError
 from sbredis.transport import open_transport
 from tests.engine.topics import SETTINGS, START, Topic

@@ -27,7 +27,6 @@ from sbredis.engine import (
     SessionLock,
     advance,
     encode,
-    load,
     once,
     perform,
     transact,
@@ -35,6 +34,7 @@ from sbredis.engine import (
 )
 from sbredis.engine._lifecycle import State
 from sbredis.engine._refusals import REFUSALS
+from sbredis.engine._scripts import load
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
@@ -149,18 +149,7 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
     """Yield the cases that a script refuses for its own reasons."""
     for what, own in malformed(script):
         yield Case(what, "BADCALL", replace(good, own=own), on=_where_refused(script, good, own))
-    if script in {
-        "count",
-        "inspect",
-        "peek",
-        "ripe",
-        "get_state",
-        "list_sessions",
-        "settlements",
-        "watermarks",
-        *MOVING,
-        *OF_READERS,
-    }:
+    if contract_of(script).fact("laneless").always:
         yield Case("a lane, where nothing is kept", "BADCALL", replace(good, lane="known", number=4))
     if script in NEW_TOKEN:
         own = (*good.own[: NEW_TOKEN[script]], HELD, *good.own[NEW_TOKEN[script] + 1 :])

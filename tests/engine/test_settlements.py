@@ -11,17 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import (
-    CallId,
-    Partition,
-    SettlementColumns,
-    SettlementEvent,
-    SettlementsPlace,
-    SettlementsRead,
-    load,
-)
+from sbredis.engine import CallId, Partition, SettlementColumns, SettlementEvent, SettlementsPlace, SettlementsRead
 from sbredis.engine._bands import EPOCH_LEAP
-from sbredis.engine._scripts import operations
+from sbredis.engine._scripts import load, operations
 from sbredis.engine._settlements import Settlement, read_records
 from sbredis.exceptions import DataLayoutError
 from sbredis.transport import forget_memory, open_transport

@@ -27,13 +27,12 @@ from sbredis.engine import (
     TransactedRenewal,
     TransactedSend,
     advance,
-    load,
     once,
     transact,
     transact_together,
     transfer,
 )
-from sbredis.engine._scripts import operations
+from sbredis.engine._scripts import load, operations
 from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import (
     KeyAlreadyUsedError,

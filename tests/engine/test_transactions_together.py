@@ -16,10 +16,9 @@ from sbredis.engine import (
     Transacted,
     TransactedSend,
     TransactedTogether,
-    load,
     transact_together,
 )
-from sbredis.engine._scripts import operations
+from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import MessageLockLostError, ServiceBusQuotaExceededError
 from sbredis.transport import open_transport
 from tests.engine.transactions import SETTINGS, World

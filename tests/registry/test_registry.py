@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import MalformedCallError, Request, load, name_key, new_token, perform, registry_keys, registry_salt
+from sbredis.engine import MalformedCallError, Request, name_key, new_token, perform, registry_keys, registry_salt
 from sbredis.engine._contracts import contract
+from sbredis.engine._scripts import load
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,

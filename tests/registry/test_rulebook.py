@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import MalformedCallError, Request, load, perform, registry_keys, registry_salt
+from sbredis.engine import MalformedCallError, Request, perform, registry_keys, registry_salt
 from sbredis.engine._contracts import contract
-from sbredis.engine._scripts import operations
+from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,

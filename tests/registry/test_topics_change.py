@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import PartitionSettings, load, registry_keys, registry_salt
-from sbredis.engine._scripts import operations
+from sbredis.engine import PartitionSettings, registry_keys, registry_salt
+from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,

@@ -1,7 +1,7 @@
--- Does a share of the due work: writes the events that `plan_due` has computed.
+-- Does a share of the due work: writes the events that `compute_due` has computed.
 -- @use epoch_leap flush never
--- @use bury discard group_records index_remove make_deferred make_ready plan_due record_key turns unlock_session inside
--- @use write_many inside
+-- @use bury compute_due discard group_records index_remove make_deferred make_ready record_key turns inside
+-- @use unlock_session write_many inside
 local function apply_due(p, share)
   if p.epoch then
     -- A failover may have lost messages that had numbers; these numbers must not be given again.
@@ -13,7 +13,7 @@ local function apply_due(p, share)
     end
     p.epoch = false
   end
-  local o = plan_due(p, share, p.index)
+  local o = compute_due(p, share, p.index)
   local stored, old, sooner = {}, {}, p.sooner
   local last = o.activated[#o.activated]
   local sent = last and tonumber(string.sub(last.head, 3, 15))

@@ -1,4 +1,4 @@
--- Returns the time in ms until something is due once all events of `plan_due` have happened, at least 1; or 0 if
+-- Returns the time in ms until something is due once all events of `compute_due` have happened, at least 1; or 0 if
 -- nothing will be due. What is due on a topic stays due until a client publishes it.
 -- @use never
 local function next_due_after(p, o)

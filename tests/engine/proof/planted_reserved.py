@@ -9,7 +9,7 @@ __all__ = ["OF_RESERVED"]
 OF_RESERVED = (
     Bug(
         "a pinned message expires",
-        file="includes/plan_due",
+        file="includes/compute_due",
         right="p.head <= now and p.reserved and pinned_up_to(p) + 1 or 0",
         wrong="0",
         of="reserved",

@@ -122,7 +122,7 @@ OF_SESSIONS = (
     ),
     Bug(
         "locks without messages use no share",
-        file="includes/plan_due",
+        file="includes/compute_due",
         right="math.max(1, #members)",
         wrong="#members",
         of="sessions",

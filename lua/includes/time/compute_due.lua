@@ -29,7 +29,7 @@
 -- @use band due_message entry entry_or_default epoch_leap index_entries index_name levels lost_record mark_dead never
 -- @use read_many read_record record_session side_of state_after_lock turns
 -- @use pinned_up_to inside
-local function plan_due(p, share, turning)
+local function compute_due(p, share, turning)
   local now = p.now
   local o = {
     moved = {}, by = {}, dead = {}, activated = {}, leases = {}, unlocked = {}, unblocked = {}, turns = {},

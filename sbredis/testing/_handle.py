@@ -33,7 +33,8 @@ from sbredis.workers.declaring._schedules import TICK
 from sbredis.workers.declaring._signatures import function_name
 from sbredis.workers.declaring._worker_options import WorkerSettings
 from sbredis.workers.observing._counts import Counts
-from sbredis.workers.running._calls import UNCHANGED, Call, Place, decoded_state, encoded_state
+from sbredis.workers.running._additions import UNCHANGED, decoded_state, encoded_state
+from sbredis.workers.running._calls import CallOrigin, HandlerCall
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes, decoded
 from sbredis.workers.running._threads import Threads
@@ -183,7 +184,7 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
         raise ValueError("A batch has at least one message: the list of values is empty.")
     errors, replies, settled = list[BaseException](), list[SentMessage](), list[Outcome]()
 
-    async def settle(_: Call, outcome: Outcome) -> Outcome:
+    async def settle(_: HandlerCall, outcome: Outcome) -> Outcome:
         settled.append(outcome)
         return outcome
 
@@ -204,7 +205,7 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
     )
     receiver: Any = _Receiver()
     held: Any = session
-    call = Call(Place(plan.source.path, receiver, Counts(), held, settle), handler, messages)
+    call = HandlerCall(CallOrigin(plan.source.path, receiver, Counts(), held, settle), handler, messages)
     try:
         outcomes = await _outcomes(handling, call)
     finally:
@@ -213,8 +214,10 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
         threads.shutdown(wait=False, cancel_futures=True)
     if errors and options.get("raise_errors", False):
         raise errors[0]
-    sends = [SentMessage(entity, message) for entity, message in call.sends or ()]
-    new_state: Any = call.state if call.state is not UNCHANGED else session and session.state
+    sends = [SentMessage(entity, message) for entity, message in call.additions.sends or ()]
+    new_state: Any = (
+        call.additions.session_state if call.additions.session_state is not UNCHANGED else session and session.state
+    )
     return HandlerResult(
         outcomes=settled * len(messages) if settled else outcomes,
         error=errors[0] if errors else None,
@@ -248,11 +251,9 @@ def _keeping(plan: HandlerPlan, values: list[Any]) -> HandlerPlan:
     return replace(plan, function=waiting if plan.execution == "async" else plain)
 
 
-async def _outcomes(handling: Handling, call: Call) -> Sequence[Outcome | None]:
+async def _outcomes(handling: Handling, call: HandlerCall) -> Sequence[Outcome | None]:
     handler = call.handler
-    if handler.settings.batch is None:
-        return [await handling.outcome_of(call)]
-    if handler.signature.body is not None:
+    if handler.settings.batch is not None and handler.signature.body is not None:
         try:
             call.bodies = [decoded(message, handler.signature.body.type) for message in call.messages]
         except DeadLetter as outcome:

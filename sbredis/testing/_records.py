@@ -12,7 +12,7 @@ from sbredis.codec import decode_body
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers import Outcome
 from sbredis.workers.declaring._outcomes import outcome_in
-from sbredis.workers.running._calls import Call
+from sbredis.workers.running._calls import HandlerCall
 
 __all__ = ["Handled", "Records", "SentMessage"]
 
@@ -65,7 +65,7 @@ class Working:
     """A delivery that is not finished."""
 
     handled: Handled
-    call: Call
+    call: HandlerCall
     began: float
     coroutine: Coroutine[Any, Any, Any]
     running: bool = True
@@ -105,7 +105,7 @@ class Records:
         self.orders[id(message)] = self.count
         self._note()
 
-    def began(self, call: Call, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def began(self, call: HandlerCall, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Note that a handler is called."""
         for message in call.messages:
             handled = Handled(call.entity, message, call.handler.function, order=self.orders.pop(id(message), 0))
@@ -113,7 +113,7 @@ class Records:
             self.working[id(message)] = Working(handled, call, time.monotonic(), coroutine)
         self._note()
 
-    def raised(self, call: Call, error: BaseException) -> None:
+    def raised(self, call: HandlerCall, error: BaseException) -> None:
         """Note an exception of a handler. An outcome that was raised is no error."""
         if outcome_in(error) is not None:
             return
@@ -122,14 +122,14 @@ class Records:
             self.working[id(message)].handled.error = error
         self._note()
 
-    def cancelled(self, call: Call) -> None:
+    def cancelled(self, call: HandlerCall) -> None:
         """Note that a call was cancelled from outside: its lock was lost, or the worker stops."""
         for message in call.messages:
             work = self.working[id(message)]
             work.handled.interrupted = not call.lock_lost
             self._finish(work)
 
-    def ended(self, call: Call, outcomes: Sequence[Outcome | None], *, dropped: bool) -> None:
+    def ended(self, call: HandlerCall, outcomes: Sequence[Outcome | None], *, dropped: bool) -> None:
         """Note that a handler has ended. ``dropped`` says that its outcome does not count."""
         for message, outcome in zip(call.messages, outcomes, strict=True):
             work = self.working[id(message)]
@@ -183,7 +183,7 @@ class Records:
         handled, call = work.handled, work.call
         del self.working[id(handled.message)]
         handled.lock_lost = call.lock_lost
-        handled.sends = tuple(SentMessage(entity, message) for entity, message in call.sends or ())
+        handled.sends = tuple(SentMessage(entity, message) for entity, message in call.additions.sends or ())
         if handled.outcome is None:
             self.left.add((handled.entity, handled.message.sequence_number))
         self.done.append(handled)

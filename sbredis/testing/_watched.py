@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """The parts of a worker that a test replaces: they tell what happens, and their time is the clock of the bus."""
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from sbredis.testing._clock import MovableClock
 from sbredis.testing._records import Records
 from sbredis.workers import Abandon, Outcome
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.running._calls import Call
+from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._settling import Settlements
@@ -130,20 +129,8 @@ class WatchedHandling(Handling):
         self._records.received(message)
         return super().choose(message)
 
-    async def outcome_of(self, call: Call, scopes: Scopes | None = None) -> Outcome | None:
-        """Call the handler, and return the outcome."""
-        handling = super().outcome_of(call, scopes)
-        self._records.began(call, handling)
-        try:
-            outcome = await handling
-        except BaseException:
-            self._records.cancelled(call)
-            raise
-        self._records.ended(call, (outcome,), dropped=call.dropped or call.lock_lost)
-        return outcome
-
-    async def outcomes_of(self, call: Call, scopes: Scopes | None = None) -> Sequence[Outcome | None]:
-        """Call the handler of a batch, and return the outcome of each message."""
+    async def outcomes_of(self, call: HandlerCall, scopes: Scopes | None = None) -> Sequence[Outcome | None]:
+        """Run a call, and return the outcome of each message."""
         handling = super().outcomes_of(call, scopes)
         self._records.began(call, handling)
         try:
@@ -151,11 +138,12 @@ class WatchedHandling(Handling):
         except BaseException:
             self._records.cancelled(call)
             raise
-        self._records.ended(call, outcomes, dropped=call.dropped)
+        self._records.ended(call, outcomes, dropped=call.state.is_dropped)
         return outcomes
 
-    def _judged(self, call: Call, error: BaseException) -> list[Outcome | None]:
-        outcomes = super()._judged(call, error)  # a cancellation is raised again here
+    def judged(self, call: HandlerCall, error: BaseException) -> list[Outcome | None]:
+        """Return what becomes of each message, and record the error."""
+        outcomes = super().judged(call, error)  # a cancellation is raised again here
         self._records.raised(call, error)
         return outcomes
 
@@ -168,16 +156,17 @@ class WatchedSettlements(Settlements):
         self._records = records
         self._time = time
 
-    async def settle(self, call: Call, outcome: Outcome) -> Outcome:
+    async def settle(self, call: HandlerCall, outcome: Outcome) -> Outcome:
         """Settle the messages of a call."""
         try:
             return await super().settle(call, outcome)
         finally:
             self._records.finished(call.messages)
 
-    async def _complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
+    async def complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
+        """Complete messages together."""
         try:
-            await super()._complete(batch)
+            await super().complete(batch)
         finally:
             self._records.finished(batch)
 
@@ -191,12 +180,12 @@ class WatchedSettlements(Settlements):
     def noted(self, messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
         """Count and record messages that are settled."""
         super().noted(messages, outcome)
-        session = self.place.session
+        session = self.origin.session
         if session is not None and isinstance(outcome, Abandon) and outcome.delay:
-            self._records.held_back[self.place.entity, session.session_id] = self._time.now() + outcome.delay
-        self._records.settled(self.place.entity, messages, outcome)
+            self._records.held_back[self.origin.entity, session.session_id] = self._time.now() + outcome.delay
+        self._records.settled(self.origin.entity, messages, outcome)
 
     def failed(self, messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> None:
         """Count, report and record messages that could not be settled."""
         super().failed(messages, error)
-        self._records.not_settled(self.place.entity, messages, error)
+        self._records.not_settled(self.origin.entity, messages, error)

@@ -343,7 +343,9 @@ def test_the_size_of_batches_recovers_after_a_single_message_that_was_too_large(
     )
 
     def call(count: int, *, overfull: bool) -> Any:
-        return SimpleNamespace(messages=[0] * count, overfull=overfull, handler=SimpleNamespace(name="insert"))
+        return SimpleNamespace(
+            messages=[0] * count, additions=SimpleNamespace(overfull=overfull), handler=SimpleNamespace(name="insert")
+        )
 
     size = BatchSize(plan)
     while size.most > 1:

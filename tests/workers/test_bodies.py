@@ -13,7 +13,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.codec import decode_body
 from sbredis.testing import Bus
 from sbredis.workers import Context, Worker, message_of
-from sbredis.workers.running._calls import decoded_state, encoded_state
+from sbredis.workers.running._additions import decoded_state, encoded_state
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

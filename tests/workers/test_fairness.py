@@ -234,7 +234,7 @@ async def test_a_worker_whose_handlers_become_slow_keeps_no_messages_from_others
     consumer: Any = slow._running()._services[0].consumer
     with town.exact():
         await town.send("orders", *["fast"] * 60)
-        await eventually(lambda: consumer.place.receiver.prefetch_count)
+        await eventually(lambda: consumer.origin.receiver.prefetch_count)
         await town.send("orders", *["slow"] * 6)
         await eventually(lambda: handled)
     idle.queue("orders")(handler("idle"))

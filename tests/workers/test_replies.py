@@ -146,7 +146,7 @@ async def test_a_handler_whose_lock_was_lost_sends_no_reply(sbredis_bus: Bus, re
         (held,) = list(consumer.renewables())
         assert consumer.lost(held)
         if not requires_session:
-            handle = await consumer.place.receiver.get_lock_handle(held)
+            handle = await consumer.origin.receiver.get_lock_handle(held)
             await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
         let_go.set()
         await eventually(lambda: handled(sbredis_bus))

@@ -14,7 +14,8 @@ from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete, DeadLetter, Outcome
 from sbredis.workers.included._breaker import CircuitBreaker
 from sbredis.workers.included._logging import Logging
-from sbredis.workers.running._calls import Call, Place
+from sbredis.workers.running._call_states import CallTask
+from sbredis.workers.running._calls import CallOrigin, HandlerCall
 from sbredis.workers.running._consuming import Running
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
@@ -48,10 +49,10 @@ class BatchSize:
         self._trying = False
         """Whether the size was doubled, and no batch has failed since."""
 
-    def adapt(self, call: Call) -> None:
+    def adapt(self, call: HandlerCall) -> None:
         """Change the size after a call, if it did not fit into a transaction, or if many calls did."""
         size = len(call.messages)
-        if not call.overfull:
+        if not call.additions.overfull:
             if self.most < self._wanted:
                 self._left -= 1
                 if self._left == 0:
@@ -95,8 +96,8 @@ async def _first(receiver: ServiceBusReceiver, most: int, wait: float, time: Tim
 
 
 def call_of(
-    handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage], handling: Handling, place: Place
-) -> tuple[Call | None, list[tuple[Call, Outcome]]]:
+    handler: HandlerPlan, messages: Sequence[ServiceBusReceivedMessage], handling: Handling, origin: CallOrigin
+) -> tuple[HandlerCall | None, list[tuple[HandlerCall, Outcome]]]:
     """Return the call of a handler, and the messages whose bodies do not decode, with their outcomes.
 
     There is no call if no body decodes.
@@ -104,16 +105,16 @@ def call_of(
     body = handler.signature.body
     fit: list[ServiceBusReceivedMessage] = []
     bodies: list[object] = []
-    others: list[tuple[Call, Outcome]] = []
+    others: list[tuple[HandlerCall, Outcome]] = []
     for message in messages:
         try:
             bodies.append(None if body is None else decoded(message, body.type))
             fit.append(message)
         except DeadLetter as outcome:
-            others.append((Call(place, handler, (message,)), handling.unfit(message, outcome)))
+            others.append((HandlerCall(origin, handler, (message,)), handling.unfit(message, outcome)))
     if not fit:
         return None, others
-    call = Call(place, handler, fit)
+    call = HandlerCall(origin, handler, fit)
     call.bodies = bodies
     return call, others
 
@@ -125,27 +126,27 @@ def _may_send(handler: HandlerPlan) -> bool:
 
 
 def _calls_of(
-    messages: Sequence[ServiceBusReceivedMessage], handling: Handling, place: Place, plan: EntityPlan
-) -> tuple[list[Call], list[tuple[Call, Outcome]]]:
+    messages: Sequence[ServiceBusReceivedMessage], handling: Handling, origin: CallOrigin, plan: EntityPlan
+) -> tuple[list[HandlerCall], list[tuple[HandlerCall, Outcome]]]:
     """Return the calls for a batch, and the messages that no handler gets, with outcomes.
 
     There is a call for each handler and, if the handler may send something, for each partition: a transaction settles
     messages of one partition.
     """
-    place.counts.received += len(messages)
+    origin.counts.received += len(messages)
     senders = {id(handler) for handler in plan.handlers if _may_send(handler)}
     groups: dict[tuple[int, int], tuple[HandlerPlan, list[ServiceBusReceivedMessage]]] = {}
-    others: list[tuple[Call, Outcome]] = []
+    others: list[tuple[HandlerCall, Outcome]] = []
     for message in messages:
         chosen = handling.choose(message)
         if isinstance(chosen, HandlerPlan):
             partition = message.sequence_number >> 48 if id(chosen) in senders else 0
             groups.setdefault((id(chosen), partition), (chosen, []))[1].append(message)
         else:
-            others.append((Call(place, plan.handlers[0], (message,)), chosen))
-    calls: list[Call] = []
+            others.append((HandlerCall(origin, plan.handlers[0], (message,)), chosen))
+    calls: list[HandlerCall] = []
     for handler, own in groups.values():
-        call, unfit = call_of(handler, own, handling, place)
+        call, unfit = call_of(handler, own, handling, origin)
         others += unfit
         if call is not None:
             calls.append(call)
@@ -153,7 +154,7 @@ def _calls_of(
 
 
 async def settle_parts(
-    settlements: Settlements, call: Call, outcomes: Sequence[Outcome | None]
+    settlements: Settlements, call: HandlerCall, outcomes: Sequence[Outcome | None]
 ) -> list[Outcome | None]:
     """Settle the messages of a batch, each by its own outcome. Errors are reported.
 
@@ -165,12 +166,9 @@ async def settle_parts(
         for message, outcome in zip(call.messages, outcomes, strict=True)
         if outcome is not None and not isinstance(outcome, Complete)
     ]
-    completed = call.part(done, with_sends=True) if done else None
-    if completed is not None:
-        works.append(settlements.settle_reporting(completed, Complete()))
-    settled = await asyncio.gather(*works)
-    call.overfull = call.overfull or (completed is not None and completed.overfull)
-    return settled
+    if done:
+        works.append(settlements.settle_reporting(call.part(done, with_additions=True), Complete()))
+    return await asyncio.gather(*works)
 
 
 class BatchConsumer(Running):
@@ -184,7 +182,7 @@ class BatchConsumer(Running):
         super().__init__(plan, handling, settlements)
         self._size = BatchSize(plan)
         self._wait = plan.handlers[0].settings.batch_wait
-        self._ready: deque[Call] = deque()
+        self._ready: deque[HandlerCall] = deque()
         """The calls that wait for room."""
 
     async def consume(self) -> None:
@@ -192,13 +190,13 @@ class BatchConsumer(Running):
         while True:
             await self.room_for_one()
             most = self.handling.limit.at_most(self._size.most)
-            messages = await filled(self.place.receiver, most, 60, self._wait, self.handling.time)
+            messages = await filled(self.origin.receiver, most, 60, self._wait, self.handling.time)
             if self.gates:
                 messages = self.admitted(messages, self._size.most)
             messages = self.begun(messages)
             if not messages:
                 continue
-            calls, others = _calls_of(messages, self.handling, self.place, self.plan)
+            calls, others = _calls_of(messages, self.handling, self.origin, self.plan)
             for call, outcome in others:
                 self.settlements.settle_soon(call, outcome)
             self._ready.extend(calls)
@@ -221,17 +219,17 @@ class BatchConsumer(Running):
         self._ready.clear()
         return messages
 
-    async def _run(self, call: Call) -> None:
+    async def _run(self, call: HandlerCall) -> None:
+        self.handling.note_lag(self.origin.counts, call.messages)
         outcomes = await self.handling.outcomes_of(call)
-        if call.overfull:  # before its messages come again
+        if call.additions.overfull:  # before its messages come again
             self._size.adapt(call)
-        if call.cut_off and not (call.dropped or call.settled):
-            call.settled = all(isinstance(outcome, Complete) for outcome in outcomes)
-            call.dropped = not call.settled
-        if not call.dropped:  # messages whose locks were lost fail to be settled, each by itself
+        if call.end(outcomes) is CallTask.SETTLE:  # messages whose locks were lost fail to be settled, each by itself
             self.settlements.start(self._settle(call, outcomes), len(call.messages))
+        elif call.state.is_free:
+            self._size.adapt(call)
 
-    async def _settle(self, call: Call, outcomes: Sequence[Outcome | None]) -> None:
+    async def _settle(self, call: HandlerCall, outcomes: Sequence[Outcome | None]) -> None:
         await settle_parts(self.settlements, call, outcomes)
         self._size.adapt(call)
 
@@ -245,12 +243,12 @@ class BatchConsumer(Running):
         for call in self._ready:
             for place, message in enumerate(call.messages):
                 if message is renewable:
-                    self.place.counts.locks_lost += 1
+                    self.origin.counts.locks_lost += 1
                     self._leave_out(call, place)
                     return True
         return super().lost(renewable)
 
-    def _leave_out(self, call: Call, place: int) -> None:
+    def _leave_out(self, call: HandlerCall, place: int) -> None:
         """Replace a call that waits by one without one of its messages."""
         at, messages = self._ready.index(call), list(call.messages)
         self.give_back([messages.pop(place)])

@@ -12,7 +12,8 @@ from typing import Any
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete
-from sbredis.workers.running._calls import UNCHANGED, Call
+from sbredis.workers.running._call_states import CallTask
+from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._locks import Renewable, RenewalLimit, snapshot
@@ -20,20 +21,13 @@ from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._settling import Settlements
 from sbredis.workers.running._starting import SharedTask, new_task
 
-__all__ = ["CANCELLING", "Consumer", "Running", "is_late"]
+__all__ = ["CANCELLING", "Consumer", "Running"]
 
 _log = logging.getLogger("sbredis.worker")
 CANCELLING = 5.0
 """The seconds that cancelled handlers get to end."""
 _LONGEST_WAIT = 0.4
 """The longest time in seconds that messages wait in the buffer while no handler can start."""
-
-
-def is_late(call: Call) -> bool:
-    """Return whether a call has lost its lock. Log that its result is dropped if it has."""
-    if call.lock_lost:
-        _log.warning("%s: the result of a handler is dropped, because its lock was lost", call.entity)
-    return call.lock_lost
 
 
 class Running:
@@ -47,14 +41,14 @@ class Running:
         self.plan = plan
         self.handling = handling
         self.settlements = settlements
-        self.place = settlements.place
+        self.origin = settlements.origin
         self._most = plan.settings.max_concurrent_calls
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Event()
-        self._running: dict[asyncio.Task[None], Call] = {}
-        self._starting: Call | None = None
+        self._running: dict[asyncio.Task[None], HandlerCall] = {}
+        self._starting: HandlerCall | None = None
         """The call whose task runs its first step now, and so is not known yet."""
-        self._cut_off: list[Call] = []
+        self._cut_off: list[HandlerCall] = []
         """The calls that were cancelled at the end of the worker."""
         self.left: set[asyncio.Task[None]] = set()
         self._most_unanswered = self._most * (plan.handlers[0].settings.batch or 1)
@@ -109,7 +103,7 @@ class Running:
         if messages:
             self.settlements.start(self.settlements.release(messages), len(messages))
 
-    def start(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, call: HandlerCall, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in a task of its own."""
         self._starting = call  # the first step may block the event loop, and its locks must be renewed meanwhile
         task = new_task(self._loop, work)
@@ -133,7 +127,7 @@ class Running:
         calls = snapshot(self._running.values())
         if (starting := self._starting) is not None and starting not in calls:
             calls.append(starting)
-        calls = [call for call in calls if not call.left and self._limit.allows(call, call.messages)]
+        calls = [call for call in calls if not call.state.is_left and self._limit.allows(call, call.messages)]
         return [message for call in calls for message in call.messages]
 
     def lost(self, renewable: Renewable) -> bool:
@@ -148,24 +142,19 @@ class Running:
                     return True
         return False
 
-    def _lost(self, task: asyncio.Task[None], call: Call, message: ServiceBusReceivedMessage) -> None:
-        call.lock_lost = True
-        self.place.counts.locks_lost += 1
+    def _lost(self, task: asyncio.Task[None], call: HandlerCall, message: ServiceBusReceivedMessage) -> None:
+        self.origin.counts.locks_lost += 1
         if call.handler.settings.batch is not None:
-            call.lost = [*call.lost, message]
-        elif call.handler.execution != "thread":
-            call.dropped = True
+            call.lost_messages = [*call.lost_messages, message]
+        elif call.lose_lock() is CallTask.CANCEL:
             task.cancel()
-        else:
-            call.withdraw()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
         """Cancel the running handlers, except those in threads, which cannot be cancelled."""
         for task, call in self._running.items():
-            if not (call.in_thread or call.cut_off or call.withdrawn):
-                call.cut_off = True
+            if call.cut_off() is CallTask.CANCEL:
                 self._cut_off.append(call)
                 task.cancel()
 
@@ -177,27 +166,26 @@ class Running:
         coroutine may go on although it was. The message of such a handler is not given back while it runs: another
         worker would handle it at the same time. It comes again when its lock ends, and its delivery counts.
         """
-        unstarted = [message for call in self._running.values() if call.withdraw() for message in call.messages]
-        await self.settlements.release(unstarted)
+        unstarted = [call for call in self._running.values() if call.withdraw()]
+        await self._give_back_stopped(unstarted, CallTask.GIVE_BACK_UNTRIED)
         if self._running:
             await asyncio.wait(set(self._running), timeout=seconds)
-        left = {task: call for task, call in self._running.items() if not call.left}
+        left = {task: call for task, call in self._running.items() if not call.state.is_left}
         self.cancel()
         if left:
             await asyncio.wait(left, timeout=CANCELLING)
         for task, call in left.items():
-            if self._running.get(task) is call and not call.withdrawn:
-                call.left_behind()
+            if self._running.get(task) is call and call.leave():
                 self.left.add(task)
                 if call.in_thread:
                     task.cancel()
-        messages: list[ServiceBusReceivedMessage] = []
-        for call in self._cut_off:
-            if not (call.settled or call.left):
-                call.dropped = True
-                messages += call.messages
-        await self.settlements.release(messages, interrupted=True)
+        await self._give_back_stopped(self._cut_off, CallTask.GIVE_BACK)
         await self.settlements.all_settled()
+
+    async def _give_back_stopped(self, calls: Iterable[HandlerCall], task: CallTask) -> None:
+        """Stop calls, and give back the messages of those for which that is the task."""
+        messages = [message for call in calls if call.stop() is task for message in call.messages]
+        await self.settlements.release(messages, interrupted=task is CallTask.GIVE_BACK)
 
 
 class Consumer(Running):
@@ -226,13 +214,13 @@ class Consumer(Running):
                 if room <= 0:
                     room = await self._room_after_wait()
                 self._prefetch(self.handling.limit.at_most(self._prefetching.size))
-            messages = await self.place.receiver.receive_messages(room, 60, gather=False)
+            messages = await self.origin.receiver.receive_messages(room, 60, gather=False)
             if self.gates:
                 messages = self.admitted(messages)
             messages = self.begun(messages)
-            self.place.counts.received += len(messages)
-            self.handling.note_lag(self.place.counts, messages)
-            waiting, calls = iter(messages), deque[Call]()
+            self.origin.counts.received += len(messages)
+            self.handling.note_lag(self.origin.counts, messages)
+            waiting, calls = iter(messages), deque[HandlerCall]()
             try:
                 for message in waiting:
                     if (call := self._call_for(message)) is not None:
@@ -247,7 +235,7 @@ class Consumer(Running):
 
     async def _room_after_wait(self) -> int:
         """Wait until a handler may start. If that takes long, give back what was fetched ahead: others may be idle."""
-        if not self._prefetching.adapts or self.place.receiver.prefetch_count == 0:
+        if not self._prefetching.adapts or self.origin.receiver.prefetch_count == 0:
             return await self.room_for_one()
         self._waits_since = self._loop.time()
         if self._resting is None:
@@ -265,10 +253,10 @@ class Consumer(Running):
         if left > 0:
             self._resting = self._loop.call_later(left, self._rest)
         else:
-            self.place.receiver.prefetch_count = 0
+            self.origin.receiver.prefetch_count = 0
 
     def _prefetch(self, size: int) -> None:
-        receiver = self.place.receiver
+        receiver = self.origin.receiver
         if abs(size - receiver.prefetch_count) * 4 > receiver.prefetch_count:  # not for every small change
             receiver.prefetch_count = size
         if (warning := self._prefetching.warning()) is not None:
@@ -279,22 +267,20 @@ class Consumer(Running):
         if self._resting is not None:
             self._resting.cancel()
         with suppress(ValueError):  # the client is closed, so nothing is fetched ahead any more
-            self.place.receiver.prefetch_count = 0
+            self.origin.receiver.prefetch_count = 0
         await super().finish(seconds)
 
-    def _call_for(self, message: ServiceBusReceivedMessage) -> Call | None:
+    def _call_for(self, message: ServiceBusReceivedMessage) -> HandlerCall | None:
         """Return the call of the handler that takes a message. Settle the message if no handler takes it."""
         chosen = self.handling.choose(message)
         if isinstance(chosen, HandlerPlan):
-            call = Call(self.place, chosen, (message,))
-            call.lag_noted = True
-            return call
-        self.settlements.settle_soon(Call(self.place, self.plan.handlers[0], (message,)), chosen)
+            return HandlerCall(self.origin, chosen, (message,))
+        self.settlements.settle_soon(HandlerCall(self.origin, self.plan.handlers[0], (message,)), chosen)
         return None
 
     # -- for the shared task -------------------------------------------------------------------------------------------
 
-    def began(self, task: asyncio.Task[None], item: Call) -> None:
+    def began(self, task: asyncio.Task[None], item: HandlerCall) -> None:
         """Note that a task works on a call."""
         self._running[task] = item
 
@@ -303,27 +289,20 @@ class Consumer(Running):
         del self._running[task]
         self._make_room()
 
-    def failed(self, item: Call, error: Exception) -> None:
+    def failed(self, item: HandlerCall, error: Exception) -> None:
         """Log an error that is not expected."""
         _log.error("%s ended in a way that was not expected", item.handler.name, exc_info=error)
 
-    def start_alone(self, item: Call) -> None:
+    def start_alone(self, item: HandlerCall) -> None:
         """Run a call in a task of its own."""
         self.start(item, self.work_on(item))
 
-    async def work_on(self, call: Call, /) -> None:
+    async def work_on(self, call: HandlerCall, /) -> None:
         """Call the handler, and settle the message by the outcome."""
-        outcome = await self.handling.outcome_of(call)
-        if is_late(call) or outcome is None or call.dropped:
+        (outcome,) = outcomes = await self.handling.outcomes_of(call)
+        if call.end(outcomes) is not CallTask.SETTLE or outcome is None:
             return
-        if call.cut_off:
-            if not isinstance(outcome, Complete):
-                return  # the message is given back
-            call.settled = True  # the handler has ended well all the same
-        alone = call.sends is not None or call.state is not UNCHANGED or call.once is not None
-        if (
-            type(outcome) is Complete and not alone and call.context is None
-        ):  # else it belongs to the span of its handler
+        if type(outcome) is Complete and not call.additions and call.context is None:
             self.settlements.complete_soon(call.message)
-        else:
+        else:  # it is a transaction, or belongs to the span of its handler
             self.settlements.settle_soon(call, outcome)

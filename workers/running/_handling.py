@@ -17,7 +17,7 @@ from sbredis.workers.declaring._conditions import ConditionError
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, GiveBack, Outcome, outcome_in
 from sbredis.workers.declaring._retries import after_failure
-from sbredis.workers.running._calls import Call, is_too_large
+from sbredis.workers.running._calls import HandlerCall, is_too_large
 from sbredis.workers.running._injecting import Scopes, UnfitMessage
 from sbredis.workers.running._invoking import invoker
 from sbredis.workers.running._limit import MessageLimit
@@ -124,51 +124,47 @@ class Handling:
             )
         return allowed
 
-    async def outcome_of(self, call: Call, scopes: Scopes | None = None) -> Outcome | None:
-        """Call the handler, and return the outcome; ``None`` if the message is settled, or is not to be settled."""
-        settings = call.handler.settings
-        try:
-            with _span(call) if call.place.receiver.traces else _NO_SPAN:
-                result = checked_result(await self._invoked(call, scopes or self._app))
-                if not (call.settled or isinstance(result, Outcome)) and (result is not None or settings.replies):
-                    await self._passed_on(call, result)  # a result that cannot be encoded is a failure of the handler
-        except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
-            return self._judged(call, error)[0]
-        if call.settled:
-            return None
-        if isinstance(result, Outcome):
-            return self._allowed(result)
-        return _DONE if settings.auto_complete else None
+    async def outcomes_of(self, call: HandlerCall, scopes: Scopes | None = None) -> Sequence[Outcome | None]:
+        """Run a call, and return an outcome for each message; ``None`` for a message that the worker does not settle.
 
-    async def _passed_on(self, call: Call, result: object) -> None:
+        The steps: call the handler, check its result, send the result on, read the outcomes. What a step raises is
+        judged, be it an error of the handler or not.
+        """
+        try:
+            with _span(call) if call.origin.receiver.traces else _NO_SPAN:
+                result = checked_result(await self._invoked(call, scopes or self._app))
+                await self._pass_on(call, result)
+                return self._read(call, result)
+        except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
+            return self.judged(call, error)
+
+    async def _pass_on(self, call: HandlerCall, result: object) -> None:
         """Send what a handler has returned: to where it publishes, or as the reply.
 
-        If the lock was lost, the outcome is dropped, and so is the reply: the message is handled again.
+        If the lock was lost, the outcome is dropped, and so is the reply: the message is handled again. A result that
+        cannot be encoded is a failure of the handler.
         """
         settings = call.handler.settings
+        if (result is None and not settings.replies) or isinstance(result, Outcome) or call.state.is_settled:
+            return
         if settings.publishes is not None:
             call.send(settings.publishes, result, {})
         replies = self._replies.get(id(call.handler))
-        if replies is not None and not (call.lock_lost or call.dropped):
+        if replies is not None and not call.state.is_dropped:
             await replies.reply(call.message, result)
 
-    async def outcomes_of(self, call: Call, scopes: Scopes | None = None) -> Sequence[Outcome | None]:
-        """Call the handler of a batch, and return the outcome of each message."""
-        count = len(call.messages)
-        try:
-            with _span(call) if call.place.receiver.traces else _NO_SPAN:
-                result = checked_result(await self._invoked(call, scopes or self._app))
-                if isinstance(result, (list, tuple)):
-                    return self._each_allowed(call, cast("Sequence[Any]", result))
-        except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
-            return self._judged(call, error)
-        if call.settled:
-            return [None] * count
-        if isinstance(result, Outcome):
-            return [self._allowed(result)] * count
-        return [_DONE if call.handler.settings.auto_complete else None] * count
+    def _read(self, call: HandlerCall, result: object) -> Sequence[Outcome | None]:
+        """Return the outcomes that the result of a handler says."""
+        count, in_batches = len(call.messages), call.handler.settings.batch is not None
+        if in_batches and isinstance(result, (list, tuple)):
+            outcomes: Sequence[Outcome | None] = self._each_allowed(call, cast("Sequence[Any]", result))
+        elif isinstance(result, Outcome):
+            outcomes = (self._allowed(result),) * count
+        else:
+            outcomes = (_DONE if call.handler.settings.auto_complete else None,) * count
+        return (None,) * count if call.state.is_settled else outcomes
 
-    def _each_allowed(self, call: Call, result: Sequence[Any]) -> list[Outcome | None]:
+    def _each_allowed(self, call: HandlerCall, result: Sequence[Any]) -> list[Outcome | None]:
         """Return the outcomes that a handler has returned, one for each message of its batch."""
         if len(result) != len(call.messages) or not all(each is None or isinstance(each, Outcome) for each in result):
             raise TypeError(
@@ -178,7 +174,7 @@ class Handling:
         default = _DONE if call.handler.settings.auto_complete else None
         return [default if each is None else self._allowed(each) for each in result]
 
-    def _judged(self, call: Call, error: BaseException) -> list[Outcome | None]:
+    def judged(self, call: HandlerCall, error: BaseException) -> list[Outcome | None]:
         """Return what becomes of each message of a call whose handler has raised something.
 
         A cancellation that comes from the worker is raised again. One that the handler let out by itself is a failure,
@@ -186,12 +182,12 @@ class Handling:
         """
         if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
             raise error  # the program is interrupted, or the coroutine is closed
-        if isinstance(error, asyncio.CancelledError) and (call.cut_off or call.dropped):
+        if isinstance(error, asyncio.CancelledError) and not call.state.is_free:
             raise error
         outcome = outcome_in(error)
-        if call.settled:
+        if call.state.is_settled:
             if outcome is None:
-                call.place.counts.of(call.handler.name).errors += 1
+                call.origin.counts.of(call.handler.name).errors += 1
                 self._on_error(call.handler, call.messages, error, _SETTLED)
             return [None] * len(call.messages)
         if isinstance(outcome, UnfitMessage):
@@ -199,10 +195,12 @@ class Handling:
         outcome = self._allowed(outcome)
         if outcome is not None:
             return [outcome] * len(call.messages)
-        if call.overfull and len(call.messages) > 1:
+        if call.additions.overfull and len(call.messages) > 1:
             return [GiveBack()] * len(call.messages)  # they come again in smaller batches
-        call.place.counts.of(call.handler.name).errors += 1
-        outcomes = [self.after_failure(call.handler, message, error, final=call.overfull) for message in call.messages]
+        call.origin.counts.of(call.handler.name).errors += 1
+        outcomes = [
+            self.after_failure(call.handler, message, error, final=call.additions.overfull) for message in call.messages
+        ]
         if kept := [each for each in zip(call.messages, outcomes, strict=True) if not call.has_lost(each[0])]:
             self._on_error(call.handler, [message for message, _ in kept], error, kept[0][1])
         return [*outcomes]
@@ -224,11 +222,9 @@ class Handling:
         enqueued = message.enqueued_time_utc
         return 0.0 if enqueued.year == _LOST else max(0.0, (self.time.utc() - enqueued).total_seconds())
 
-    async def _invoked(self, call: Call, outer: Scopes) -> Any:
-        handler, counts, now = call.handler, call.place.counts, monotonic
+    async def _invoked(self, call: HandlerCall, outer: Scopes) -> Any:
+        handler, counts, now = call.handler, call.origin.counts, monotonic
         own = counts.handlers.get(handler.name) or counts.of(handler.name)
-        if not call.lag_noted:
-            self.note_lag(counts, call.messages)
         own.running += 1
         began = now()
         try:
@@ -260,14 +256,14 @@ class Handling:
 
 
 @contextmanager
-def _span(call: Call) -> Generator[None]:
+def _span(call: HandlerCall) -> Generator[None]:
     """Record a span of the call while the block runs. A raised outcome is no error of the span.
 
     Everything that follows from the call is done in its context: the settlement, and what goes out with it.
     """
     raised: BaseException | None = None
     before = copy_context()
-    with call.place.receiver.process_span(call.messages):
+    with call.origin.receiver.process_span(call.messages):
         within = copy_context()
         if within != before:  # else only the log is at the level DEBUG
             call.context = within

@@ -25,7 +25,7 @@ from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._markers import Scope
 from sbredis.workers.declaring._outcomes import DeadLetter
 from sbredis.workers.declaring._signatures import Dependency, Parameter, Signature
-from sbredis.workers.running._calls import Call
+from sbredis.workers.running._calls import HandlerCall
 
 __all__ = ["Injector", "Scopes", "UnfitMessage", "decoded", "in_thread", "start_in_thread"]
 
@@ -94,12 +94,12 @@ class Injector:
         self._signature = signature
         self._threads = threads
 
-    async def arguments(self, call: Call, context: AnyContext, scopes: Scopes) -> dict[str, Any]:
+    async def arguments(self, call: HandlerCall, context: AnyContext, scopes: Scopes) -> dict[str, Any]:
         """Return the arguments of a call by their names."""
         return await self._values(self._signature.parameters, call, context, scopes)
 
     async def _values(
-        self, parameters: tuple[Parameter, ...], call: Call, context: AnyContext, scopes: Scopes
+        self, parameters: tuple[Parameter, ...], call: HandlerCall, context: AnyContext, scopes: Scopes
     ) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for parameter in parameters:
@@ -109,7 +109,7 @@ class Injector:
                 made[parameter.name] = value_of(parameter, call, context)
         return made
 
-    async def _dependency(self, dependency: Dependency, call: Call, context: AnyContext, scopes: Scopes) -> Any:
+    async def _dependency(self, dependency: Dependency, call: HandlerCall, context: AnyContext, scopes: Scopes) -> Any:
         scope = scopes.values[dependency.scope]
         if dependency in scope.made:
             return scope.made[dependency]
@@ -135,7 +135,7 @@ class Injector:
         )
 
 
-def value_of(parameter: Parameter, call: Call, context: AnyContext | None) -> Any:
+def value_of(parameter: Parameter, call: HandlerCall, context: AnyContext | None) -> Any:
     """Return the value of a parameter that needs no waiting. Raise a dead letter if the message does not fit."""
     if parameter.kind == "body":
         return call.bodies if call.bodies is not None else decoded(call.message, parameter.type)

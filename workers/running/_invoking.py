@@ -13,7 +13,8 @@ from typing import Any, Self
 from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import outcome_in
-from sbredis.workers.running._calls import Call, Recorded
+from sbredis.workers.running._additions import AdditionsMark
+from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._injecting import Injector, Scopes, start_in_thread, value_of
 from sbredis.workers.running._processes import HandlerProcesses
 from sbredis.workers.running._time import limited
@@ -22,7 +23,7 @@ __all__ = ["Invoke", "Portal", "invoker"]
 
 _log = logging.getLogger("sbredis.worker")
 
-Invoke = Callable[[Call, Scopes], Awaitable[Any]]
+Invoke = Callable[[HandlerCall, Scopes], Awaitable[Any]]
 """Calls the handler with its arguments, and returns its result."""
 
 
@@ -61,7 +62,7 @@ def _direct(plan: HandlerPlan) -> Invoke:
     function, parameters = plan.function, plan.signature.parameters
     if plan.settings.batch is None and [each.kind for each in parameters] == ["message"] and not parameters[0].named:
 
-        def with_message(call: Call, _: Scopes) -> Awaitable[Any]:
+        def with_message(call: HandlerCall, _: Scopes) -> Awaitable[Any]:
             result: Awaitable[Any] = function(call.message)
             return result
 
@@ -69,7 +70,7 @@ def _direct(plan: HandlerPlan) -> Invoke:
 
     wants_context = plan.signature.wants_context
 
-    def with_values(call: Call, _: Scopes) -> Awaitable[Any]:
+    def with_values(call: HandlerCall, _: Scopes) -> Awaitable[Any]:
         context = Context(call) if wants_context else None
         result: Awaitable[Any] = function(**{each.name: value_of(each, call, context) for each in parameters})
         return result
@@ -80,7 +81,7 @@ def _direct(plan: HandlerPlan) -> Invoke:
 def _injected(plan: HandlerPlan) -> Invoke:
     injector = Injector(plan.signature, None)
 
-    async def invoke(call: Call, scopes: Scopes) -> Any:
+    async def invoke(call: HandlerCall, scopes: Scopes) -> Any:
         arguments = await injector.arguments(call, Context(call), scopes)
         return await plan.function(**arguments)
 
@@ -91,7 +92,7 @@ def _threaded(plan: HandlerPlan, threads: Executor) -> Invoke:
     injector, portal = Injector(plan.signature, threads), Portal(asyncio.get_running_loop())
     seconds = plan.settings.timeout
 
-    async def invoke(call: Call, scopes: Scopes) -> Any:
+    async def invoke(call: HandlerCall, scopes: Scopes) -> Any:
         arguments = await injector.arguments(call, SyncContext(call, portal), scopes)
         work: Callable[[], Any] = functools.partial(plan.function, **arguments)
         if seconds is None:
@@ -110,7 +111,7 @@ class _TimeOut:
     The time begins with the function, and not while it waits for a thread.
     """
 
-    def __init__(self, call: Call, seconds: float) -> None:
+    def __init__(self, call: HandlerCall, seconds: float) -> None:
         call.timed_out = False
         self._call = call
         self._seconds = seconds
@@ -149,7 +150,7 @@ class _TimeOut:
 
 
 def _limited(invoke: Invoke, seconds: float) -> Invoke:
-    async def invoke_limited(call: Call, scopes: Scopes) -> Any:
+    async def invoke_limited(call: HandlerCall, scopes: Scopes) -> Any:
         async with limited(seconds):
             return await invoke(call, scopes)
 
@@ -159,7 +160,7 @@ def _limited(invoke: Invoke, seconds: float) -> Invoke:
 def _scoped(invoke: Invoke) -> Invoke:
     """Give each call of the handler its own dependencies of the scope of a message."""
 
-    async def scoped(call: Call, outer: Scopes) -> Any:
+    async def scoped(call: HandlerCall, outer: Scopes) -> Any:
         scopes = outer.inner("message")
         try:
             result = await invoke(call, scopes)
@@ -177,18 +178,18 @@ class _Proceed:
 
     __slots__ = ("_before", "_call", "_inner")
 
-    def __init__(self, call: Call, inner: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, call: HandlerCall, inner: Callable[[], Awaitable[Any]]) -> None:
         self._call = call
         self._inner = inner
-        self._before: Recorded | None = None
-        """The record of the call before the part that counts so far."""
+        self._before: AdditionsMark | None = None
+        """The additions of the call before the part that counts so far."""
 
     async def __call__(self) -> Any:
         if self._before is None:
-            self._before = self._call.recorded
+            self._before = self._call.additions.mark()
         else:
             self._call.restore(self._before)
-        self._call.overfull = False
+        self._call.additions.overfull = False
         try:
             return await self._inner()
         except BaseException as error:
@@ -199,7 +200,7 @@ class _Proceed:
 
 
 def _surrounded(plan: HandlerPlan, invoke: Invoke) -> Invoke:
-    async def surrounded(call: Call, scopes: Scopes) -> Any:
+    async def surrounded(call: HandlerCall, scopes: Scopes) -> Any:
         context = Context(call)
         inner: Callable[[], Awaitable[Any]] = functools.partial(invoke, call, scopes)
         for middleware in reversed(plan.middleware):

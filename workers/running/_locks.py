@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 from sbredis.aio import BackgroundLockRenewer, ServiceBusClient, ServiceBusSession
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.observing._pulse import Pulse
-from sbredis.workers.running._calls import Call
+from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._time import Time
 
 __all__ = ["Held", "Locks", "Renewable", "RenewalLimit", "beating", "snapshot"]
@@ -97,7 +97,7 @@ class RenewalLimit:
         """Ends the call of a lock that was lost."""
         self._loop = asyncio.get_running_loop()
 
-    def allows(self, call: Call | None, locks: Sequence[Renewable]) -> bool:
+    def allows(self, call: HandlerCall | None, locks: Sequence[Renewable]) -> bool:
         """Return whether the locks of a call are still renewed. If they are not, and one has ended, end the call.
 
         Called in another thread.
@@ -110,7 +110,7 @@ class RenewalLimit:
                 self._loop.call_soon_threadsafe(self._give_up, call, locks[0])
         return False
 
-    def _give_up(self, call: Call, lock: Renewable) -> None:
+    def _give_up(self, call: HandlerCall, lock: Renewable) -> None:
         if not call.lock_lost and self._lost(lock):
             _log.warning("%s: a lock has ended, because it is not renewed for so long", call.entity)
 

@@ -25,7 +25,7 @@ from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, D
 from sbredis.workers.declaring._signatures import Parameter, function_name
 from sbredis.workers.observing._exits import ending_of
 from sbredis.workers.observing._logs import logs_here
-from sbredis.workers.running._calls import Call
+from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._child import Start, find, holding_signals, serve
 from sbredis.workers.running._frames import Answer, Asked, read_answer, write_asked
 from sbredis.workers.running._injecting import Scopes
@@ -166,7 +166,7 @@ class HandlerProcesses:
         self._room = asyncio.Semaphore(most)
         self._threads = Threads(most, f"sbredis-{plan.name}")
 
-    async def invoke(self, call: Call, _: Scopes) -> Any:
+    async def invoke(self, call: HandlerCall, _: Scopes) -> Any:
         """Handle a message in a process, and return its outcome. A process whose call is cancelled is killed."""
         frame = write_asked(_asked(call))
         async with self._room:
@@ -257,7 +257,7 @@ def _overrides(
             yield from _overrides(dependency.call, dependency.parameters)
 
 
-def _asked(call: Call) -> Asked:
+def _asked(call: HandlerCall) -> Asked:
     message = call.message
     facts = {
         "entity": call.entity,
@@ -270,7 +270,7 @@ def _asked(call: Call) -> Asked:
     return Asked(bytes(message.body), message.content_type, properties, facts)
 
 
-def _result(call: Call, answer: Answer) -> Outcome | ServiceBusMessage | None:
+def _result(call: HandlerCall, answer: Answer) -> Outcome | ServiceBusMessage | None:
     """Return the outcome or the result, or raise the error, that came out of the process."""
     if answer.outcome is None:
         assert answer.error is not None

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.declaring._outcomes import Abandon, Complete, GiveBack, Outcome
+from sbredis.workers.declaring._outcomes import Abandon, GiveBack, Outcome
 from sbredis.workers.running._batches import BatchSize, call_of, filled, settle_parts
-from sbredis.workers.running._calls import Call
-from sbredis.workers.running._consuming import CANCELLING, is_late
+from sbredis.workers.running._call_states import CallState, CallTask
+from sbredis.workers.running._calls import HandlerCall
+from sbredis.workers.running._consuming import CANCELLING
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
@@ -31,6 +32,8 @@ __all__ = ["SessionConsumer"]
 _log = logging.getLogger("sbredis.worker")
 _AHEAD: Final = 10
 """The number of messages of a session that are received with one call."""
+_SETTLING: Final = frozenset({CallState.DECIDED, CallState.DECIDED_LATE})
+"""The states in which the worker settles the messages of a call of a session."""
 SettlementsOf = Callable[["ServiceBusSessionReceiver"], Settlements]
 
 
@@ -52,7 +55,7 @@ class SessionConsumer:
         self._app = app
         self.gates = Gates(plan.handlers)
         self._room = asyncio.Event()
-        self._held: dict[asyncio.Task[None], Call | None] = {}
+        self._held: dict[asyncio.Task[None], HandlerCall | None] = {}
         self._sessions: dict[asyncio.Task[None], ServiceBusSession] = {}
         self._receivers: dict[asyncio.Task[None], ServiceBusSessionReceiver] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -126,20 +129,26 @@ class SessionConsumer:
         finally:
             self._ending.add(task)
             call = self._held[task]
-            if call is None or call.settled or call.settling or call.lock_lost:
-                pass
-            elif self._stopping and call.in_thread:
-                call.left_behind()
-            elif self._stopping:
-                await settlements.release(call.messages, interrupted=not call.withdrawn)
-            else:  # the end of the session would give the messages back uncounted: they would come again for ever
-                for message in call.messages:
-                    await settlements.settle_reporting(call.part((message,)), self._again(call, message))
+            if call is not None:
+                await self._end_call(settlements, call)
             self._held[task] = None
-            await receiver.close(release_session=call is None or not (call.left or call.in_thread))
+            await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
             await self._clean_up(scopes)
 
-    def _again(self, call: Call, message: ServiceBusReceivedMessage) -> Abandon:
+    async def _end_call(self, settlements: Settlements, call: HandlerCall) -> None:
+        """Decide what becomes of the messages of a call that the work on its session leaves unsettled."""
+        match call.stop() if self._stopping else call.broken():
+            case CallTask.GIVE_BACK:
+                await settlements.release(call.messages, interrupted=True)
+            case CallTask.GIVE_BACK_UNTRIED:
+                await settlements.release(call.messages)
+            case CallTask.ABANDON:  # the end of the session gives them back uncounted: they would come again for ever
+                for message in call.messages:
+                    await settlements.settle_reporting(call.part((message,)), self._again(call, message))
+            case _:
+                pass
+
+    def _again(self, call: HandlerCall, message: ServiceBusReceivedMessage) -> Abandon:
         """Return the outcome of a message that its handler has left unsettled: nothing may overtake it."""
         return Abandon(call.handler.retries.delay(message.delivery_count, self._handling.draw))
 
@@ -164,25 +173,21 @@ class SessionConsumer:
             if self._stopping or self._handling.time.now() >= ends or not self._admits():
                 return False
             self._handling.limit.take(1)
-            settlements.place.counts.received += 1
+            settlements.origin.counts.received += 1
             chosen = self._handling.choose(message)
             handler = chosen if isinstance(chosen, HandlerPlan) else self._plan.handlers[0]
-            call = self._held[task] = Call(settlements.place, handler, (message,))
+            call = self._held[task] = HandlerCall(settlements.origin, handler, (message,))
             if isinstance(chosen, Outcome):
                 outcome: Outcome | None = chosen
             else:
-                outcome = await self._handling.outcome_of(call, scopes)
+                self._handling.note_lag(settlements.origin.counts, call.messages)
+                (outcome,) = await self._handling.outcomes_of(call, scopes)
                 await self._forget_cancellation(task, call)
-            if is_late(call):
-                return False
-            if not call.settled:
-                if call.cut_off and not isinstance(outcome, Complete):
+            outcome = outcome or self._again(call, message)
+            if call.end((outcome,)) is CallTask.SETTLE:
+                if _comes_again(await settlements.settle_reporting(call, outcome)):
                     return False
-                call.settling = True
-                outcome = await settlements.settle_reporting(call, outcome or self._again(call, message))
-                if _comes_again(outcome):
-                    return False
-            elif call.comes_again:
+            elif not _may_go_on(call):
                 return False
             self._held[task] = None
         return True
@@ -207,14 +212,14 @@ class SessionConsumer:
                 if count < len(own):
                     rest.extendleft(reversed(own[count:]))
                     own, following = own[:count], chosen
-                settlements.place.counts.received += len(own)
+                settlements.origin.counts.received += len(own)
                 if isinstance(chosen, HandlerPlan):
-                    call, others = call_of(chosen, own, self._handling, settlements.place)
+                    call, others = call_of(chosen, own, self._handling, settlements.origin)
                 else:
-                    call, others = None, [(Call(settlements.place, self._plan.handlers[0], own), chosen)]
+                    call, others = None, [(HandlerCall(settlements.origin, self._plan.handlers[0], own), chosen)]
                 for unhandled, outcome in others:
                     self._held[task] = unhandled
-                    unhandled.settling = True
+                    unhandled.end((outcome,))
                     if _comes_again(await settlements.settle_reporting(unhandled, outcome)):
                         return False
                 if call is not None and not await self._handle_run(task, settlements, call, scopes):
@@ -242,28 +247,26 @@ class SessionConsumer:
             own.append(rest.popleft())
         return own, None
 
-    async def _handle_run(self, task: asyncio.Task[None], settlements: Settlements, call: Call, scopes: Scopes) -> bool:
+    async def _handle_run(
+        self, task: asyncio.Task[None], settlements: Settlements, call: HandlerCall, scopes: Scopes
+    ) -> bool:
         """Handle messages of one handler. Return whether further messages may be handled after them."""
         self._held[task] = call
+        self._handling.note_lag(settlements.origin.counts, call.messages)
         outcomes = await self._handling.outcomes_of(call, scopes)
         await self._forget_cancellation(task, call)
-        if is_late(call):
-            return False
-        if not call.settled:
-            if call.cut_off and not all(isinstance(each, Complete) for each in outcomes):
-                return False
-            call.settling = True
-            decided = [
-                outcome or self._again(call, message) for message, outcome in zip(call.messages, outcomes, strict=True)
-            ]
-            outcomes = await settle_parts(settlements, call, decided)
+        decided = [
+            outcome or self._again(call, message) for message, outcome in zip(call.messages, outcomes, strict=True)
+        ]
+        if call.end(decided) is CallTask.SETTLE:
+            settled = await settle_parts(settlements, call, decided)
             self._size.adapt(call)
-            return not any(_comes_again(each) for each in outcomes)
-        return not call.comes_again
+            return not any(_comes_again(each) for each in settled)
+        return _may_go_on(call)
 
-    async def _forget_cancellation(self, task: asyncio.Task[None], call: Call) -> None:
+    async def _forget_cancellation(self, task: asyncio.Task[None], call: HandlerCall) -> None:
         """Take back that a handler has cancelled its own task, which has further messages to handle."""
-        if task.cancelling() and not (call.cut_off or call.dropped):
+        if task.cancelling() and call.state.is_free:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
             while task.uncancel():
@@ -283,12 +286,9 @@ class SessionConsumer:
             if session is renewable:
                 call = self._held[task]
                 if call is not None:
-                    call.lock_lost = True
-                    call.place.counts.locks_lost += 1
-                    if call.handler.execution == "thread" and not (call.settling or call.withdraw()):
-                        return True  # the thread is told, and runs on
-                    call.dropped = True
-                task.cancel()
+                    call.origin.counts.locks_lost += 1
+                if call is None or call.lose_lock() is CallTask.CANCEL:
+                    task.cancel()
                 return True
         return False
 
@@ -298,10 +298,7 @@ class SessionConsumer:
         """Cancel the running handlers at the end, except those in threads, which cannot be cancelled."""
         self._stopping = True  # their messages are given back uncounted, also if `finish` was not reached yet
         for task, call in self._held.items():
-            if call is None:
-                task.cancel()
-            elif not (call.settling or call.in_thread or call.cut_off):
-                call.cut_off = True
+            if call is None or call.cut_off() is CallTask.CANCEL:
                 task.cancel()
 
     async def finish(self, seconds: float) -> None:
@@ -325,10 +322,10 @@ class SessionConsumer:
         for task, call in left.items():
             if task in self._held and self._held[task] is call:
                 await self._leave(task, call)
-        if settling := [task for task, call in self._held.items() if call is not None and call.settling]:
+        if settling := [task for task, call in self._held.items() if call is not None and call.state in _SETTLING]:
             await asyncio.wait(settling)
 
-    async def _leave(self, task: asyncio.Task[None], call: Call | None) -> None:
+    async def _leave(self, task: asyncio.Task[None], call: HandlerCall | None) -> None:
         """Leave a task that does not end, with its session locked if a handler still works on it."""
         if call is None:
             if task in self._ending:
@@ -338,9 +335,8 @@ class SessionConsumer:
                     "the worker ends without it",
                     self._plan.source.path,
                 )
-        elif not (call.settling or call.withdrawn or task in self._ending):
+        elif task not in self._ending and call.leave():
             self.left.add(task)
-            call.left_behind()
             if call.in_thread:
                 task.cancel()
             await self._receivers[task].close(release_session=False)
@@ -349,3 +345,11 @@ class SessionConsumer:
 def _comes_again(outcome: Outcome | None) -> bool:
     """Return whether a message with this outcome comes again, or could not be settled: nothing may overtake it."""
     return outcome is None or isinstance(outcome, (Abandon, GiveBack))
+
+
+def _may_go_on(call: HandlerCall) -> bool:
+    """Return whether the next message of a session may be handled after a call that the worker does not settle.
+
+    It may if the handler has settled its messages, the session is still locked, and none of them comes again.
+    """
+    return call.state.is_settled and not call.state.has_lost_lock and not call.comes_again

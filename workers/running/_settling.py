@@ -11,7 +11,8 @@ from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, Sessio
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, GiveBack, Outcome
-from sbredis.workers.running._calls import UNCHANGED, Call, Place, can_be_settled, is_too_large
+from sbredis.workers.running._additions import UNCHANGED
+from sbredis.workers.running._calls import CallOrigin, HandlerCall, can_be_settled, is_too_large
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSession
@@ -44,7 +45,7 @@ class Settlements:
         self._receiver = receiver
         self._sender_to = sender_to
         self._counts = counts
-        self.place = Place(entity, receiver, counts, session, self.settle)
+        self.origin = CallOrigin(entity, receiver, counts, session, self.settle)
         """Where the messages come from."""
         self.when_settled: Callable[[], None] | None = None
         """Called when settlements were answered."""
@@ -92,7 +93,7 @@ class Settlements:
             self._scheduled = True
             self._loop.call_soon(self._complete_gathered)
 
-    def settle_soon(self, call: Call, outcome: Outcome) -> None:
+    def settle_soon(self, call: HandlerCall, outcome: Outcome) -> None:
         """Settle the messages of a call in a task of its own."""
         self.start(self.settle_reporting(call, outcome), len(call.messages))
 
@@ -107,7 +108,7 @@ class Settlements:
         self._scheduled = False
         batch, self._done = self._done, []
         if batch:
-            self.start(self._complete(batch), len(batch))
+            self.start(self.complete(batch), len(batch))
 
     def start(self, work: Coroutine[Any, Any, object], count: int) -> None:
         """Settle this number of messages in a task of its own."""
@@ -124,7 +125,7 @@ class Settlements:
         if self.when_settled is not None:
             self.when_settled()
 
-    async def _complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
+    async def complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
         try:
             await self._receiver.complete_messages(batch)
             self.noted(batch, _DONE)
@@ -135,11 +136,11 @@ class Settlements:
         except Exception as error:  # noqa: BLE001 -- it is reported, and must not end the worker
             if len(batch) > 1 and isinstance(error, ValueError):  # one message is to blame, and nothing was sent
                 for message in batch:
-                    await self._complete([message])
+                    await self.complete([message])
             else:
                 self.failed(batch, error)
 
-    async def settle_reporting(self, call: Call, outcome: Outcome) -> Outcome | None:
+    async def settle_reporting(self, call: HandlerCall, outcome: Outcome) -> Outcome | None:
         """Settle the messages of a call. An error is reported, and not raised.
 
         If the outcome is refused, or what the handler has sent, nothing of it has happened, and the call counts as
@@ -151,7 +152,7 @@ class Settlements:
         # a copy, because the messages of a batch are settled at the same time
         return await self._loop.create_task(self._settle_reporting(call, outcome), context=call.context.copy())
 
-    async def _settle_reporting(self, call: Call, outcome: Outcome) -> Outcome | None:
+    async def _settle_reporting(self, call: HandlerCall, outcome: Outcome) -> Outcome | None:
         try:
             return await self.settle(call, outcome)
         except Exception as error:  # noqa: BLE001 -- it is reported, and must not end the worker
@@ -159,7 +160,7 @@ class Settlements:
             if not can_be_settled(error):
                 return None
             if is_too_large(error) and len(call.messages) > 1:
-                call.overfull = True
+                call.additions.overfull = True
                 judged: list[tuple[ServiceBusReceivedMessage, Outcome]] = [(each, GiveBack()) for each in call.messages]
             else:
                 judged = [(message, self._judge(call.handler, message, error)) for message in call.messages]
@@ -173,17 +174,17 @@ class Settlements:
 
     # -- with waiting --------------------------------------------------------------------------------------------------
 
-    async def settle(self, call: Call, outcome: Outcome) -> Outcome:
+    async def settle(self, call: HandlerCall, outcome: Outcome) -> Outcome:
         """Settle the messages of a call, together with what the handler has sent if the outcome completes them.
 
         Returns the outcome.
         """
         if isinstance(outcome, Complete):
-            if call.sends or call.state is not UNCHANGED or call.once is not None:
+            if call.additions:
                 await self._transact(call)
             else:
                 try:
-                    await call.place.receiver.complete_messages(call.messages)
+                    await call.origin.receiver.complete_messages(call.messages)
                 except MessageLockLostError as error:
                     lost = _lost(call.messages, error)
                     self.noted([each for each in call.messages if each not in lost], outcome)
@@ -195,8 +196,8 @@ class Settlements:
             await asyncio.gather(*(self._settle_one(call, message, outcome) for message in call.messages))
         return outcome
 
-    async def _settle_one(self, call: Call, message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
-        receiver = call.place.receiver
+    async def _settle_one(self, call: HandlerCall, message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
+        receiver = call.origin.receiver
         if isinstance(outcome, Abandon):
             await receiver.abandon_message(
                 message, delay=outcome.delay, properties_to_modify=outcome.properties_to_modify
@@ -214,25 +215,25 @@ class Settlements:
             raise TypeError(f"{outcome!r} is not an outcome that a worker knows.")
         self.noted((message,), outcome)
 
-    async def _transact(self, call: Call) -> None:
+    async def _transact(self, call: HandlerCall) -> None:
         try:
             await self._commit(call)
         except KeyAlreadyUsedError:
-            _log.info("%s: message %s was handled before", call.place.entity, call.message.sequence_number)
-            await call.place.receiver.complete_messages(call.messages)
+            _log.info("%s: message %s was handled before", call.origin.entity, call.message.sequence_number)
+            await call.origin.receiver.complete_messages(call.messages)
 
-    async def _commit(self, call: Call) -> None:
+    async def _commit(self, call: HandlerCall) -> None:
         async with self._client.transaction() as transaction:
-            for key, window in (call.once or {}).items():
+            for key, window in (call.additions.keys or {}).items():
                 transaction.once(key, window)
             for message in call.messages:
                 transaction.complete_message(message)
-            for entity, sent in call.sends or ():
+            for entity, sent in call.additions.sends or ():
                 transaction.send_messages(self._sender_to(entity), sent)
-            if call.state is not UNCHANGED:
-                assert call.place.session is not None
-                state: Any = call.state
-                transaction.set_session_state(call.place.session, state)
+            if call.additions.session_state is not UNCHANGED:
+                assert call.origin.session is not None
+                state: Any = call.additions.session_state
+                transaction.set_session_state(call.origin.session, state)
 
     async def release(self, messages: Sequence[ServiceBusReceivedMessage], *, interrupted: bool = False) -> None:
         """Give messages back without counting a delivery."""

@@ -11,7 +11,7 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.testing import Bus
-from sbredis.workers import Context, Retries, Worker
+from sbredis.workers import Abandon, Complete, Context, Retries, Worker
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +46,23 @@ async def test_messages_of_a_session_are_handled_in_order_with_its_state(sbredis
     for session_id in seen:
         async with sbredis_bus.client.get_queue_receiver("steps", session_id=session_id) as receiver:
             assert await receiver.session.get_state() == b"15"
+
+
+async def test_nothing_overtakes_a_message_that_its_handler_abandons(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+    seen: list[int] = []
+
+    @worker.queue("steps", session_idle_timeout=0.1)
+    async def step(number: int, context: Context) -> None:
+        seen.append(number)
+        await context.settle(Abandon() if context.attempt == 1 else Complete())
+
+    async with sbredis_bus.client.get_queue_sender("steps") as sender:
+        await sender.send_messages([ServiceBusMessage(number, session_id="a") for number in (b"1", b"2")])
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    assert seen == [1, 1, 2, 2]
 
 
 async def test_a_session_that_is_interrupted_says_so(sbredis_bus: Bus) -> None:

@@ -138,7 +138,8 @@ class HandlerCall:
         return self._happens(CallEvent.LEAVE) is CallTask.LEAVE
 
     def stop(self) -> CallTask:
-        """Note that the worker ends, and that the work on the call is over."""
+        """Note that the worker ends, and that the work on the call is over. A function that waits is not called."""
+        self.withdraw()
         return self._happens(CallEvent.STOP, *self._in_thread_condition)
 
     def broken(self) -> CallTask:

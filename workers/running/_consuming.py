@@ -166,8 +166,7 @@ class Running:
         coroutine may go on although it was. The message of such a handler is not given back while it runs: another
         worker would handle it at the same time. It comes again when its lock ends, and its delivery counts.
         """
-        unstarted = [call for call in self._running.values() if call.withdraw()]
-        await self._give_back_stopped(unstarted, CallTask.GIVE_BACK_UNTRIED)
+        await self._give_back_stopped([call for call in self._running.values() if call.withdraw()])
         if self._running:
             await asyncio.wait(set(self._running), timeout=seconds)
         left = {task: call for task, call in self._running.items() if not call.state.is_left}
@@ -179,13 +178,16 @@ class Running:
                 self.left.add(task)
                 if call.in_thread:
                     task.cancel()
-        await self._give_back_stopped(self._cut_off, CallTask.GIVE_BACK)
+        await self._give_back_stopped(self._cut_off)
         await self.settlements.all_settled()
 
-    async def _give_back_stopped(self, calls: Iterable[HandlerCall], task: CallTask) -> None:
-        """Stop calls, and give back the messages of those for which that is the task."""
-        messages = [message for call in calls if call.stop() is task for message in call.messages]
-        await self.settlements.release(messages, interrupted=task is CallTask.GIVE_BACK)
+    async def _give_back_stopped(self, calls: Iterable[HandlerCall]) -> None:
+        """Stop calls, and give back the messages of those that are neither settled, lost nor left."""
+        tasks = [(call.stop(), call.messages) for call in calls]
+        untried = [each for task, messages in tasks if task is CallTask.GIVE_BACK_UNTRIED for each in messages]
+        interrupted = [each for task, messages in tasks if task is CallTask.GIVE_BACK for each in messages]
+        await self.settlements.release(untried)
+        await self.settlements.release(interrupted, interrupted=True)
 
 
 class Consumer(Running):

@@ -157,12 +157,12 @@ class Handling:
         """Return the outcomes that the result of a handler says."""
         count, in_batches = len(call.messages), call.handler.settings.batch is not None
         if in_batches and isinstance(result, (list, tuple)):
-            outcomes: Sequence[Outcome | None] = self._each_allowed(call, cast("Sequence[Any]", result))
+            outcomes = self._each_allowed(call, cast("Sequence[Any]", result))
         elif isinstance(result, Outcome):
-            outcomes = (self._allowed(result),) * count
+            outcomes = [self._allowed(result)] * count
         else:
-            outcomes = (_DONE if call.handler.settings.auto_complete else None,) * count
-        return (None,) * count if call.state.is_settled else outcomes
+            outcomes = [_DONE if call.handler.settings.auto_complete else None] * count
+        return [None] * count if call.state.is_settled else outcomes
 
     def _each_allowed(self, call: HandlerCall, result: Sequence[Any]) -> list[Outcome | None]:
         """Return the outcomes that a handler has returned, one for each message of its batch."""

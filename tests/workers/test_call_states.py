@@ -1,0 +1,333 @@
+"""The life of a call: its table, and a machine that compares the table with a plain history of what has happened."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from sbredis.workers.running._call_states import (
+    TRANSITIONS,
+    CallCondition,
+    CallEvent,
+    CallState,
+    CallStep,
+    CallTask,
+    decide,
+)
+from tests.offenders import for_each
+
+S, E, C, T = CallState, CallEvent, CallCondition, CallTask
+STEPS = [
+    (state, event, condition, step) for (state, event), row in TRANSITIONS.items() for condition, step in row.items()
+]
+SETTLED = {S.SETTLED, S.SETTLED_LATE, S.SETTLED_CUT_OFF, S.SETTLED_LEFT}
+ENDING = {E.CUT_OFF, E.LEAVE, E.STOP, E.WITHDRAW}
+"""The events of the end of a worker."""
+FATES = {T.SETTLE, T.ABANDON, T.GIVE_BACK, T.GIVE_BACK_UNTRIED}
+"""The tasks by which the worker settles messages."""
+
+
+# -- the table -----------------------------------------------------------------------------------------------------
+
+
+def test_every_state_can_be_reached() -> None:
+    reached, found = set[CallState](), {S.OPEN}
+    while found:
+        reached |= found
+        found = {step.state for state, _, _, step in STEPS if state in reached} - reached
+    assert reached == set(S)
+
+
+def test_every_event_condition_and_task_is_in_the_table() -> None:
+    assert {event for _, event, _, _ in STEPS} == set(E)
+    assert {condition for _, _, condition, _ in STEPS} == set(C)
+    assert {step.task for *_, step in STEPS} == set(T)
+
+
+@for_each(("of", "row"), [pytest.param(of, row, id=f"{of[0].name} {of[1].name}") for of, row in TRANSITIONS.items()])
+def test_the_last_condition_of_a_row_always_holds(
+    of: tuple[CallState, CallEvent], row: dict[CallCondition, CallStep]
+) -> None:
+    assert list(row).index(C.OTHERWISE) == len(row) - 1, of
+
+
+def test_an_event_without_a_row_changes_nothing() -> None:
+    for state in S:
+        for event in E:
+            if (state, event) not in TRANSITIONS:
+                assert decide(state, event, set(C)) == (state, T.NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "holding", "step"),
+    [
+        pytest.param(S.OPEN, E.END, {C.OUTCOME}, (S.DECIDED, T.SETTLE), id="an outcome is carried out"),
+        pytest.param(S.OPEN, E.END, set[C](), (S.OPEN, T.NOTHING), id="without an outcome the call stays open"),
+        pytest.param(S.LATE, E.END, {C.OUTCOME, C.COMPLETES}, (S.LATE, T.DROP), id="a late outcome is dropped"),
+        pytest.param(S.LEFT, E.END, {C.OUTCOME, C.COMPLETES}, (S.LEFT, T.DROP), id="one after the worker too"),
+        pytest.param(S.CUT_OFF, E.END, {C.OUTCOME}, (S.CUT_OFF, T.NOTHING), id="a handler that was cut off fails"),
+        pytest.param(S.CUT_OFF, E.END, {C.OUTCOME, C.COMPLETES}, (S.DECIDED, T.SETTLE), id="or ends well all the same"),
+        pytest.param(S.SETTLED, E.END, {C.OUTCOME}, (S.SETTLED, T.NOTHING), id="nothing is settled twice"),
+        pytest.param(S.OPEN, E.LOSE, set[C](), (S.LATE, T.CANCEL), id="a lost lock cancels a coroutine"),
+        pytest.param(S.OPEN, E.LOSE, {C.PLAIN}, (S.LATE, T.NOTHING), id="a plain function is only told"),
+        pytest.param(S.DECIDED, E.LOSE, set[C](), (S.DECIDED_LATE, T.CANCEL), id="a lost lock cancels a settlement"),
+        pytest.param(S.OPEN, E.CUT_OFF, {C.IN_THREAD}, (S.OPEN, T.NOTHING), id="a thread is not cut off"),
+        pytest.param(S.OPEN, E.CUT_OFF, set[C](), (S.CUT_OFF, T.CANCEL), id="a coroutine is cut off"),
+        pytest.param(S.CUT_OFF, E.CUT_OFF, set[C](), (S.CUT_OFF, T.NOTHING), id="but only once"),
+        pytest.param(S.OPEN, E.STOP, {C.IN_THREAD}, (S.LEFT, T.LEAVE), id="a thread that runs on is left"),
+        pytest.param(S.CUT_OFF, E.STOP, set[C](), (S.GIVEN_BACK, T.GIVE_BACK), id="messages are given back"),
+        pytest.param(S.WITHDRAWN, E.STOP, set[C](), (S.GIVEN_BACK, T.GIVE_BACK_UNTRIED), id="those of no handler too"),
+        pytest.param(S.DECIDED, E.STOP, set[C](), (S.DECIDED, T.NOTHING), id="a settlement goes on at the end"),
+        pytest.param(S.LATE, E.STOP, set[C](), (S.LATE, T.NOTHING), id="a lost message cannot be given back"),
+        pytest.param(S.OPEN, E.BREAK, set[C](), (S.DECIDED, T.ABANDON), id="a session that breaks counts the delivery"),
+        pytest.param(S.SETTLED_CUT_OFF, E.REFUSE, set[C](), (S.CUT_OFF, T.NOTHING), id="a refusal brings back before"),
+    ],
+)
+def test_the_steps_that_matter_most(
+    state: CallState, event: CallEvent, holding: set[CallCondition], step: tuple[CallState, CallTask]
+) -> None:
+    assert decide(state, event, holding) == step
+
+
+def test_a_refused_settlement_leads_back_to_the_state_before() -> None:
+    for state in S:
+        settling = decide(state, E.SETTLE).state
+        if settling is not state and state is not S.WITHDRAWN:  # which is the same as cut off from then on
+            assert decide(settling, E.REFUSE).state is state
+
+
+def test_the_properties_of_the_states_agree() -> None:
+    assert {state for state in S if state.is_settled} == SETTLED
+    assert {state for state in S if state.is_left} <= {state for state in S if state.has_lost_lock}
+    assert {state for state in S if state.has_lost_lock} < {state for state in S if state.is_dropped}
+    assert {state for state in S if state.is_free} == {S.OPEN, S.DECIDED, S.SETTLED}
+    assert not {state for state in S if state.is_free and state.is_dropped}
+
+
+@for_each("step", STEPS, ids=lambda step: f"{step[0].name} {step[1].name}")
+def test_messages_are_never_settled_once_their_fate_is_known(
+    step: tuple[CallState, CallEvent, CallCondition, CallStep],
+) -> None:
+    state, _, condition, (_, task) = step
+    if task in FATES:
+        assert state in {S.OPEN, S.CUT_OFF, S.WITHDRAWN}
+        assert condition is not C.IN_THREAD
+
+
+# -- whole lives ---------------------------------------------------------------------------------------------------
+
+
+class WholeLife(RuleBasedStateMachine):
+    """A call beside the plain list of what has happened to it, from which each answer is worked out anew.
+
+    The machine also keeps what a call really has: a function that may wait for a thread or run in it, and a worker that
+    may be ending.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = S.OPEN
+        self.history: list[CallEvent] = []
+        """The events that counted, in their order."""
+        self.tasks: list[CallTask] = []
+        self.function = "none"
+        """Where a plain function is: nowhere, in the queue for threads, in a thread, or ended."""
+        self.plain = self.ending = self.ended = False
+
+    @initialize(plain=st.booleans())
+    def begin(self, *, plain: bool) -> None:
+        self.plain = plain
+        self.function = "waits" if plain else "none"
+
+    # -- the plain history
+
+    def has(self, event: CallEvent) -> bool:
+        return event in self.history
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last attempt of the handler to settle was not refused."""
+        tries = [event for event in self.history if event in {E.SETTLE, E.REFUSE}]
+        return tries[-1:] == [E.SETTLE]
+
+    @property
+    def decided(self) -> bool:
+        return T.SETTLE in self.tasks or T.ABANDON in self.tasks
+
+    @property
+    def given_back(self) -> bool:
+        return T.GIVE_BACK in self.tasks or T.GIVE_BACK_UNTRIED in self.tasks
+
+    @property
+    def left(self) -> bool:
+        return T.LEAVE in self.tasks
+
+    @property
+    def lost(self) -> bool:
+        return self.has(E.LOSE) or self.left
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the function was taken out of the queue, and no middleware has settled in its place."""
+        return self.has(E.WITHDRAW) and not self.has(E.SETTLE)
+
+    @property
+    def cut_off(self) -> bool:
+        return self.has(E.CUT_OFF) or (self.has(E.WITHDRAW) and not self.withdrawn)
+
+    def happens(self, event: CallEvent, expected: CallTask, *, counts: bool, holding: set[CallCondition]) -> None:
+        step = decide(self.state, event, holding)
+        assert step.task is expected, f"{self.history}, {event}: {step.task} instead of {expected}"
+        if counts:
+            self.history.append(event)
+        self.tasks.append(step.task)
+        self.state = step.state
+
+    @property
+    def running(self) -> set[CallCondition]:
+        return {C.IN_THREAD} if self.function == "runs" else set()
+
+    # -- the function
+
+    @precondition(lambda self: self.function == "waits")
+    @rule()
+    def a_thread_takes_the_function(self) -> None:
+        self.function = "runs"
+
+    @precondition(lambda self: self.function == "runs")
+    @rule()
+    def the_function_ends(self) -> None:
+        self.function = "ended"
+
+    # -- the handler
+
+    @precondition(lambda self: not self.settled)
+    @rule()
+    def the_handler_settles(self) -> None:
+        over = self.decided or self.given_back
+        self.happens(E.SETTLE, T.NOTHING, counts=not over, holding=set())
+
+    @precondition(lambda self: self.settled)
+    @rule()
+    def the_settlement_is_refused(self) -> None:
+        self.happens(E.REFUSE, T.NOTHING, counts=True, holding=set())
+
+    @precondition(lambda self: not self.ended and self.function not in {"waits", "runs"})
+    @rule(outcome=st.sampled_from(["complete", "other", "none"]))
+    def the_handler_ends(self, outcome: str) -> None:
+        holding = {"complete": {C.COMPLETES, C.OUTCOME}, "other": {C.OUTCOME}, "none": set[CallCondition]()}[outcome]
+        self.ended = True
+        if self.decided or self.given_back or self.withdrawn:
+            expected = T.NOTHING
+        elif self.lost:
+            expected = T.DROP
+        elif self.settled:
+            expected = T.NOTHING
+        elif self.cut_off:
+            expected = T.SETTLE if outcome == "complete" else T.NOTHING
+        else:
+            expected = T.NOTHING if outcome == "none" else T.SETTLE
+        self.happens(E.END, expected, counts=True, holding=holding)
+
+    # -- the lock
+
+    @rule()
+    def the_lock_is_lost(self) -> None:
+        waited = self.function == "waits"
+        told = self.plain and not waited
+        if waited:
+            self.function = "none"
+        counts = not (self.left or self.given_back or self.withdrawn)
+        if not counts or (self.decided and self.has(E.LOSE)):
+            expected = T.NOTHING
+        elif self.decided or (self.settled and self.cut_off and not self.has(E.LOSE)):
+            expected = T.CANCEL
+        else:
+            expected = T.NOTHING if told else T.CANCEL
+        self.happens(E.LOSE, expected, counts=counts, holding={C.PLAIN} if told else set())
+
+    # -- the end of the worker
+
+    @rule()
+    def the_worker_ends(self) -> None:
+        self.ending = True
+
+    @precondition(lambda self: self.ending and self.function == "waits")
+    @rule()
+    def the_function_is_withdrawn(self) -> None:
+        self.function = "none"
+        over = self.left or self.lost or self.given_back or self.decided or (self.settled and self.cut_off)
+        self.happens(E.WITHDRAW, T.NOTHING, counts=not over, holding=set())
+        if not over and self.settled:  # the settlement came first
+            self.history.remove(E.WITHDRAW)
+            self.history.append(E.CUT_OFF)
+
+    @precondition(lambda self: self.ending)
+    @rule()
+    def the_time_of_the_handlers_is_over(self) -> None:
+        over = self.decided or self.given_back or self.left
+        if over or self.function == "runs":
+            expected = T.NOTHING
+        elif self.lost or self.withdrawn:
+            expected = T.CANCEL
+        else:
+            expected = T.NOTHING if self.cut_off else T.CANCEL
+        counts = not (over or self.function == "runs" or self.lost or self.withdrawn)
+        self.happens(E.CUT_OFF, expected, counts=counts, holding=self.running)
+
+    @precondition(lambda self: self.ending)
+    @rule()
+    def the_handler_is_left(self) -> None:
+        over = self.decided or self.given_back or self.left or self.withdrawn
+        self.happens(E.LEAVE, T.NOTHING if over else T.LEAVE, counts=not over, holding=set())
+
+    @precondition(lambda self: self.ending and self.function != "waits")  # it is withdrawn before
+    @rule()
+    def the_work_is_over(self) -> None:
+        if self.decided or self.given_back or self.lost or self.settled:
+            expected = T.NOTHING
+        elif self.withdrawn:
+            expected = T.GIVE_BACK_UNTRIED
+        else:
+            expected = T.LEAVE if self.function == "runs" else T.GIVE_BACK
+        self.happens(E.STOP, expected, counts=expected is not T.NOTHING, holding=self.running)
+
+    @precondition(lambda self: not self.ending)
+    @rule()
+    def the_session_breaks(self) -> None:
+        over = self.decided or self.given_back or self.lost or self.settled or self.cut_off or self.withdrawn
+        self.happens(E.BREAK, T.NOTHING if over else T.ABANDON, counts=not over, holding=set())
+
+    # -- what always holds
+
+    @invariant()
+    def the_state_tells_the_history(self) -> None:
+        assert self.state.is_settled == self.settled
+        assert self.state.has_lost_lock == self.lost
+        assert self.state.is_left == self.left
+        assert self.state.is_dropped == (self.lost or self.given_back or self.withdrawn)
+        assert self.state.is_free == (not (self.state.is_dropped or (self.cut_off and not self.decided)))
+
+    @invariant()
+    def the_messages_have_one_fate(self) -> None:
+        assert sum(task in FATES for task in self.tasks) <= 1
+        assert self.tasks.count(T.LEAVE) <= 1
+        assert not (self.left and any(task in FATES for task in self.tasks))
+
+    @invariant()
+    def a_message_whose_function_runs_is_not_given_back(self) -> None:
+        if self.tasks and self.tasks[-1] in {T.GIVE_BACK, T.GIVE_BACK_UNTRIED}:
+            assert self.function != "runs"
+
+
+def test_each_answer_follows_from_the_history() -> None:
+    run_state_machine_as_test(WholeLife, settings=settings(max_examples=200, stateful_step_count=20, deadline=None))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sbredis.workers.running._call_states import (
     TRANSITIONS,
@@ -30,8 +27,7 @@ STEPS = [
     (state, event, condition, step) for (state, event), row in TRANSITIONS.items() for condition, step in row.items()
 ]
 SETTLED = {S.SETTLED, S.SETTLED_LATE, S.SETTLED_CUT_OFF, S.SETTLED_LEFT}
-ENDING = {E.CUT_OFF, E.LEAVE, E.STOP, E.WITHDRAW}
-"""The events of the end of a worker."""
+NONE: set[CallCondition] = set()
 FATES = {T.SETTLE, T.ABANDON, T.GIVE_BACK, T.GIVE_BACK_UNTRIED}
 """The tasks by which the worker settles messages."""
 
@@ -71,25 +67,25 @@ def test_an_event_without_a_row_changes_nothing() -> None:
     ("state", "event", "holding", "step"),
     [
         pytest.param(S.OPEN, E.END, {C.OUTCOME}, (S.DECIDED, T.SETTLE), id="an outcome is carried out"),
-        pytest.param(S.OPEN, E.END, set[C](), (S.OPEN, T.NOTHING), id="without an outcome the call stays open"),
+        pytest.param(S.OPEN, E.END, NONE, (S.OPEN, T.NOTHING), id="without an outcome the call stays open"),
         pytest.param(S.LATE, E.END, {C.OUTCOME, C.COMPLETES}, (S.LATE, T.DROP), id="a late outcome is dropped"),
         pytest.param(S.LEFT, E.END, {C.OUTCOME, C.COMPLETES}, (S.LEFT, T.DROP), id="one after the worker too"),
         pytest.param(S.CUT_OFF, E.END, {C.OUTCOME}, (S.CUT_OFF, T.NOTHING), id="a handler that was cut off fails"),
         pytest.param(S.CUT_OFF, E.END, {C.OUTCOME, C.COMPLETES}, (S.DECIDED, T.SETTLE), id="or ends well all the same"),
         pytest.param(S.SETTLED, E.END, {C.OUTCOME}, (S.SETTLED, T.NOTHING), id="nothing is settled twice"),
-        pytest.param(S.OPEN, E.LOSE, set[C](), (S.LATE, T.CANCEL), id="a lost lock cancels a coroutine"),
+        pytest.param(S.OPEN, E.LOSE, NONE, (S.LATE, T.CANCEL), id="a lost lock cancels a coroutine"),
         pytest.param(S.OPEN, E.LOSE, {C.PLAIN}, (S.LATE, T.NOTHING), id="a plain function is only told"),
-        pytest.param(S.DECIDED, E.LOSE, set[C](), (S.DECIDED_LATE, T.CANCEL), id="a lost lock cancels a settlement"),
+        pytest.param(S.DECIDED, E.LOSE, NONE, (S.DECIDED_LATE, T.CANCEL), id="a lost lock cancels a settlement"),
         pytest.param(S.OPEN, E.CUT_OFF, {C.IN_THREAD}, (S.OPEN, T.NOTHING), id="a thread is not cut off"),
-        pytest.param(S.OPEN, E.CUT_OFF, set[C](), (S.CUT_OFF, T.CANCEL), id="a coroutine is cut off"),
-        pytest.param(S.CUT_OFF, E.CUT_OFF, set[C](), (S.CUT_OFF, T.NOTHING), id="but only once"),
+        pytest.param(S.OPEN, E.CUT_OFF, NONE, (S.CUT_OFF, T.CANCEL), id="a coroutine is cut off"),
+        pytest.param(S.CUT_OFF, E.CUT_OFF, NONE, (S.CUT_OFF, T.NOTHING), id="but only once"),
         pytest.param(S.OPEN, E.STOP, {C.IN_THREAD}, (S.LEFT, T.LEAVE), id="a thread that runs on is left"),
-        pytest.param(S.CUT_OFF, E.STOP, set[C](), (S.GIVEN_BACK, T.GIVE_BACK), id="messages are given back"),
-        pytest.param(S.WITHDRAWN, E.STOP, set[C](), (S.GIVEN_BACK, T.GIVE_BACK_UNTRIED), id="those of no handler too"),
-        pytest.param(S.DECIDED, E.STOP, set[C](), (S.DECIDED, T.NOTHING), id="a settlement goes on at the end"),
-        pytest.param(S.LATE, E.STOP, set[C](), (S.LATE, T.NOTHING), id="a lost message cannot be given back"),
-        pytest.param(S.OPEN, E.BREAK, set[C](), (S.DECIDED, T.ABANDON), id="a session that breaks counts the delivery"),
-        pytest.param(S.SETTLED_CUT_OFF, E.REFUSE, set[C](), (S.CUT_OFF, T.NOTHING), id="a refusal brings back before"),
+        pytest.param(S.CUT_OFF, E.STOP, NONE, (S.GIVEN_BACK, T.GIVE_BACK), id="messages are given back"),
+        pytest.param(S.WITHDRAWN, E.STOP, NONE, (S.GIVEN_BACK, T.GIVE_BACK_UNTRIED), id="those of no handler too"),
+        pytest.param(S.DECIDED, E.STOP, NONE, (S.DECIDED, T.NOTHING), id="a settlement goes on at the end"),
+        pytest.param(S.LATE, E.STOP, NONE, (S.LATE, T.NOTHING), id="a lost message cannot be given back"),
+        pytest.param(S.OPEN, E.BREAK, NONE, (S.DECIDED, T.ABANDON), id="a session that breaks counts the delivery"),
+        pytest.param(S.SETTLED_CUT_OFF, E.REFUSE, NONE, (S.CUT_OFF, T.NOTHING), id="a refusal brings back before"),
     ],
 )
 def test_the_steps_that_matter_most(
@@ -126,32 +122,47 @@ def test_messages_are_never_settled_once_their_fate_is_known(
 # -- whole lives ---------------------------------------------------------------------------------------------------
 
 
-class WholeLife(RuleBasedStateMachine):
+class Life:
     """A call beside the plain list of what has happened to it, from which each answer is worked out anew.
 
-    The machine also keeps what a call really has: a function that may wait for a thread or run in it, and a worker that
+    The life also knows what a call really has: a function that may wait for a thread or run in it, and a worker that
     may be ending.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, plain: bool) -> None:
         self.state = S.OPEN
         self.history: list[CallEvent] = []
         """The events that counted, in their order."""
         self.tasks: list[CallTask] = []
-        self.function = "none"
-        """Where a plain function is: nowhere, in the queue for threads, in a thread, or ended."""
-        self.plain = self.ending = self.ended = False
-
-    @initialize(plain=st.booleans())
-    def begin(self, *, plain: bool) -> None:
         self.plain = plain
         self.function = "waits" if plain else "none"
+        """Where a plain function is: nowhere, in the queue for threads, in a thread, or ended."""
+        self.ending = self.ended = False
+
+    def moves(self) -> dict[str, Callable[[], None]]:
+        """Return what can happen next."""
+        found: dict[str, Callable[[], None]] = {"the lock is lost": self.lose}
+        if self.function == "waits":
+            found["a thread takes the function"] = self.begin
+        if self.function == "runs":
+            found["the function ends"] = self.return_
+        found.update({"it is refused": self.refuse} if self.settled else {"the handler settles": self.settle})
+        if not self.ended and self.function not in {"waits", "runs"}:
+            for name, holding in (("well", {C.COMPLETES, C.OUTCOME}), ("badly", {C.OUTCOME}), ("unsaid", NONE)):
+                found[f"the handler ends {name}"] = partial(self.end, holding)
+        if not self.ending:
+            found["the worker ends"] = self.begin_ending
+            found["the session breaks"] = self.break_
+            return found
+        if self.function == "waits":  # it is withdrawn before anything else
+            found["the function is withdrawn"] = self.withdraw
+        else:
+            found["the work is over"] = self.stop
+        found["the time of the handlers is over"] = self.cut
+        found["the handler is left"] = self.leave
+        return found
 
     # -- the plain history
-
-    def has(self, event: CallEvent) -> bool:
-        return event in self.history
 
     @property
     def settled(self) -> bool:
@@ -173,16 +184,16 @@ class WholeLife(RuleBasedStateMachine):
 
     @property
     def lost(self) -> bool:
-        return self.has(E.LOSE) or self.left
+        return E.LOSE in self.history or self.left
 
     @property
     def withdrawn(self) -> bool:
         """Whether the function was taken out of the queue, and no middleware has settled in its place."""
-        return self.has(E.WITHDRAW) and not self.has(E.SETTLE)
+        return E.WITHDRAW in self.history and E.SETTLE not in self.history[self.history.index(E.WITHDRAW) :]
 
     @property
     def cut_off(self) -> bool:
-        return self.has(E.CUT_OFF) or (self.has(E.WITHDRAW) and not self.withdrawn)
+        return E.CUT_OFF in self.history or (E.WITHDRAW in self.history and not self.withdrawn)
 
     def happens(self, event: CallEvent, expected: CallTask, *, counts: bool, holding: set[CallCondition]) -> None:
         step = decide(self.state, event, holding)
@@ -194,37 +205,26 @@ class WholeLife(RuleBasedStateMachine):
 
     @property
     def running(self) -> set[CallCondition]:
-        return {C.IN_THREAD} if self.function == "runs" else set()
+        return {C.IN_THREAD} if self.function == "runs" else NONE
 
-    # -- the function
+    # -- what happens
 
-    @precondition(lambda self: self.function == "waits")
-    @rule()
-    def a_thread_takes_the_function(self) -> None:
+    def begin(self) -> None:
         self.function = "runs"
 
-    @precondition(lambda self: self.function == "runs")
-    @rule()
-    def the_function_ends(self) -> None:
+    def return_(self) -> None:
         self.function = "ended"
 
-    # -- the handler
+    def begin_ending(self) -> None:
+        self.ending = True
 
-    @precondition(lambda self: not self.settled)
-    @rule()
-    def the_handler_settles(self) -> None:
-        over = self.decided or self.given_back
-        self.happens(E.SETTLE, T.NOTHING, counts=not over, holding=set())
+    def settle(self) -> None:
+        self.happens(E.SETTLE, T.NOTHING, counts=not (self.decided or self.given_back), holding=NONE)
 
-    @precondition(lambda self: self.settled)
-    @rule()
-    def the_settlement_is_refused(self) -> None:
-        self.happens(E.REFUSE, T.NOTHING, counts=True, holding=set())
+    def refuse(self) -> None:
+        self.happens(E.REFUSE, T.NOTHING, counts=True, holding=NONE)
 
-    @precondition(lambda self: not self.ended and self.function not in {"waits", "runs"})
-    @rule(outcome=st.sampled_from(["complete", "other", "none"]))
-    def the_handler_ends(self, outcome: str) -> None:
-        holding = {"complete": {C.COMPLETES, C.OUTCOME}, "other": {C.OUTCOME}, "none": set[CallCondition]()}[outcome]
+    def end(self, holding: set[CallCondition]) -> None:
         self.ended = True
         if self.decided or self.given_back or self.withdrawn:
             expected = T.NOTHING
@@ -233,101 +233,109 @@ class WholeLife(RuleBasedStateMachine):
         elif self.settled:
             expected = T.NOTHING
         elif self.cut_off:
-            expected = T.SETTLE if outcome == "complete" else T.NOTHING
+            expected = T.SETTLE if C.COMPLETES in holding else T.NOTHING
         else:
-            expected = T.NOTHING if outcome == "none" else T.SETTLE
+            expected = T.SETTLE if holding else T.NOTHING
         self.happens(E.END, expected, counts=True, holding=holding)
 
-    # -- the lock
-
-    @rule()
-    def the_lock_is_lost(self) -> None:
+    def lose(self) -> None:
         waited = self.function == "waits"
         told = self.plain and not waited
         if waited:
             self.function = "none"
         counts = not (self.left or self.given_back or self.withdrawn)
-        if not counts or (self.decided and self.has(E.LOSE)):
+        if not counts or (self.decided and self.lost):
             expected = T.NOTHING
-        elif self.decided or (self.settled and self.cut_off and not self.has(E.LOSE)):
+        elif self.decided or (self.settled and self.cut_off and not self.lost):
             expected = T.CANCEL
         else:
             expected = T.NOTHING if told else T.CANCEL
-        self.happens(E.LOSE, expected, counts=counts, holding={C.PLAIN} if told else set())
+        self.happens(E.LOSE, expected, counts=counts, holding={C.PLAIN} if told else NONE)
 
-    # -- the end of the worker
-
-    @rule()
-    def the_worker_ends(self) -> None:
-        self.ending = True
-
-    @precondition(lambda self: self.ending and self.function == "waits")
-    @rule()
-    def the_function_is_withdrawn(self) -> None:
+    def withdraw(self) -> None:
         self.function = "none"
         over = self.left or self.lost or self.given_back or self.decided or (self.settled and self.cut_off)
-        self.happens(E.WITHDRAW, T.NOTHING, counts=not over, holding=set())
-        if not over and self.settled:  # the settlement came first
-            self.history.remove(E.WITHDRAW)
-            self.history.append(E.CUT_OFF)
+        self.happens(E.WITHDRAW, T.NOTHING, counts=not over, holding=NONE)
+        if not over and self.settled:  # nothing of it is left to give back
+            self.history[-1] = E.CUT_OFF
 
-    @precondition(lambda self: self.ending)
-    @rule()
-    def the_time_of_the_handlers_is_over(self) -> None:
-        over = self.decided or self.given_back or self.left
-        if over or self.function == "runs":
-            expected = T.NOTHING
-        elif self.lost or self.withdrawn:
-            expected = T.CANCEL
-        else:
-            expected = T.NOTHING if self.cut_off else T.CANCEL
-        counts = not (over or self.function == "runs" or self.lost or self.withdrawn)
-        self.happens(E.CUT_OFF, expected, counts=counts, holding=self.running)
+    def cut(self) -> None:
+        over = self.decided or self.given_back or self.left or self.function == "runs"
+        again = self.lost or self.withdrawn
+        expected = T.NOTHING if over or (self.cut_off and not again) else T.CANCEL
+        self.happens(E.CUT_OFF, expected, counts=not (over or again), holding=self.running)
 
-    @precondition(lambda self: self.ending)
-    @rule()
-    def the_handler_is_left(self) -> None:
+    def leave(self) -> None:
         over = self.decided or self.given_back or self.left or self.withdrawn
-        self.happens(E.LEAVE, T.NOTHING if over else T.LEAVE, counts=not over, holding=set())
+        self.happens(E.LEAVE, T.NOTHING if over else T.LEAVE, counts=not over, holding=NONE)
 
-    @precondition(lambda self: self.ending and self.function != "waits")  # it is withdrawn before
-    @rule()
-    def the_work_is_over(self) -> None:
+    def stop(self) -> None:
         if self.decided or self.given_back or self.lost or self.settled:
             expected = T.NOTHING
         elif self.withdrawn:
             expected = T.GIVE_BACK_UNTRIED
         else:
             expected = T.LEAVE if self.function == "runs" else T.GIVE_BACK
-        self.happens(E.STOP, expected, counts=expected is not T.NOTHING, holding=self.running)
+        self.happens(E.STOP, expected, counts=False, holding=self.running)
+        assert not (self.tasks[-1] in FATES and self.function == "runs")
 
-    @precondition(lambda self: not self.ending)
-    @rule()
-    def the_session_breaks(self) -> None:
+    def break_(self) -> None:
         over = self.decided or self.given_back or self.lost or self.settled or self.cut_off or self.withdrawn
-        self.happens(E.BREAK, T.NOTHING if over else T.ABANDON, counts=not over, holding=set())
+        self.happens(E.BREAK, T.NOTHING if over else T.ABANDON, counts=False, holding=NONE)
 
     # -- what always holds
 
-    @invariant()
-    def the_state_tells_the_history(self) -> None:
+    def check(self) -> None:
+        """Compare the state with the history."""
         assert self.state.is_settled == self.settled
         assert self.state.has_lost_lock == self.lost
         assert self.state.is_left == self.left
         assert self.state.is_dropped == (self.lost or self.given_back or self.withdrawn)
         assert self.state.is_free == (not (self.state.is_dropped or (self.cut_off and not self.decided)))
+        fates = [task for task in self.tasks if task in FATES]
+        assert len(fates) + self.tasks.count(T.LEAVE) <= 1
 
-    @invariant()
-    def the_messages_have_one_fate(self) -> None:
-        assert sum(task in FATES for task in self.tasks) <= 1
-        assert self.tasks.count(T.LEAVE) <= 1
-        assert not (self.left and any(task in FATES for task in self.tasks))
-
-    @invariant()
-    def a_message_whose_function_runs_is_not_given_back(self) -> None:
-        if self.tasks and self.tasks[-1] in {T.GIVE_BACK, T.GIVE_BACK_UNTRIED}:
-            assert self.function != "runs"
+    @property
+    def present(self) -> tuple[object, ...]:
+        """What the next answers depend on."""
+        facts = self.settled, self.decided, self.given_back, self.left, self.lost, self.withdrawn, self.cut_off
+        past = E.WITHDRAW in self.history, E.CUT_OFF in self.history
+        return (self.state, *facts, *past, self.plain, self.function, self.ending, self.ended)
 
 
 def test_each_answer_follows_from_the_history() -> None:
-    run_state_machine_as_test(WholeLife, settings=settings(max_examples=200, stateful_step_count=20, deadline=None))
+    """The test takes every way to every present once."""
+    waiting, seen = [Life(plain=False), Life(plain=True)], set[object]()
+    while waiting:
+        life = waiting.pop()
+        life.check()
+        if life.present not in seen:
+            seen.add(life.present)
+            for name in life.moves():
+                after = deepcopy(life)
+                after.moves()[name]()
+                waiting.append(after)
+    assert len(seen) > 100
+
+
+class WholeLife(RuleBasedStateMachine):
+    """The same with long lives that are chosen at random."""
+
+    life: Life
+
+    @initialize(plain=st.booleans())
+    def begin(self, *, plain: bool) -> None:
+        self.life = Life(plain=plain)
+
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        moves = self.life.moves()
+        moves[data.draw(st.sampled_from(sorted(moves)))]()
+
+    @invariant()
+    def the_state_tells_the_history(self) -> None:
+        self.life.check()
+
+
+WholeLife.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+TestWholeLives = WholeLife.TestCase

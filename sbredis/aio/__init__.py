@@ -7,13 +7,13 @@ from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._role import ServiceBusRole
 from sbredis.aio._sender import ServiceBusSender
+from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio._stream import SendResult, SendStream
 from sbredis.aio._transaction import ServiceBusTransaction
 from sbredis.client._ticks import Tick
 from sbredis.entities._entity_info import EntityInfo
-from sbredis.receiving._session import ServiceBusSession
 
 __all__ = [
     "AutoLockRenewer",

@@ -1,8 +1,5 @@
 """Renewing locks from a thread of its own."""
 
-# The renewer uses the connection of its client.
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
 import weakref
@@ -13,14 +10,17 @@ from sbredis._call_site import Line, calling_line, warn_of_line
 from sbredis._public import public_name
 from sbredis._threads import in_thread
 from sbredis.aio._client import ServiceBusClient
+from sbredis.aio._session import ServiceBusSession, renewed
 from sbredis.client._arguments import seconds_of
+from sbredis.client._connection import connection_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.receiving._background import LockLostCallback, RenewalThread
-from sbredis.receiving._session import ServiceBusSession
+from sbredis.receiving._renewal_thread import RenewalThread
 
 __all__ = ["BackgroundLockRenewer"]
 
+LockLostCallback = Callable[[ServiceBusReceivedMessage | ServiceBusSession, Exception], object]
+"""A function of the application. It gets the message or session whose lock is lost, and the error."""
 _ENDING = 5.0
 """The most seconds that ``close`` waits for the thread."""
 
@@ -66,7 +66,11 @@ class BackgroundLockRenewer:
             max_lock_renewal_duration = seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
         self._client = client
         self._make: Callable[[], RenewalThread] = lambda: RenewalThread(
-            client._connection, held, on_lost, while_alive, max_lock_renewal_duration
+            connection_of(client),
+            lambda: [renewed(each) for each in held()],
+            on_lost,
+            while_alive,
+            max_lock_renewal_duration,
         )
         self._thread: RenewalThread | None = None
         self._closed = False
@@ -79,7 +83,7 @@ class BackgroundLockRenewer:
             raise ServiceBusError(
                 "The BackgroundLockRenewer is closed and cannot be used again: make another BackgroundLockRenewer."
             )
-        self._client._connection.check_open()
+        connection_of(self._client).check_open()
         if self._thread is None:
             thread = self._thread = self._make()
             thread.start()

@@ -1,13 +1,17 @@
-"""The keywords of the functions that make senders and receivers."""
+"""The options of senders and receivers: the keywords of the functions that make them, and their checked values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
 from sbredis._public import public_name
+from sbredis.aio._receiver import prefetch_count_of
 from sbredis.aio._renewer import AutoLockRenewer
+from sbredis.client._arguments import seconds_of
+from sbredis.engine import identifier
 from sbredis.model import (
     AZURE_HANDLER,
     ServiceBusReceiveMode,
@@ -15,7 +19,6 @@ from sbredis.model import (
     ServiceBusSubQueue,
     refuse_unknown,
 )
-from sbredis.receiving._receiver_options import ReceiverOptions
 
 __all__ = [
     "RECEIVER",
@@ -23,6 +26,7 @@ __all__ = [
     "SESSION_RECEIVER",
     "HandlerKeywords",
     "ReceiverKeywords",
+    "ReceiverOptions",
     "ReceivingKeywords",
     "SenderKeywords",
     "SessionReceiverKeywords",
@@ -87,6 +91,34 @@ SESSION_RECEIVER: Final[Mapping[str, Any]] = MappingProxyType(
     }
 )
 RECEIVER: Final[Mapping[str, Any]] = MappingProxyType({**SESSION_RECEIVER, "sub_queue": None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverOptions:
+    """The options of a receiver: the part of the entity to receive from, and the way to receive."""
+
+    session_id: str | ServiceBusSessionFilter | None = None
+    sub_queue: ServiceBusSubQueue | None = None
+    receive_mode: ServiceBusReceiveMode = ServiceBusReceiveMode.PEEK_LOCK
+    max_wait_time: float | None = None
+    auto_lock_renewer: AutoLockRenewer | None = None
+    prefetch_count: int = 0
+    adaptive_prefetch: bool = False
+
+    def check(self) -> None:
+        """Raise if an option is invalid, or if two of them exclude each other."""
+        prefetch_count_of(self.prefetch_count)
+        if self.max_wait_time is not None:
+            seconds_of(self.max_wait_time, "max_wait_time", zero=True)
+        session: Any = self.session_id
+        if session is not None and not isinstance(session, ServiceBusSessionFilter):
+            identifier(session, "session_id", may_be_empty=True)
+        if session is not None and self.sub_queue is not None:
+            raise ValueError("A dead-letter queue has no sessions: leave out session_id, or sub_queue.")
+        if self.auto_lock_renewer is None:
+            return
+        if self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE and session is None:
+            raise ValueError("Messages that are received and deleted have no locks: leave out auto_lock_renewer.")
 
 
 def known_of(function: Callable[..., object], given: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:

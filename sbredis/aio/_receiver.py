@@ -36,20 +36,25 @@ from sbredis.receiving._inbox import Inbox
 from sbredis.receiving._kinds import require_messages, require_no_sessions, require_not_forwarding
 from sbredis.receiving._peeking import Peekings
 from sbredis.receiving._purging import purge
-from sbredis.receiving._receiver_options import prefetch_count_of
 from sbredis.receiving._settling import Settler
 
 if TYPE_CHECKING:
+    from sbredis.aio._options import ReceiverOptions
+    from sbredis.aio._session import ServiceBusSession
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Creation, Entity
     from sbredis.receiving._held_session import HeldSession
-    from sbredis.receiving._receiver_options import ReceiverOptions
-    from sbredis.receiving._session import ServiceBusSession
     from sbredis.telemetry._telemetry import Telemetry
 
-__all__ = ["ServiceBusReceiver"]
+__all__ = ["ServiceBusReceiver", "prefetch_count_of"]
 
 _MOST_DELETED = 4000
+_MOST_PREFETCHED = 50_000
+
+
+def prefetch_count_of(value: int) -> int:
+    """Return the number of messages to fetch ahead. Raise if it is invalid."""
+    return count_of(value, "prefetch_count", _MOST_PREFETCHED, least=0)
 
 
 @public

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Self
 
 from sbredis._public import public_name
 from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.aio._session import ServiceBusSession, renewed
 from sbredis.client._arguments import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode
-from sbredis.receiving._renewing import LockRenewFailureCallback, Renewals, hold_on
-from sbredis.receiving._session import ServiceBusSession
+from sbredis.receiving._renewing import LockRenewFailureCallback, Renewals
 from sbredis.receiving._settling import report_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class AutoLockRenewer:
             )
         if not isinstance(renewable, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"Only a received message or a session can be renewed, not {type(renewable).__name__}.")
-        hold = hold_on(renewable)
+        lock = renewed(renewable)
+        hold = lock.hold
         lease = hold.lease
         if lease is None or (isinstance(hold, Hold) and hold.reception.mode is not ServiceBusReceiveMode.PEEK_LOCK):
             raise ValueError("The message has no lock that could be renewed: it was peeked, or received and deleted.")
@@ -85,7 +86,7 @@ class AutoLockRenewer:
             else seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
         )
         on_failure = _callable(on_lock_renew_failure) or self._on_failure
-        self._renewals.add(renewable, lease.until, asked, report_of(receiver), on_failure)
+        self._renewals.add(lock, lease.until, asked, report_of(receiver), on_failure)
 
     async def close(self) -> None:
         """Stop renewing. Each lock lasts until its current end. Closing does not call the failure callbacks.

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from sbredis._public import public
 from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.aio._session import ServiceBusSession
 from sbredis.client._arguments import deadline_of
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._accepting import accept_named, accept_next
 from sbredis.receiving._kinds import require_not_forwarding, require_sessions
 from sbredis.receiving._leaving import is_failed_delivery
-from sbredis.receiving._session import ServiceBusSession
 
 if TYPE_CHECKING:
+    from sbredis.aio._options import ReceiverOptions
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Creation, Entity
     from sbredis.receiving._held_session import HeldSession
-    from sbredis.receiving._receiver_options import ReceiverOptions
     from sbredis.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSessionReceiver"]

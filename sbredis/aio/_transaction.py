@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from sbredis._public import public_name
 from sbredis._quoting import quoted
 from sbredis.aio._sender import ServiceBusSender, outbox_of
+from sbredis.aio._session import ServiceBusSession, held_session
 from sbredis.aio._transacting import commit
 from sbredis.aio._transaction_parts import AdvancePart, Part, SendPart, SettleKind, SettlePart, StatePart
 from sbredis.client._arguments import deadline_of
@@ -34,7 +35,6 @@ from sbredis.model import (
 from sbredis.receiving._changes import changes_of, delay_of
 from sbredis.receiving._held_session import state_bytes
 from sbredis.receiving._lost_locks import lock_ended
-from sbredis.receiving._session import ServiceBusSession, held_session
 from sbredis.receiving._settling import require_lock
 from sbredis.sending._sendable import scheduled, sent_key
 

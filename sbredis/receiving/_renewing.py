@@ -1,7 +1,7 @@
 """Renew the locks of messages and sessions, in one loop for each renewer.
 
-Locks that end at the same moment are in one :class:`_Group`. The groups wait in a heap for their times. A single timer
-waits for the first group.
+Locks that end at the same moment are in one :class:`_RenewalGroup`. The groups wait in a heap for their times. A single
+timer waits for the first group.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sbredis.client._lane_kinds import RenewJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
-from sbredis.model import Hold, ServiceBusReceivedMessage, hold_of
+from sbredis.model import Hold, ServiceBusReceivedMessage
 from sbredis.receiving._held_session import HeldSession
-from sbredis.receiving._session import ServiceBusSession, held_session
 from sbredis.telemetry._log_text import named, shortened
 
 if TYPE_CHECKING:
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
     from sbredis.client._entity import Entity
     from sbredis.telemetry._telemetry import Telemetry
 
-__all__ = ["LockRenewFailureCallback", "Renewable", "RenewalReport", "Renewals", "hold_on", "renewal"]
+__all__ = ["LockRenewFailureCallback", "RenewalReport", "Renewals", "RenewedLock", "renewal"]
 
 _log = logging.getLogger("sbredis.client")
-Renewable = ServiceBusReceivedMessage | ServiceBusSession
 LockRenewFailureCallback = Callable[[Any, Exception | None], Awaitable[None] | None]
 """A function or coroutine function of the application. It gets the message or session, and the error of the renewal."""
 _TOGETHER = 0.05
@@ -41,9 +39,13 @@ _CLOSING = 5.0
 """The seconds that ``close`` waits for running callbacks."""
 
 
-def hold_on(renewable: Renewable) -> Hold | HeldSession:
-    """Return the object with this client's knowledge of the lock on a message or session."""
-    return held_session(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
+class RenewedLock(NamedTuple):
+    """A message or session whose lock is renewed."""
+
+    subject: Any
+    """The received message or the session, as the application has it. It gets the error that ends the renewals."""
+    hold: Hold | HeldSession
+    """This client's knowledge of the lock."""
 
 
 def renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
@@ -65,27 +67,28 @@ class RenewalReport:
     reference: ConnectionReference
     """Keeps the client open while locks are renewed."""
 
-    def failed(self, failures: Sequence[tuple[Renewable, Exception]]) -> None:
+    def failed(self, failures: Sequence[tuple[RenewedLock, Exception]]) -> None:
         """Report the locks that are no longer renewed to the log, spans and metrics, once for each kind of error."""
-        by_kind: dict[type[BaseException], list[tuple[Renewable, Exception]]] = {}
-        for renewable, error in failures:
-            by_kind.setdefault(type(error.__cause__ or error), []).append((renewable, error))
+        by_kind: dict[type[BaseException], list[tuple[RenewedLock, Exception]]] = {}
+        for lock, error in failures:
+            by_kind.setdefault(type(error.__cause__ or error), []).append((lock, error))
         for group in by_kind.values():
             error = group[0][1]
             reason = error.__cause__ or error
-            messages = [each for each, _ in group if not isinstance(each, ServiceBusSession)]
-            sessions = [each for each, _ in group if isinstance(each, ServiceBusSession)]
+            subjects = [lock.subject for lock, _ in group]
+            messages = [each for each in subjects if isinstance(each, ServiceBusReceivedMessage)]
+            sessions = [lock.hold for lock, _ in group if isinstance(lock.hold, HeldSession)]
             if messages:
                 _log.warning("%s: the lock on %s is not renewed any longer: %s", self.path, named(messages), error)
                 self.telemetry.failed("renew_message_lock", self.path, reason, messages)
             for session in sessions:
-                name = shortened(session.session_id)
+                name = shortened(session.name)
                 _log.warning("%s: the lock on the session %s is not renewed any longer: %s", self.path, name, error)
                 self.telemetry.failed("renew_session_lock", self.path, reason)
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _RenewalGroup:
     """Messages that were registered at the same moment, with locks that end at the same moment.
 
     Their locks are renewed together. A session has a group of its own.
@@ -100,27 +103,26 @@ class _Group:
     asked: float
     """The number of seconds for which the application asked for renewals."""
     on_failure: LockRenewFailureCallback | None
-    messages: dict[int, Renewable] = field(default_factory=dict[int, Renewable])
-    """A mapping from the identity of each message's hold to the message."""
+    locks: dict[int, RenewedLock] = field(default_factory=dict[int, RenewedLock])
+    """A mapping from the identity of each hold to its lock."""
 
     def drop(self, hold: Hold | HeldSession) -> None:
         """Drop a message or session that was settled."""
-        self.messages.pop(id(hold), None)
+        self.locks.pop(id(hold), None)
 
-    def release(self, renewable: Renewable) -> None:
+    def release(self, hold: Hold | HeldSession) -> None:
         """Stop renewing a message or session in this group."""
-        hold = hold_on(renewable)
         self.drop(hold)
         hold.watchers = tuple(watcher for watcher in hold.watchers if watcher != self.drop)
 
     def release_all(self) -> None:
         """Stop renewing all messages or the session of the group."""
-        for renewable in list(self.messages.values()):
-            self.release(renewable)
+        for lock in list(self.locks.values()):
+            self.release(lock.hold)
 
     def first_end(self) -> float | None:
         """Return the time when the first of the locks ends; ``None`` if the group has no lock any more."""
-        ends = [hold.lease.until for hold in map(hold_on, self.messages.values()) if hold.lease is not None]
+        ends = [lock.hold.lease.until for lock in self.locks.values() if lock.hold.lease is not None]
         return min(ends, default=None)
 
 
@@ -130,9 +132,9 @@ class Renewals:
     def __init__(self) -> None:
         self.closed = False
         """Whether the renewer was closed."""
-        self._due: list[tuple[float, int, _Group]] = []
+        self._due: list[tuple[float, int, _RenewalGroup]] = []
         self._numbers = itertools.count()
-        self._last: _Group | None = None
+        self._last: _RenewalGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._calling: set[asyncio.Task[None]] = set()
         self._renewals: set[asyncio.Future[Any]] = set()
@@ -141,14 +143,14 @@ class Renewals:
 
     def add(
         self,
-        renewable: Renewable,
+        lock: RenewedLock,
         until: float,
         asked: float,
         report: RenewalReport,
         on_failure: LockRenewFailureCallback | None,
     ) -> None:
         """Renew a lock that ends at the time ``until``. The renewals go on for ``asked`` seconds."""
-        hold, last = hold_on(renewable), self._last
+        hold, last = lock.hold, self._last
         entity = _entity(hold)
         now = entity.connection.clock.now()
         if (
@@ -160,9 +162,9 @@ class Renewals:
             or last.report is not report
             or last.entity is not entity
         ):
-            last = self._last = _Group(entity, report, until, now + asked, asked, on_failure)
+            last = self._last = _RenewalGroup(entity, report, until, now + asked, asked, on_failure)
             self._plan(last, until)
-        last.messages[id(hold)] = renewable
+        last.locks[id(hold)] = lock
         if last.drop not in hold.watchers:
             hold.watchers = (*hold.watchers, last.drop)
 
@@ -197,7 +199,7 @@ class Renewals:
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def _plan(self, group: _Group, until: float, *, soon: bool = False) -> None:
+    def _plan(self, group: _RenewalGroup, until: float, *, soon: bool = False) -> None:
         """Plan the next renewal of a group whose first lock ends at ``until``."""
         clock = group.entity.connection.clock
         if clock.kind == "test" and clock not in self._unwatched:
@@ -232,12 +234,12 @@ class Renewals:
             _, _, group = heapq.heappop(self._due)
             if group is self._last:
                 self._last = None  # messages that are registered from now on get a group of their own
-            if group.messages:
+            if group.locks:
                 self._renew_one(group)
         if self._due and self._timer is None:
             self._timer = loop.call_at(self._due[0][0], self._renew)
 
-    def _renew_one(self, group: _Group) -> None:
+    def _renew_one(self, group: _RenewalGroup) -> None:
         """Start the renewal of a group, or stop it if the requested time is over."""
         connection = group.entity.connection
         if connection.closed:
@@ -246,13 +248,13 @@ class Renewals:
         now = connection.clock.now()
         if group.ends <= now + _TOGETHER:
             said = f"The lock was renewed for {group.asked:g} s, and is not renewed any longer."
-            self._give_up(group, [(each, AutoLockRenewTimeout(said)) for each in group.messages.values()])
+            self._give_up(group, [(lock, AutoLockRenewTimeout(said)) for lock in group.locks.values()])
             return
         # Skip messages that are being settled: a renewal would change the lease while the settlement uses it.
-        messages = [each for each in group.messages.values() if not hold_on(each).settled]
+        locks = [lock for lock in group.locks.values() if not lock.hold.settled]
         loop = asyncio.get_running_loop()
         renewals: list[asyncio.Future[Any]] = []
-        for hold in map(hold_on, messages):
+        for _, hold in locks:
             left = 0.0 if hold.lease is None else hold.lease.until - now
             deadline = loop.time() + max(left, _AGAIN)
             if isinstance(hold, HeldSession):
@@ -261,50 +263,49 @@ class Renewals:
                 renewals.append(renewal(hold, deadline))
         together = asyncio.gather(*renewals, return_exceptions=True)
         self._renewals.add(together)
-        together.add_done_callback(lambda done: self._renewed(group, messages, done))
+        together.add_done_callback(lambda done: self._renewed(group, locks, done))
 
     def _renewed(
-        self, group: _Group, messages: list[Renewable], done: asyncio.Future[list[BaseException | None]]
+        self, group: _RenewalGroup, locks: list[RenewedLock], done: asyncio.Future[list[BaseException | None]]
     ) -> None:
         self._renewals.discard(done)
         if not done.cancelled():
-            self._finish(group, messages, done.result())
+            self._finish(group, locks, done.result())
 
-    def _finish(self, group: _Group, messages: list[Renewable], errors: Sequence[BaseException | None]) -> None:
+    def _finish(self, group: _RenewalGroup, locks: list[RenewedLock], errors: Sequence[BaseException | None]) -> None:
         connection = group.entity.connection
         if self.closed or connection.closed:
             group.release_all()
             return
         now = connection.clock.now()
-        again = len(messages) < len(group.messages)
-        failed: list[tuple[Renewable, Exception]] = []
-        for message, error in zip(messages, errors, strict=True):
-            hold = hold_on(message)
+        again = len(locks) < len(group.locks)
+        failed: list[tuple[RenewedLock, Exception]] = []
+        for lock, error in zip(locks, errors, strict=True):
+            hold = lock.hold
             lease = hold.lease
-            if error is None or id(hold) not in group.messages or lease is None:
+            if error is None or id(hold) not in group.locks or lease is None:
                 continue
             if isinstance(error, ServiceBusError) and error.is_transient and lease.until > now:
                 again = True
             elif not hold.settled:
-                failed.append((message, _failed(error)))
+                failed.append((lock, _failed(error)))
         self._give_up(group, failed)
-        for message in list(group.messages.values()):
-            hold = hold_on(message)
+        for _, hold in list(group.locks.values()):
             if hold.settled and hold.lock_expired(now):
-                group.release(message)  # the settlement of the message reports its lost lock to the caller
+                group.release(hold)  # the settlement of the message reports its lost lock to the caller
         first = group.first_end()
         if first is not None:
             self._plan(group, first, soon=again)
 
-    def _give_up(self, group: _Group, failed: list[tuple[Renewable, Exception]]) -> None:
+    def _give_up(self, group: _RenewalGroup, failed: list[tuple[RenewedLock, Exception]]) -> None:
         """Stop renewing these locks. Report the errors to the log, to spans and metrics, and to the application."""
         if failed:
             group.report.failed(failed)
-        for renewable, error in failed:
-            group.release(renewable)
-            renewable.auto_renew_error = error
+        for (subject, hold), error in failed:
+            group.release(hold)
+            subject.auto_renew_error = error
             if group.on_failure is not None:
-                task = asyncio.get_running_loop().create_task(_tell(group.on_failure, renewable, error))
+                task = asyncio.get_running_loop().create_task(_tell(group.on_failure, subject, error))
                 self._calling.add(task)
                 task.add_done_callback(self._calling.discard)
 
@@ -316,9 +317,9 @@ def _failed(cause: BaseException) -> AutoLockRenewFailed:
     return error
 
 
-async def _tell(callback: LockRenewFailureCallback, renewable: Renewable, error: Exception) -> None:
+async def _tell(callback: LockRenewFailureCallback, subject: object, error: Exception) -> None:
     try:
-        said = callback(renewable, error)
+        said = callback(subject, error)
         if inspect.isawaitable(said):
             await said
     except Exception:  # noqa: BLE001  # the callback belongs to the application and may raise anything

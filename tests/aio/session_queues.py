@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSessionReceiver
+from sbredis.aio._session import ServiceBusSession
 from sbredis.model import ServiceBusMessage
-from sbredis.receiving._session import ServiceBusSession
 from tests.aio.queues import Queue, queue_at
 
 __all__ = ["SessionQueue", "session_of", "session_queue_at", "steps"]

@@ -20,8 +20,8 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, hold_of
-from sbredis.receiving import _background
-from sbredis.receiving._background import RenewalThread
+from sbredis.receiving import _renewal_thread
+from sbredis.receiving._renewal_thread import RenewalThread
 from tests.aio.queues import HandClock, Queue, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -89,7 +89,7 @@ async def test_code_that_blocks_the_event_loop_for_three_lock_durations_keeps_it
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shortest lock of an entity lasts 5 seconds. The test is faster, so the thread must look more often."""
-    monkeypatch.setattr(_background, "_LOOKING", 0.2)
+    monkeypatch.setattr(_renewal_thread, "_LOOKING", 0.2)
     holding = Holding()
     async with (
         queue_at(url, partitioned=partitioned, lock_duration=LOCK * 1000) as queue,

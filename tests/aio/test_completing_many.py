@@ -149,4 +149,4 @@ async def test_the_renewer_forgets_completed_messages(url: str) -> None:
         receiver = queue.receiver(auto_lock_renewer=renewer)
         messages = await receiver.receive_messages(2, 60)
         await receiver.complete_messages(messages)
-        assert not any(watched.messages for _, _, watched in renewer._renewals._due)
+        assert not any(watched.locks for _, _, watched in renewer._renewals._due)

@@ -151,7 +151,9 @@ async def test_a_closed_session_is_no_longer_renewed(url: str, partitioned: bool
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
             session = session_of(receiver)
             assert session._held.watchers
-            assert [each for _, _, watched in renewer._renewals._due for each in watched.messages.values()] == [session]
+            assert [lock.subject for _, _, watched in renewer._renewals._due for lock in watched.locks.values()] == [
+                session
+            ]
         assert session._held.watchers == ()
-        assert [each for _, _, watched in renewer._renewals._due for each in watched.messages.values()] == []
+        assert [lock.subject for _, _, watched in renewer._renewals._due for lock in watched.locks.values()] == []
         assert session.auto_renew_error is None

@@ -223,7 +223,7 @@ async def test_the_renewer_forgets_a_settled_message(url: str) -> None:
         await queue.fill(4)
         receiver = queue.receiver(auto_lock_renewer=renewer)
         messages = await receiver.receive_messages(4, 60)
-        kept = [message for _, _, watched in renewer._renewals._due for message in watched.messages.values()]
+        kept = [lock.subject for _, _, watched in renewer._renewals._due for lock in watched.locks.values()]
         assert len(kept) == 4
         del kept
         for settle in (
@@ -236,7 +236,7 @@ async def test_the_renewer_forgets_a_settled_message(url: str) -> None:
         gc.collect()
         received = [each for each in gc.get_objects() if type(each) is ServiceBusReceivedMessage]
         assert [message for message in received if hold_of(message).reception.owner is queue.entity] == []
-        assert not any(watched.messages for _, _, watched in renewer._renewals._due)
+        assert not any(watched.locks for _, _, watched in renewer._renewals._due)
 
 
 @in_memory

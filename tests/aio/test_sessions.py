@@ -471,7 +471,7 @@ async def test_a_receiver_with_a_renewer_keeps_its_session(
             clock.move(29)
             await queue.counts()
         assert not calls.by_script["renew_session"]
-        assert not [watched for _, _, watched in renewer._renewals._due if watched.messages]
+        assert not [watched for _, _, watched in renewer._renewals._due if watched.locks]
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ async def test_a_message_registered_twice_is_forgotten_by_both_renewers(url: str
         other.register(receiver, message)
         await receiver.complete_message(message)
         assert not hold_of(message).watchers
-        assert not [watched for renewer in (one, other) for _, _, watched in renewer._renewals._due if watched.messages]
+        assert not [watched for renewer in (one, other) for _, _, watched in renewer._renewals._due if watched.locks]
 
 
 async def test_a_message_whose_lock_lapses_during_its_settlement_is_forgotten(url: str) -> None:
@@ -44,7 +44,7 @@ async def test_a_message_whose_lock_lapses_during_its_settlement_is_forgotten(ur
             clock.move(3600)
             await queue.process_due()
             renewer._renewals._renew()
-            assert not [watched for _, _, watched in renewer._renewals._due if watched.messages]
+            assert not [watched for _, _, watched in renewer._renewals._due if watched.locks]
             gate.open()
             with pytest.raises(MessageLockLostError):
                 await settling

@@ -22,17 +22,15 @@ from sbredis.exceptions import AutoLockRenewTimeout, MessagingEntityNotFoundErro
 from sbredis.model import Hold, MessageLease
 from sbredis.receiving._held_session import HeldSession
 from sbredis.receiving._lost_locks import lock_ended
-from sbredis.receiving._renewing import Renewable, hold_on
+from sbredis.receiving._renewing import RenewedLock
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Entity
 
-__all__ = ["LockLostCallback", "RenewalThread"]
+__all__ = ["RenewalThread"]
 
 _log = logging.getLogger("sbredis.client")
-LockLostCallback = Callable[[Renewable, Exception], object]
-"""A function of the application. It gets the message or session whose lock is lost, and the error."""
 _LOOKING = 1.0
 """The longest time in seconds between two looks at the locks that are held. The shortest lock lasts 5 seconds."""
 _TOGETHER = 0.5
@@ -55,14 +53,14 @@ class _Seen:
 
 
 @dataclass(slots=True, eq=False)
-class _Lock:
+class _RenewedLease:
     """A lock, and the messages or the session that it covers."""
 
     lease: MessageLease
     entity: Entity
     number: int
     """The number of the partition."""
-    covered: list[Renewable] = field(default_factory=list[Renewable])
+    covered: list[RenewedLock] = field(default_factory=list[RenewedLock])
     since: float = 0.0
     """The time of the first look at the message that was seen last."""
 
@@ -77,8 +75,8 @@ class RenewalThread(threading.Thread):
     def __init__(
         self,
         connection: Connection,
-        held: Callable[[], Iterable[Renewable]],
-        on_lost: LockLostCallback | None,
+        held: Callable[[], Iterable[RenewedLock]],
+        on_lost: Callable[[Any, Exception], object] | None,
         while_alive: Callable[[], bool] | None,
         longest: float | None,
     ) -> None:
@@ -144,7 +142,7 @@ class RenewalThread(threading.Thread):
         """Start the renewals that are due now. Return the time in seconds until the next look."""
         locks = self._locks()
         now, wait = self._own.clock.now(), _LOOKING
-        due: dict[tuple[str, int], list[_Lock]] = {}
+        due: dict[tuple[str, int], list[_RenewedLease]] = {}
         for lock in locks:
             key = lock.entity.name, lock.number
             left = lock.lease.until - now
@@ -166,7 +164,7 @@ class RenewalThread(threading.Thread):
                 self._start(key, self._extend(key, together[:MAXIMUM_CALL_MESSAGES]))
         return max(wait, 0.0)
 
-    def _is_due(self, lock: _Lock, now: float) -> bool:
+    def _is_due(self, lock: _RenewedLease, now: float) -> bool:
         """Return whether a third of a lock's duration has passed."""
         return lock.lease.until - now <= lock.entity.record.settings.lock_duration / 1000 * 2 / 3
 
@@ -185,7 +183,7 @@ class RenewalThread(threading.Thread):
         with suppress(ServiceBusError):  # the first renewal connects again
             await self._own.open(self._loop.time() + _CALLING)
 
-    def _locks(self) -> Sequence[_Lock]:
+    def _locks(self) -> Sequence[_RenewedLease]:
         """Return the locks of all messages and sessions that the application holds and has not settled."""
         try:
             if self._while_alive is not None and not self._while_alive():
@@ -198,9 +196,9 @@ class RenewalThread(threading.Thread):
             return ()
         self._broken = False
         now, known, self._seen = self._own.clock.now(), self._seen, {}
-        locks: dict[int, _Lock] = {}
-        for renewable in held:
-            hold = hold_on(renewable)
+        locks: dict[int, _RenewedLease] = {}
+        for renewed in held:
+            hold = renewed.hold
             seen = self._seen[id(hold)] = known.get(id(hold)) or _Seen(hold, now)
             lease = hold.lease
             if seen.lost or hold.settled or lease is None:
@@ -212,14 +210,14 @@ class RenewalThread(threading.Thread):
                 number = entity.number_of(hold)
             else:
                 continue
-            lock = locks.setdefault(id(lease), _Lock(lease, entity, number))
-            lock.covered.append(renewable)
+            lock = locks.setdefault(id(lease), _RenewedLease(lease, entity, number))
+            lock.covered.append(renewed)
             lock.since = max(lock.since, seen.since)
         return list(locks.values())
 
     # -- renewing ------------------------------------------------------------------------------------------------------
 
-    async def _extend(self, key: tuple[str, int], locks: Sequence[_Lock]) -> None:
+    async def _extend(self, key: tuple[str, int], locks: Sequence[_RenewedLease]) -> None:
         """Extend the leases of one partition by one call."""
         name, number = key
         left = locks[0].lease.until - self._own.clock.now()
@@ -251,21 +249,21 @@ class RenewalThread(threading.Thread):
 
     # -- lost locks ----------------------------------------------------------------------------------------------------
 
-    def _lose(self, lock: _Lock, cause: Exception | None) -> None:
+    def _lose(self, lock: _RenewedLease, cause: Exception | None) -> None:
         """Report a lock that was lost to the application, in its event loop."""
-        for renewable in lock.covered:
-            hold = hold_on(renewable)
+        for renewed in lock.covered:
+            hold = renewed.hold
             if hold.settled or hold.lease is not lock.lease:
                 continue  # it was settled meanwhile, or its lock was renewed under another token
             seen = self._seen.get(id(hold))
             if seen is not None:
                 seen.lost = True
             with suppress(RuntimeError):  # the event loop of the application was closed
-                self._home.call_soon_threadsafe(self._report, renewable, lock, cause)
+                self._home.call_soon_threadsafe(self._report, renewed, lock, cause)
 
-    def _report(self, renewable: Renewable, lock: _Lock, cause: Exception | None) -> None:
+    def _report(self, renewed: RenewedLock, lock: _RenewedLease, cause: Exception | None) -> None:
         """Report a lost lock. This runs in the event loop of the application."""
-        hold = hold_on(renewable)
+        subject, hold = renewed
         if self._over or hold.settled or hold.lease is not lock.lease:
             return
         now, longest = self._connection.clock.now(), self._longest
@@ -279,10 +277,10 @@ class RenewalThread(threading.Thread):
             hold.lose()
         else:
             lock.lease.until = min(lock.lease.until, now)
-        renewable.auto_renew_error = error
+        subject.auto_renew_error = error
         _log.warning("%s: a lock is lost, and is not renewed any longer: %s", lock.entity.name, cause or error)
         if self._on_lost is not None:
             try:
-                self._on_lost(renewable, error)
+                self._on_lost(subject, error)
             except Exception:  # noqa: BLE001  # the function belongs to the application and may raise anything
                 _log.exception("on_lost failed")

@@ -1,8 +1,5 @@
 """An accepted session, as applications use it."""
 
-# `held_session` in this module reads a private attribute of the class.
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
 from datetime import UTC, datetime
@@ -10,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from sbredis.client._arguments import deadline_of, seconds_of
 from sbredis.engine import Changes, encode_changes
+from sbredis.model import ServiceBusReceivedMessage, hold_of
 from sbredis.receiving._changes import require_reason
 from sbredis.receiving._handles import LockHandle
 from sbredis.receiving._held_session import HeldSession, state_bytes
+from sbredis.receiving._renewing import RenewedLock
 
 if TYPE_CHECKING:
     from sbredis.telemetry._telemetry import Telemetry
 
-__all__ = ["ServiceBusSession", "held_session"]
+__all__ = ["ServiceBusSession", "held_session", "renewed"]
 
 
 class ServiceBusSession:
@@ -134,4 +133,10 @@ class ServiceBusSession:
 
 def held_session(session: ServiceBusSession) -> HeldSession:
     """Return the lock on a session, with the calls that are made under it."""
-    return session._held
+    return session._held  # pyright: ignore[reportPrivateUsage]  # for this package only
+
+
+def renewed(renewable: ServiceBusReceivedMessage | ServiceBusSession) -> RenewedLock:
+    """Return the lock of a message or session, in the form that renewers take."""
+    hold = held_session(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
+    return RenewedLock(renewable, hold)

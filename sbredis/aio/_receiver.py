@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,21 +23,32 @@ from sbredis.client._arguments import (
 from sbredis.engine import (
     NEVER,
     identifier,
+    is_dead,
 )
 from sbredis.entities._sub_queues import SIDES, SUFFIXES
 from sbredis.model import (
+    PrimitiveTypes,
+    RedriveBudget,
+    RedriveResult,
+    RuleFilter,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
     hold_of,
 )
-from sbredis.moving._redriving import Redriver
-from sbredis.receiving._changes import require_reason
+from sbredis.moving._redriving import Redriver, RedriveRequest
 from sbredis.receiving._deferred import Deferred
+from sbredis.receiving._entity_lookup import (
+    EntityLookup,
+    require_messages,
+    require_no_sessions,
+    require_not_forwarding,
+)
 from sbredis.receiving._inbox import Inbox
-from sbredis.receiving._kinds import require_messages, require_no_sessions, require_not_forwarding
 from sbredis.receiving._peeking import Peekings
 from sbredis.receiving._purging import purge
-from sbredis.receiving._settling import Settler
+from sbredis.receiving._renewing import RenewalReport
+from sbredis.receiving._settling import MessageSettler, delay_of, require_reason
+from sbredis.telemetry._telemetry import UNOBSERVED
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
@@ -46,8 +58,16 @@ if TYPE_CHECKING:
     from sbredis.receiving._held_session import HeldSession
     from sbredis.telemetry._telemetry import Telemetry
 
-__all__ = ["ServiceBusReceiver", "prefetch_count_of"]
+__all__ = [
+    "ServiceBusReceiver",
+    "prefetch_count_of",
+    "report_of",
+    "take_back",
+    "take_back_by_number",
+    "watch_redrives",
+]
 
+_CLOSED = "The receiver is closed. Get another receiver from the client."
 _MOST_DELETED = 4000
 _MOST_PREFETCHED = 50_000
 
@@ -58,7 +78,7 @@ def prefetch_count_of(value: int) -> int:
 
 
 @public
-class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
+class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     """Receives messages from one queue or subscription, from one of its sessions, or from its dead-letter queue.
 
     Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver``.
@@ -79,8 +99,10 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         options: ReceiverOptions,
         on_close: Callable[[Any], None],
     ) -> None:
-        super().__init__(connection, name, telemetry, create)
+        self._connection = connection
         self._reference = connection.reference()
+        self._telemetry = telemetry
+        self._lookup = EntityLookup(connection, name, create=create, when_closed=_CLOSED)
         sub_queue = options.sub_queue
         self._client_identifier = client_identifier
         self._sub_queue = sub_queue
@@ -95,6 +117,10 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         """The accepted session, in a :class:`ServiceBusSessionReceiver`."""
         self._inbox: Inbox | None = None
         self._peekings = Peekings(self._side)
+        self._settler = MessageSettler(self._lookup, self._ready)
+        self._redriver = Redriver(connection, self._side)
+        self._report: RenewalReport | None = None
+        """Reports failed renewals of the locks on this receiver's messages."""
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
 
@@ -103,7 +129,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
     @property
     def entity_path(self) -> str:
         """The path of the queue or subscription that the receiver receives from, with the sub-queue if there is one."""
-        return self._name + SUFFIXES[self._sub_queue]
+        return self._lookup.name + SUFFIXES[self._sub_queue]
 
     @property
     def client_identifier(self) -> str:
@@ -127,7 +153,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
     @prefetch_count.setter
     def prefetch_count(self, value: int) -> None:
         count = prefetch_count_of(value)
-        self._check_open()
+        self._lookup.check_open()
         self._prefetch = count
         if self._inbox is not None:
             self._inbox.resize(count)
@@ -136,6 +162,42 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
     def session(self) -> ServiceBusSession | None:
         """Always ``None``, because only a :class:`ServiceBusSessionReceiver` has a session."""
         return None
+
+    def process_span(
+        self,
+        message: ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage],
+        *,
+        continue_trace: bool = True,
+    ) -> AbstractContextManager[object]:
+        """Return a context manager for handling a message. It records a span ``process <entity>`` and a metric.
+
+        With ``continue_trace``, the span is part of the trace in which the message was sent. It is a child of the span
+        of the send, or of the span ``create`` if the message was sent in a batch. It also links to the span that is
+        current here, if there is one. Without ``continue_trace``, or if the message carries no trace, the span is a
+        child of the current span, and links to the span of the send. For a list of several messages, the span is a
+        child of the current span, and links to the sends of all of them.
+
+        The span includes everything inside the context, such as settling the message. If an exception leaves the
+        context, the span is marked as failed, and the exception propagates.
+
+        Use the context manager with ``with``, in asynchronous code too. It does nothing if no SDK of OpenTelemetry is
+        set up.
+        """
+        messages: Sequence[ServiceBusReceivedMessage] = message if isinstance(message, Sequence) else (message,)
+        for each in messages:
+            if not isinstance(each, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+                raise TypeError(f"process_span() takes messages that were received, not {type(each).__name__}.")
+        if not self._telemetry.watching or not messages:
+            return UNOBSERVED
+        return self._telemetry.processing(self.entity_path, *messages, continues_trace=continue_trace)
+
+    @property
+    def traces(self) -> bool:
+        """Whether :meth:`process_span` records anything now: an SDK of OpenTelemetry is set up, or the log is at DEBUG.
+
+        A program that handles many messages can leave out the context manager if it is false. An addition of sbredis.
+        """
+        return self._telemetry.watching
 
     async def __aenter__(self) -> Self:
         """Connect. A session receiver also accepts its session. If one of these steps fails, close the receiver."""
@@ -156,7 +218,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<ServiceBusReceiver {self.entity_path!r} {'closed' if self._closed else 'open'}>"
+        return f"<ServiceBusReceiver {self.entity_path!r} {'closed' if self._lookup.closed else 'open'}>"
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 
@@ -210,7 +272,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         inbox = self._inbox
         if self._renewer is not None:
             self._renewer.check_open()
-        if inbox is None or self._closed or inbox.entity.gone:
+        if inbox is None or self._lookup.closed or inbox.entity.gone:
             inbox = await self._open(waiting_deadline(self._longest_wait if seconds is None else seconds), seconds)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
             self._held.check()  # buffered messages that are already deleted need no lock
@@ -224,7 +286,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
     @property
     def _hands_over_directly(self) -> bool:
         """Whether the receiver can return a prefetched message without further steps."""
-        return self._renewer is None and self._held is None and not self._closed and not self._telemetry.watching
+        return self._renewer is None and self._held is None and not self._lookup.closed and not self._telemetry.watching
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Let the receiver's renewer, if there is one, renew the locks of messages that a caller gets."""
@@ -299,11 +361,6 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
             self._hand_over(found)
         return found
 
-    def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
-        for message in messages:
-            hold = hold_of(message)
-            entity.partition_client_of(hold).give_back(hold)
-
     async def peek_messages(
         self,
         max_message_count: int = 1,
@@ -356,6 +413,127 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
             return await self._found(deadline), self._own_session if session_id is None else session_id
         entity = await self._ready(deadline)  # the session's id is known only after it was accepted
         return entity, self._own_session
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    async def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
+        """Settle a message as done: remove it from the queue."""
+        if not self._telemetry.watching:
+            future = self._settler.begin("complete", message, deadline_of(timeout))
+            if future is not None:
+                await future
+                return
+        with self._telemetry.operation("complete", self.entity_path, messages=(message,)):
+            await self._settler.settle("complete", message, timeout)
+
+    async def complete_messages(
+        self, messages: Iterable[ServiceBusReceivedMessage], *, timeout: float | None = None
+    ) -> None:
+        """Settle many messages as done. This has the same effect as settling each message by itself, but is faster.
+
+        The call completes all messages whose locks hold. If the locks of other messages have ended, it then raises a
+        :class:`~sbredis.exceptions.MessageLockLostError`. ``sequence_numbers`` of the error name the messages that were
+        not completed.
+        """
+        listed = list(messages)
+        with self._telemetry.operation("complete", self.entity_path, count=len(listed), messages=listed):
+            await self._settler.complete_all(listed, deadline_of(timeout))
+
+    async def abandon_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        delay: timedelta | float | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Unlock a message, so that it can be received again immediately or after a delay.
+
+        This counts as a failed delivery. A message that was delivered as often as the queue allows goes to the
+        dead-letter queue. The application properties in ``properties_to_modify`` are changed or added.
+        """
+        wait = delay_of(delay)
+        with self._telemetry.operation("abandon", self.entity_path, messages=(message,)):
+            async with self._recalled(message, timeout):
+                await self._settler.settle("abandon", message, timeout, modify=properties_to_modify, delay=wait)
+
+    async def release_message(
+        self, message: ServiceBusReceivedMessage, *, interrupted: bool = False, timeout: float | None = None
+    ) -> None:
+        """Unlock a message without counting a delivery.
+
+        The message returns to its place and can be received again immediately. Use this for a message that was not
+        handled, for instance because the process is about to end. With ``interrupted``, the work on it has begun:
+        :attr:`ServiceBusReceivedMessage.interrupted` is true in the next delivery, and only in that one.
+        """
+        with self._telemetry.operation("release", self.entity_path, messages=(message,)):
+            self._settler.check(message, "release")
+            async with self._recalled(message, timeout):
+                await self._settler.settle("interrupt" if interrupted else "release", message, timeout)
+
+    async def defer_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Set a message aside: it can be received again only by its sequence number.
+
+        This counts as a failed delivery. A message that was delivered as often as the queue allows goes to the
+        dead-letter queue instead.
+        """
+        with self._telemetry.operation("defer", self.entity_path, messages=(message,)):
+            await self._settler.settle("defer", message, timeout, modify=properties_to_modify)
+
+    async def dead_letter_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        reason: str | None = None,
+        error_description: str | None = None,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Move a message to the dead-letter queue, with the reason."""
+        with self._telemetry.operation("dead_letter", self.entity_path, messages=(message,)):
+            if is_dead(self._settler.check(message, "dead_letter").name):
+                raise ValueError(
+                    "The message is on the dead-letter queue already. Complete it, abandon it or defer it."
+                )
+            await self._settler.settle(
+                "dead_letter",
+                message,
+                timeout,
+                modify=properties_to_modify,
+                reason=reason,
+                description=error_description,
+            )
+
+    async def renew_message_lock(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> datetime:
+        """Lock a message for the full duration from now on, and return the time when the lock ends."""
+        deadline = deadline_of(timeout)
+        with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
+            return await self._settler.renew(message, deadline)
+
+    async def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
+        """Return a handle with which another process can settle this message or renew its lock.
+
+        That process passes the handle to a :class:`ServiceBusSettler`. The handle is a text that is safe in a URL. It
+        is valid as long as the message is locked, also after renewals. Making the handle renews the lock, unless the
+        message belongs to a session. Everyone who has the handle can settle the message: keep it out of logs.
+        """
+        deadline = deadline_of(timeout)
+        hold = self._settler.check(message, "hand on")
+        if hold.session is None:
+            with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
+                await self._settler.renew_alone(hold, deadline)
+        return await self._settler.handle(message, deadline)
+
+    def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the receiver keeps no later messages of the message's session, if it has one."""
+        del message, timeout
+        return nullcontext()
 
     # -- deleting ------------------------------------------------------------------------------------------------------
 
@@ -411,6 +589,72 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
             operation.counted(deleted)
             return deleted
 
+    # -- redriving -----------------------------------------------------------------------------------------------------
+
+    async def redrive_messages(
+        self,
+        *,
+        to: str | None = None,
+        sequence_numbers: int | Sequence[int] | None = None,
+        reason: str | None = None,
+        matching: str | RuleFilter | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        rate: float | None = None,
+        budget: RedriveBudget | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int], object] | None = None,
+        timeout: float | None = None,
+    ) -> RedriveResult:
+        """Move dead letters back to the queue or subscription in which they died, as new messages, or to the queue or
+        topic ``to``.
+
+        The receiver must be one of a dead-letter queue. Without further arguments, the call moves all dead letters that
+        no receiver holds. It moves only those with these ``sequence_numbers``, with this ``reason``, or ``matching``
+        this filter in the language of rules, which can also use ``sys.DeadLetterReason`` and
+        ``sys.DeadLetterErrorDescription``. Several of these conditions must all hold. The copies of other subscriptions
+        do not change.
+
+        A message that is moved is active under a new sequence number. Its delivery count, its enqueued time and its
+        time to live begin again, and it loses its reason and its description. It is the last message of its session.
+        ``properties_to_modify`` are added to its application properties, or replace them. Each message is moved once:
+        messages that die again during the call stay in the dead-letter queue.
+
+        From a transfer dead-letter queue, messages go to the entity to which they were sent. They wait to be moved
+        there, as they did before.
+
+        ``rate`` limits the messages a second. With a ``budget`` the call stops by itself when too many of the messages
+        have died again. ``cursor`` is that of an earlier result: the call goes on where that redrive has ended. With
+        ``dry_run`` the call only counts the messages, by reason and by fingerprint. ``timeout`` limits each call to the
+        server.
+
+        The call calls ``progress`` with the number of messages moved so far, or of a dry run counted so far, again and
+        again and at its end. An error of that function ends the redrive and is raised; what was moved stays moved.
+
+        Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid,
+        :class:`~sbredis.exceptions.MessageNotFoundError` if one of the ``sequence_numbers`` is not there, and
+        :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
+        nothing was moved, unless the client was away for so long that another redrive has begun.
+        """
+        request = RedriveRequest(
+            to=to,
+            sequence_numbers=None if sequence_numbers is None else sequence_numbers_of(sequence_numbers),
+            reason=reason,
+            matching=matching,
+            modify=properties_to_modify,
+            rate=rate,
+            budget=budget,
+            cursor=cursor,
+            dry_run=dry_run,
+            timeout=timeout,
+            progress=progress_of(progress),
+        )
+        chosen = self._redriver.check(request)
+        with self._telemetry.operation("redrive", self.entity_path) as operation:
+            result = await self._redriver.redrive(await self._found(deadline_of(timeout)), request, chosen)
+            operation.counted(result.moved)
+            return result
+
     # -- opening and closing -------------------------------------------------------------------------------------------
 
     @property
@@ -424,7 +668,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
 
     async def _found(self, deadline: float) -> Entity:
         """Return the entity, without accepting a session. Raise if the entity keeps no messages."""
-        entity = await Settler._ready(self, deadline)
+        entity = await self._lookup.entity(deadline)
         if self._side != "t":  # a topic keeps no messages, except those that it could not pass on
             await entity.require(require_messages, deadline)
         return entity
@@ -460,7 +704,7 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         Messages that callers hold stay locked: another receiver of the same queue can settle them. A session receiver
         releases its session with all of the session's messages, so that other receivers can accept the session.
         """
-        self._closed = True
+        self._lookup.closed = True
         if self._connection.orphaned:
             self._on_close(self)
             return
@@ -478,3 +722,42 @@ class ServiceBusReceiver(Redriver, AsyncIterator[ServiceBusReceivedMessage]):
         """Release the messages that the receiver still has."""
         if self._inbox is not None:
             await self._inbox.aclose()
+
+
+# -- for other parts of the library ------------------------------------------------------------------------------------
+
+
+def report_of(receiver: ServiceBusReceiver) -> RenewalReport:
+    """Return the object that reports failed renewals of this receiver's message locks."""
+    report = receiver._report
+    if report is None:
+        report = receiver._report = RenewalReport(receiver._telemetry, receiver.entity_path, receiver._reference)
+    return report
+
+
+def watch_redrives(receiver: ServiceBusReceiver, goes_on: Callable[[int], bool]) -> None:
+    """Let the redrives of a receiver call a function with the number of messages that were moved so far.
+
+    If the function returns false, the redrive stops and returns its result.
+    """
+    receiver._redriver.goes_on = goes_on
+
+
+def take_back(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> None:
+    """Take messages back that a receive has brought for a caller who was interrupted. Call this in the event loop.
+
+    The messages go to other callers, or they are released. So no message is lost and no delivery count increases.
+    """
+    for message in messages:
+        hold_of(message).let_go()
+    if receiver._inbox is not None:
+        receiver._inbox.take_back(messages, first=True)
+
+
+def take_back_by_number(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> None:
+    """Release messages that were received by number for a caller who was interrupted. Call this in the event loop."""
+    entity = receiver._lookup.found
+    for hold in map(hold_of, messages):
+        hold.let_go()
+        if entity is not None:
+            entity.partition_client_of(hold).give_back(hold)

@@ -15,7 +15,7 @@ from sbredis.client._arguments import deadline_of
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._accepting import accept_named, accept_next
-from sbredis.receiving._kinds import require_not_forwarding, require_sessions
+from sbredis.receiving._entity_lookup import require_not_forwarding, require_sessions
 from sbredis.receiving._leaving import is_failed_delivery
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         session, inbox = self._held, self._inbox
         if session is None or inbox is None or not self._prefetch or hold_of(message).lease is not session.lease:
             return nullcontext()
-        self._check(message, "abandon")
+        self._settler.check(message, "abandon")
         return inbox.recalled(deadline_of(timeout))
 
     # -- accepting -----------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             ) from None
         try:
             if self._held is None:
-                self._check_open()
+                self._lookup.check_open()
                 if self._renewer is not None:
                     self._renewer.check_open()
                 opening = self._opening = asyncio.ensure_future(self._accept_one(entity, deadline, wait))
@@ -159,7 +159,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
                     opening.cancel()
                     raise
                 if opening.cancelled():
-                    self._check_open()
+                    self._lookup.check_open()
                 opening.result()
         finally:
             self._accepting.release()
@@ -178,7 +178,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         if opening.cancelled() or opening.exception() is not None:
             return
         held = opening.result()
-        if self._closed:
+        if self._lookup.closed:
             held.give_back()
             return
         self._held = held

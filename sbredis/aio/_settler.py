@@ -21,10 +21,10 @@ from sbredis.model import (
     delivered,
     hold_of,
 )
-from sbredis.receiving._changes import changes_of, delay_of, require_modification, require_reason
+from sbredis.receiving._entity_lookup import require_messages
 from sbredis.receiving._handles import LockHandle, read_handle
 from sbredis.receiving._held_session import HeldSession, state_bytes
-from sbredis.receiving._kinds import require_messages
+from sbredis.receiving._settling import changes_of, delay_of, require_modification, require_reason
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection

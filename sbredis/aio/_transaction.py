@@ -32,10 +32,8 @@ from sbredis.model import (
     use_id,
     work_key,
 )
-from sbredis.receiving._changes import changes_of, delay_of
 from sbredis.receiving._held_session import state_bytes
-from sbredis.receiving._lost_locks import lock_ended
-from sbredis.receiving._settling import require_lock
+from sbredis.receiving._settling import changes_of, delay_of, lock_ended, require_lock
 from sbredis.sending._sendable import scheduled, sent_key
 
 if TYPE_CHECKING:
@@ -268,9 +266,7 @@ class ServiceBusTransaction:
             raise lock_ended(hold, entity.name)
         if kind == "dead_letter" and is_dead(hold.name):
             raise ValueError("The message is on the dead-letter queue already. Complete it, abandon it or defer it.")
-        changes = b""
-        if modify is not None or reason is not None or description is not None:
-            changes = changes_of(hold, modify, reason, description)
+        changes = changes_of(hold, modify, reason, description)
         with self._lock:
             if id(hold) in self._named:
                 raise MessageAlreadySettled(

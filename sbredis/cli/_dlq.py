@@ -164,7 +164,7 @@ async def move_dead_letters(invocation: Invocation, path: str, to: str, text: st
 
 async def _redrive(invocation: Invocation, entity: str, options: dict[str, Any]) -> RedriveResult:
     """Carry out a redrive or a dry run, which end between two steps when the command is interrupted."""
-    from sbredis.moving import watch_redrives
+    from sbredis.aio._receiver import watch_redrives
 
     path = dead_letters_of(entity)
     results: list[RedriveResult] = []

@@ -1,127 +1,154 @@
-"""Redrive dead letters: check a request, claim the dead-letter queue, and carry the request out."""
+"""Redrive dead letters: check a request, claim the dead-letter queue, and carry the request out.
 
-# `watch_redrives` in this module sets a private attribute of the class.
-# pyright: reportPrivateUsage=false
+One run goes through a dead-letter queue. It chooses messages, moves them at a rate, and watches a budget. Only one run
+at a time goes through a queue, because it has the *claim* to the queue.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis._quoting import quoted
 from sbredis._tasks import to_the_end
-from sbredis.client._arguments import deadline_of, progress_of, sequence_numbers_of
+from sbredis.client._arguments import deadline_of
 from sbredis.client._role import OWN, Role
-from sbredis.engine import SidePrefix, entity_name
-from sbredis.exceptions import Outcome, RedriveInProgressError, ServiceBusError
-from sbredis.model import PrimitiveTypes, RedriveBudget, RedriveResult, RuleFilter
-from sbredis.moving._choosing import Condition
-from sbredis.moving._redrive_letters import DeadLetters
-from sbredis.moving._redrive_run import Request, Run
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_CHANGES_BYTES,
+    Changes,
+    SidePrefix,
+    encode_changes,
+    entity_name,
+    payload_offset,
+)
+from sbredis.exceptions import (
+    MessageNotFoundError,
+    MessageSizeExceededError,
+    Outcome,
+    RedriveInProgressError,
+    ServiceBusError,
+)
+from sbredis.model import (
+    PrimitiveTypes,
+    RedriveBudget,
+    RedriveResult,
+    RuleFilter,
+    ServiceBusReceivedMessage,
+    hold_of,
+)
+from sbredis.moving._choosing import Condition, condition_of
+from sbredis.moving._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, own_number
+from sbredis.moving._redrive_limits import Bound, Census, Pace, Relapses, Shares, cursor_text, read_cursor
 from sbredis.moving._redrive_ways import Back, Elsewhere, Way
-from sbredis.receiving._settling import Settler
+from sbredis.receiving._settling import require_modification
 
 if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
     from sbredis.client._entity import Entity
 
-__all__ = ["Redriver", "watch_redrives"]
+__all__ = ["RedriveRequest", "Redriver"]
 
+_HIGHEST = (1 << 48) - 1
+_SOONEST, _LATEST = 0.02, 1.0
+"""The shortest and the longest pause between two looks at the messages of a share, in seconds."""
 _CLAIM = 10.0
 """The seconds for which a redrive claims the dead-letter queue. The claim of a killed client ends after this time."""
 _RENEW = 3.0
 
 
-class Redriver(Settler):
-    """A receiver that can move dead letters back."""
+@dataclass(slots=True, kw_only=True)
+class RedriveRequest:
+    """The arguments of a redrive, checked before anything is sent."""
 
-    _side: SidePrefix
-    _goes_on: Callable[[int], bool] | None = None
+    to: str | None
+    """The queue or topic to move the messages to; ``None`` to move them back."""
+    sequence_numbers: Sequence[int] | None
+    reason: str | None
+    matching: str | RuleFilter | None
+    modify: Mapping[str, PrimitiveTypes] | None
+    rate: float | None
+    budget: RedriveBudget | None
+    cursor: str | None
+    dry_run: bool
+    timeout: float | None
+    progress: Callable[[int], object]
+    """Is called again and again with the number of messages that were moved, or in a dry run counted."""
 
-    @abstractmethod
-    async def _found(self, deadline: float) -> Entity:
-        """Return the entity, without accepting a session."""
+    def check(self) -> Condition:
+        """Raise for arguments that are wrong. Return the function that chooses the messages."""
+        if self.rate is not None:
+            if isinstance(self.rate, bool) or not isinstance(self.rate, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+                raise TypeError(f"rate must be a number of messages a second, not {type(self.rate).__name__}")
+            if not self.rate > 0:
+                raise ValueError(f"rate must be greater than 0, not {quoted(self.rate)}")
+        if self.budget is not None and not isinstance(self.budget, RedriveBudget):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+            raise TypeError(f"budget must be a RedriveBudget, not {type(self.budget).__name__}")
+        if self.reason is not None and not isinstance(self.reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+            raise TypeError(f"reason must be text, not {type(self.reason).__name__}")
+        if self.cursor is not None and not isinstance(self.cursor, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+            raise TypeError(f"cursor must be the text of an earlier redrive, not {type(self.cursor).__name__}")
+        require_modification(self.modify)
+        size = len(encode_changes(Changes(dict(self.modify)))) if self.modify is not None else 0
+        if size > MAXIMUM_CHANGES_BYTES:
+            raise MessageSizeExceededError(
+                f"properties_to_modify have {size} bytes. At most {MAXIMUM_CHANGES_BYTES} bytes are allowed.",
+                outcome=Outcome.NEVER_SENT,
+            )
+        matches = None if self.matching is None else condition_of(self.matching)
+        reason = self.reason
 
-    async def redrive_messages(
-        self,
-        *,
-        to: str | None = None,
-        sequence_numbers: int | Sequence[int] | None = None,
-        reason: str | None = None,
-        matching: str | RuleFilter | None = None,
-        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
-        rate: float | None = None,
-        budget: RedriveBudget | None = None,
-        cursor: str | None = None,
-        dry_run: bool = False,
-        progress: Callable[[int], object] | None = None,
-        timeout: float | None = None,
-    ) -> RedriveResult:
-        """Move dead letters back to the queue or subscription in which they died, as new messages, or to the queue or
-        topic ``to``.
+        def chosen(message: ServiceBusReceivedMessage) -> bool:
+            if reason is not None and message.dead_letter_reason != reason:
+                return False
+            return matches is None or matches(message)
 
-        The receiver must be one of a dead-letter queue. Without further arguments, the call moves all dead letters that
-        no receiver holds. It moves only those with these ``sequence_numbers``, with this ``reason``, or ``matching``
-        this filter in the language of rules, which can also use ``sys.DeadLetterReason`` and
-        ``sys.DeadLetterErrorDescription``. Several of these conditions must all hold. The copies of other subscriptions
-        do not change.
+        return chosen
 
-        A message that is moved is active under a new sequence number. Its delivery count, its enqueued time and its
-        time to live begin again, and it loses its reason and its description. It is the last message of its session.
-        ``properties_to_modify`` are added to its application properties, or replace them. Each message is moved once:
-        messages that die again during the call stay in the dead-letter queue.
 
-        From a transfer dead-letter queue, messages go to the entity to which they were sent. They wait to be moved
-        there, as they did before.
+class Redriver:
+    """Redrives the dead letters of one receiver. ``side`` is the sub-queue of the receiver."""
 
-        ``rate`` limits the messages a second. With a ``budget`` the call stops by itself when too many of the messages
-        have died again. ``cursor`` is that of an earlier result: the call goes on where that redrive has ended. With
-        ``dry_run`` the call only counts the messages, by reason and by fingerprint. ``timeout`` limits each call to the
-        server.
+    def __init__(self, connection: Connection, side: SidePrefix) -> None:
+        self._connection = connection
+        self._side: SidePrefix = side
+        self.goes_on: Callable[[int], bool] = lambda _: True
+        """Called again and again with the number of moved messages. If it returns false, the redrive stops."""
 
-        The call calls ``progress`` with the number of messages moved so far, or of a dry run counted so far, again and
-        again and at its end. An error of that function ends the redrive and is raised; what was moved stays moved.
-
-        Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the filter is not valid,
-        :class:`~sbredis.exceptions.MessageNotFoundError` if one of the ``sequence_numbers`` is not there, and
-        :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
-        nothing was moved, unless the client was away for so long that another redrive has begun.
-        """
-        request = Request(
-            sequence_numbers=None if sequence_numbers is None else sequence_numbers_of(sequence_numbers),
-            reason=reason,
-            matching=matching,
-            modify=properties_to_modify,
-            rate=rate,
-            budget=budget,
-            cursor=cursor,
-            dry_run=dry_run,
-            timeout=timeout,
-            progress=progress_of(progress),
-            goes_on=self._goes_on or (lambda _: True),
-        )
+    def check(self, request: RedriveRequest) -> Condition:
+        """Raise for arguments that are wrong. Return the function that chooses the messages."""
         chosen = request.check()
         if self._side == "":
             raise ValueError(
                 "Messages are redriven from a dead-letter queue: make the receiver with sub_queue='deadletter'."
             )
-        with self._telemetry.operation("redrive", self.entity_path) as operation:
-            entity = await self._found(deadline_of(timeout))
-            letters = DeadLetters(entity, self._side, timeout)
-            find = partial(self._entity_named, timeout=timeout)
-            way: Way
-            if to is None:
-                way = Back(letters, properties_to_modify, find)
-            else:
-                way = Elsewhere(letters, properties_to_modify, find, await self._other(to, entity, timeout))
-            if budget is not None:
-                _require_watchable(way.watched)
-            result = await _redrive(letters, request, chosen, way)
-            operation.counted(result.moved)
-            return result
+        return chosen
+
+    async def redrive(self, entity: Entity, request: RedriveRequest, chosen: Condition) -> RedriveResult:
+        """Carry out a request that was checked."""
+        timeout, modify = request.timeout, request.modify
+        letters = DeadLetters(entity, self._side, timeout)
+        find = partial(self._entity_named, timeout=timeout)
+        way: Way
+        if request.to is None:
+            way = Back(letters, modify, find)
+        else:
+            way = Elsewhere(letters, modify, find, await self._other(request.to, entity, timeout))
+        if request.budget is not None:
+            _require_watchable(way.watched)
+        run = _RedriveRun(letters, request, chosen, way, self.goes_on)
+        if request.dry_run:
+            return await run.look()
+        claim = _RedriveClaim(letters)
+        try:
+            await claim.keep()
+            return await run.run(claim)
+        finally:
+            await to_the_end(claim.give_up())
 
     async def _entity_named(self, name: str, timeout: float | None) -> Entity:
         """Return an entity as the registry has it now. An earlier look-up may be of an entity that was deleted."""
@@ -140,14 +167,6 @@ class Redriver(Settler):
         raise ValueError(f"{quoted(to)} is the entity of these dead letters: leave out `to`.")
 
 
-def watch_redrives(receiver: Redriver, goes_on: Callable[[int], bool]) -> None:
-    """Let the redrives of a receiver call a function with the number of messages that were moved so far.
-
-    If the function returns false, the redrive stops and returns its result.
-    """
-    receiver._goes_on = goes_on
-
-
 def _require_watchable(letters: DeadLetters) -> None:
     """Raise if a redrive could not see messages that have died again."""
     record, why = letters.entity.record, None
@@ -163,20 +182,215 @@ def _require_watchable(letters: DeadLetters) -> None:
         raise ValueError(f"A budget cannot be judged: {quoted(record.name)} {why}. Leave out the budget.")
 
 
-async def _redrive(letters: DeadLetters, request: Request, chosen: Condition, way: Way) -> RedriveResult:
-    """Carry out a request that was checked."""
-    run = Run(letters, request, chosen, way)
-    if request.dry_run:
-        return await run.look()
-    claim = _Claim(letters)
-    try:
+class _RedriveRun:
+    """One run through a dead-letter queue, partition by partition, in the order of the numbers."""
+
+    def __init__(
+        self,
+        letters: DeadLetters,
+        request: RedriveRequest,
+        chosen: Condition,
+        way: Way,
+        goes_on: Callable[[int], bool],
+    ) -> None:
+        self._letters = letters
+        self._entity = letters.entity
+        self._request = request
+        self._chosen = chosen
+        self._way = way
+        self._goes_on = goes_on
+        self._loop = asyncio.get_running_loop()
+        self._pace = Pace(request.rate, MAXIMUM_CALL_MESSAGES)
+        budget = request.budget
+        self._relapses = None if budget is None else Relapses(budget)
+        by_shares = budget is not None and request.rate is None
+        self._shares = Shares(budget.minimum, MAXIMUM_CALL_MESSAGES) if budget is not None and by_shares else None
+        self._census = Census()
+        self._moved = 0
+        self._skipped = 0
+        self._bounds: dict[int, Bound] = {}
+        self._watched: dict[int, int] = {}
+        """For each partition, the next number at which to look for messages that have died again."""
+        self._named: dict[int, list[ServiceBusReceivedMessage]] | None = None
+        """The messages that the caller has named, by their partitions."""
+
+    @property
+    def _origin(self) -> str:
+        """A text that cursors of other dead-letter queues do not have."""
+        return self._entity.record.incarnation + ("/t" if self._letters.side == "t" else "")
+
+    # -- the runs ------------------------------------------------------------------------------------------------------
+
+    async def look(self) -> RedriveResult:
+        """Count the messages, and change nothing."""
+        given = self._given_bounds() or {number: Bound(0, _HIGHEST) for number in self._entity.numbers}
+        await self._find_named(given)
+        for number, bound in given.items():
+            self._bounds[number] = Bound(bound.start, max(bound.start - 1, 0))
+            async for messages in self._messages(number, Bound(bound.start, bound.last)):
+                for message in messages:
+                    self._add(message)
+                self._request.progress(self._census.matched)
+        return self._result(completed=True, because="It was a dry run: no message was moved.")
+
+    async def run(self, claim: _RedriveClaim) -> RedriveResult:
+        """Move the messages, until all are moved or too many have died again."""
+        given = self._given_bounds()
+        self._bounds = given or {number: Bound(0, last) for number, last in (await self._letters.lasts()).items()}
+        await self._find_named(self._bounds)
+        if self._relapses is not None:
+            self._watched = {number: last + 1 for number, last in (await self._way.watched.lasts()).items()}
+        await self._way.open()
+        for number, bound in self._bounds.items():
+            async for messages in self._messages(number, Bound(bound.start, bound.last)):
+                while messages:
+                    if (because := await self._wait(claim)) is not None:
+                        bound.start = own_number(messages[0])
+                        return self._result(completed=False, because=because)
+                    size = min(self._pace.step, self._shares.left) if self._shares is not None else self._pace.step
+                    step, messages = messages[:size], messages[size:]
+                    await self._move(number, step)
+            self._passed(number, bound)
+        because = await self._spent()
+        return self._result(completed=True, because=because or "All messages were dealt with.")
+
+    def _given_bounds(self) -> dict[int, Bound] | None:
+        if self._request.cursor is None:
+            return None
+        return read_cursor(self._request.cursor, self._origin, self._entity.numbers)
+
+    def _passed(self, number: int, bound: Bound) -> None:
+        """Record that the redrive has gone through a partition."""
+        if self._named is None:
+            bound.start = max(bound.start, bound.last + 1)
+        elif named := self._named.get(number):
+            bound.start = max(bound.start, own_number(named[-1]) + 1)
+
+    def _result(self, *, completed: bool, because: str) -> RedriveResult:
+        return RedriveResult(
+            matched=self._census.matched,
+            moved=self._moved,
+            skipped=self._skipped,
+            died_again=0 if self._relapses is None else self._relapses.died_again,
+            completed=completed,
+            stopped_because=because,
+            cursor=cursor_text(self._origin, self._bounds),
+            by_reason=dict(self._census.by_reason),
+            by_fingerprint=dict(self._census.by_fingerprint),
+        )
+
+    # -- choosing ------------------------------------------------------------------------------------------------------
+
+    async def _messages(self, number: int, bound: Bound) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+        """Yield the chosen messages of a partition, page by page."""
+        if self._named is not None:
+            named = self._named.get(number, [])
+            if self._request.dry_run and named:
+                self._bounds[number].last = own_number(named[-1])
+            if messages := [message for message in named if self._chosen(message)]:
+                yield messages
+            return
+        while bound.start <= bound.last:
+            page = await self._letters.page(number, bound.start, self._pace.page, MOVABLE)
+            page = [message for message in page if own_number(message) <= bound.last]
+            if not page:
+                return
+            bound.start = own_number(page[-1]) + 1
+            if self._request.dry_run:
+                self._bounds[number].last = bound.start - 1
+            if messages := [message for message in page if self._chosen(message)]:
+                yield messages
+
+    async def _find_named(self, bounds: Mapping[int, Bound]) -> None:
+        """Find the messages that the caller has named. If one is missing, raise an error before the first is moved.
+
+        Messages before the place of the cursor are left out, because an earlier redrive has dealt with them.
+        """
+        if self._request.sequence_numbers is None:
+            return
+        found: dict[int, list[ServiceBusReceivedMessage]] = {}
+        missing: list[int] = []
+        wanted: dict[int, list[int]] = {}
+        for sequence_number in self._request.sequence_numbers:
+            partition, own = self._entity.place(sequence_number)
+            bound = bounds.get(partition)
+            if bound is None or not 0 < own <= bound.last:
+                missing.append(sequence_number)
+            elif own >= bound.start:
+                wanted.setdefault(partition, []).append(own)
+        for partition, owns in wanted.items():
+            found[partition] = await self._letters.those(partition, sorted(owns), MOVABLE)
+            names = {own_number(message) for message in found[partition]}
+            missing += [self._entity.base(partition) + own for own in owns if own not in names]
+        if missing:
+            error = MessageNotFoundError(
+                f"These messages are not in the dead-letter queue, or a receiver holds them: "
+                f"{', '.join(map(str, sorted(missing)))}. No message was moved.",
+                outcome=Outcome.REFUSED,
+            )
+            error.entity = self._entity.name
+            raise error
+        self._named = found
+
+    def _add(self, message: ServiceBusReceivedMessage) -> None:
+        self._census.add(message.dead_letter_reason, message.dead_letter_error_description)
+
+    # -- moving --------------------------------------------------------------------------------------------------------
+
+    async def _wait(self, claim: _RedriveClaim) -> str | None:
+        """Wait until the next messages may be moved. Return why the redrive must stop, or ``None``."""
+        await claim.sleep(self._pace.wait(self._loop.time()))
         await claim.keep()
-        return await run.run(claim)
-    finally:
-        await to_the_end(claim.give_up())
+        because, shares, budget = await self._reason_to_stop(), self._shares, self._request.budget
+        if because is not None or shares is None or budget is None or shares.left:
+            return because
+        ends, pause = self._loop.time() + budget.window, _SOONEST
+        waiting = self._way.moved_to()
+        while waiting and because is None and self._loop.time() < ends:
+            await claim.sleep(min(pause, ends - self._loop.time()))
+            pause = min(2 * pause, _LATEST)
+            waiting = [each for each in waiting if await self._way.watched.unhandled(*each)]
+            because = await self._reason_to_stop()
+        shares.judged()
+        return because
+
+    async def _move(self, number: int, messages: list[ServiceBusReceivedMessage]) -> None:
+        for message in messages:
+            self._add(message)
+        moved = await self._way.carry(number, messages)
+        now = self._loop.time()
+        if self._relapses is not None:
+            self._relapses.put_back(moved.values(), now)
+        self._moved += len(moved)
+        self._request.progress(self._moved)
+        self._skipped += len(messages) - len(moved)
+        self._pace.moved(len(moved), now)
+        if self._shares is not None:
+            self._shares.moved(len(moved))
+
+    async def _reason_to_stop(self) -> str | None:
+        """Return why the redrive must stop, or ``None``."""
+        return await self._spent() if self._goes_on(self._moved) else "Its caller has stopped it."
+
+    async def _spent(self) -> str | None:
+        """Look for messages that have died again. Return why the redrive must stop, or ``None``."""
+        relapses, watched = self._relapses, self._way.watched
+        if relapses is None or not self._moved:
+            return None
+        for number in watched.entity.numbers:
+            while page := await watched.page(number, self._watched[number], MAXIMUM_CALL_MESSAGES, ANY):
+                self._watched[number] = own_number(page[-1]) + 1
+                for message in page:
+                    record = hold_of(message).delivery.record
+                    relapses.found_dead(key_of(record[payload_offset(record) :]), self._loop.time())
+        now = self._loop.time()
+        if not relapses.exhausted(now):
+            return None
+        recent, dead = relapses.recent(now)
+        return f"The budget is spent: {dead} of the {recent} messages that were moved last have died again."
 
 
-class _Claim:
+class _RedriveClaim:
     """The right to redrive a dead-letter queue, which one caller has at a time."""
 
     def __init__(self, letters: DeadLetters) -> None:

@@ -151,7 +151,7 @@ class Inbox:
                     await self._wait_for_answers(caller)
         except BaseException:
             self._callers.remove(caller)
-            self._take_back(caller.got, first=True)
+            self.take_back(caller.got, first=True)
             raise
         self._callers.remove(caller)
         if caller.error is not None:
@@ -311,7 +311,7 @@ class Inbox:
         if self._returning:  # earlier messages of the session are being released, and must be received first
             self.give_back(messages)
         else:
-            self._take_back(messages)
+            self.take_back(messages)
         self.pump()
 
     def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
@@ -346,7 +346,7 @@ class Inbox:
             watcher.watch.missed()
         self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
 
-    def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
+    def take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
         """Give messages to waiting callers. Keep the rest for later callers, or release them.
 
         With ``first``, a caller had these messages already, so they are older than all messages in the buffer.
@@ -479,7 +479,7 @@ class Inbox:
         for caller in self._callers:
             caller.error = ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)
             caller.tell()
-        self._take_back(self.buffer.empty())
+        self.take_back(self.buffer.empty())
         await asyncio.gather(*(watcher.aclose() for watcher in self._watchers))
         for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
             await partition_client.given_back()

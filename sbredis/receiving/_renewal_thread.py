@@ -21,8 +21,8 @@ from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Renewed, Re
 from sbredis.exceptions import AutoLockRenewTimeout, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import Hold, MessageLease
 from sbredis.receiving._held_session import HeldSession
-from sbredis.receiving._lost_locks import lock_ended
 from sbredis.receiving._renewing import RenewedLock
+from sbredis.receiving._settling import lock_ended
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection

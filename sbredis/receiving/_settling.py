@@ -1,259 +1,92 @@
-"""Settle messages that were received, and renew their locks."""
+"""Settle received messages: the arguments of a settlement, its checks, and the jobs for the lanes.
 
-# `report_of` in this module reads private attributes of the class.
-# pyright: reportPrivateUsage=false
+A settlement first checks everything that needs no call, in Azure's order. The lane of a partition then settles the
+messages of many callers with one call.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from sbredis._quoting import quoted
 from sbredis.client._arguments import deadline_of
-from sbredis.client._lane_kinds import SettleJob
-from sbredis.engine import is_dead
-from sbredis.exceptions import MessageAlreadySettled
-from sbredis.model import Hold, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from sbredis.receiving._changes import changes_of, delay_of
-from sbredis.receiving._completing import complete
+from sbredis.client._lane_kinds import CallJob, SettleJob
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    CallId,
+    Partition,
+    Request,
+    Settled,
+    decode,
+    decode_changes,
+    encode_changes,
+    read_record,
+)
+from sbredis.exceptions import (
+    MessageAlreadySettled,
+    MessageLockLostError,
+    MessageSizeExceededError,
+    Outcome,
+    SessionLockLostError,
+)
+from sbredis.model import (
+    Hold,
+    PrimitiveTypes,
+    Reception,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    hold_of,
+    require_single,
+)
 from sbredis.receiving._handles import LockHandle
-from sbredis.receiving._lost_locks import lock_ended, locks_ended
-from sbredis.receiving._renewing import RenewalReport, renewal
-from sbredis.telemetry._telemetry import UNOBSERVED
+from sbredis.receiving._renewing import renewal
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Creation, Entity
-    from sbredis.telemetry._telemetry import Telemetry
+    from sbredis.client._entity import Entity
+    from sbredis.client._partition_client import PartitionClient
+    from sbredis.receiving._entity_lookup import EntityLookup
 
-__all__ = ["Settler", "report_of", "require_lock"]
+__all__ = [
+    "MessageSettler",
+    "SettlementKind",
+    "changes_of",
+    "delay_of",
+    "lock_ended",
+    "require_lock",
+    "require_modification",
+    "require_reason",
+]
+
+SettlementKind = Literal["complete", "abandon", "release", "interrupt", "defer", "dead_letter"]
+_MOST_BYTES = 64 * 1024
+_LONGEST_REASON = 4096
+_MOST_SHOWN = 10
 
 
-class Settler:
-    """Settles the messages of one queue: the part of a receiver that works on received messages."""
+class MessageSettler:
+    """Settles the messages of one receiver, and renews their locks.
 
-    def __init__(self, connection: Connection, name: str, telemetry: Telemetry, create: Creation | None) -> None:
-        self._connection = connection
-        self._telemetry = telemetry
-        self._name = name
-        self._create = create
-        self._entity: Entity | None = None
-        self._closed = False
-        self._report: RenewalReport | None = None
+    ``ready`` returns the entity. A receiver of a session first accepts its session, and raises if the lock has ended.
+    """
 
-    @property
-    def entity_path(self) -> str:
-        """The path of the queue that the receiver receives from, with the sub-queue if there is one."""
-        return self._name
+    def __init__(self, lookup: EntityLookup, ready: Callable[[float], Awaitable[Entity]]) -> None:
+        self._lookup = lookup
+        self._ready = ready
 
-    def process_span(
+    def check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
+        """Make all checks that need no call, in Azure's order. Return the hold of the message."""
+        hold = require_lock(message, what)
+        self._lookup.check_open()
+        if hold.lock_expired(self._lookup.connection.clock.now()):
+            raise lock_ended(hold, self._lookup.name)
+        return hold
+
+    async def settle(
         self,
-        message: ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage],
-        *,
-        continue_trace: bool = True,
-    ) -> AbstractContextManager[object]:
-        """Return a context manager for handling a message. It records a span ``process <entity>`` and a metric.
-
-        With ``continue_trace``, the span is part of the trace in which the message was sent. It is a child of the span
-        of the send, or of the span ``create`` if the message was sent in a batch. It also links to the span that is
-        current here, if there is one. Without ``continue_trace``, or if the message carries no trace, the span is a
-        child of the current span, and links to the span of the send. For a list of several messages, the span is a
-        child of the current span, and links to the sends of all of them.
-
-        The span includes everything inside the context, such as settling the message. If an exception leaves the
-        context, the span is marked as failed, and the exception propagates.
-
-        Use the context manager with ``with``, in asynchronous code too. It does nothing if no SDK of OpenTelemetry is
-        set up.
-        """
-        messages: Sequence[ServiceBusReceivedMessage] = message if isinstance(message, Sequence) else (message,)
-        for each in messages:
-            if not isinstance(each, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
-                raise TypeError(f"process_span() takes messages that were received, not {type(each).__name__}.")
-        if not self._telemetry.watching or not messages:
-            return UNOBSERVED
-        return self._telemetry.processing(self.entity_path, *messages, continues_trace=continue_trace)
-
-    @property
-    def traces(self) -> bool:
-        """Whether :meth:`process_span` records anything now: an SDK of OpenTelemetry is set up, or the log is at DEBUG.
-
-        A program that handles many messages can leave out the context manager if it is false. An addition of sbredis.
-        """
-        return self._telemetry.watching
-
-    # -- settling ------------------------------------------------------------------------------------------------------
-
-    async def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
-        """Settle a message as done: remove it from the queue."""
-        if not self._telemetry.watching:
-            future = self._begin_settling("complete", message, deadline_of(timeout))
-            if future is not None:
-                await future
-                return
-        await self._settle("complete", message, timeout)
-
-    async def complete_messages(
-        self, messages: Iterable[ServiceBusReceivedMessage], *, timeout: float | None = None
-    ) -> None:
-        """Settle many messages as done. This has the same effect as settling each message by itself, but is faster.
-
-        The call completes all messages whose locks hold. If the locks of other messages have ended, it then raises a
-        :class:`~sbredis.exceptions.MessageLockLostError`. ``sequence_numbers`` of the error name the messages that were
-        not completed.
-        """
-        listed = list(messages)
-        with self._telemetry.operation("complete", self.entity_path, count=len(listed), messages=listed):
-            await self._complete_all(listed, deadline_of(timeout))
-
-    async def _complete_all(self, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:
-        live, lost = self._live_and_lost(listed)
-        if not listed:
-            return
-        entity = self._entity
-        holds = [*live, *lost] if lost else live
-        if entity is None or any([hold.reception.owner is not entity for hold in holds]):  # noqa: C419 -- faster
-            for hold in holds:
-                entity = await self._entity_of(hold, deadline)
-            live, lost = self._live_and_lost(listed)  # another task may have settled a message meanwhile
-        assert entity is not None
-        lost += await complete(entity, live, deadline)
-        if lost:
-            raise locks_ended(lost, self._name)
-
-    def _live_and_lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> tuple[list[Hold], list[Hold]]:
-        """Return the messages whose locks hold according to our clock, and the messages whose locks have ended."""
-        now = self._connection.clock.now()
-        live: list[Hold] = []
-        lost: list[Hold] = []
-        for message in messages:
-            hold = require_lock(message, "complete")
-            lease = hold.lease
-            (lost if lease is not None and lease.until <= now else live).append(hold)
-        if messages:
-            self._check_open()
-        if len(set(map(id, messages))) < len(messages):
-            raise MessageAlreadySettled("A message is in the list twice, but can be settled only once. Name it once.")
-        return live, lost
-
-    async def abandon_message(
-        self,
-        message: ServiceBusReceivedMessage,
-        *,
-        delay: timedelta | float | None = None,
-        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Unlock a message, so that it can be received again immediately or after a delay.
-
-        This counts as a failed delivery. A message that was delivered as often as the queue allows goes to the
-        dead-letter queue. The application properties in ``properties_to_modify`` are changed or added.
-        """
-        wait = delay_of(delay)
-        with self._telemetry.operation("abandon", self.entity_path, messages=(message,)):
-            async with self._recalled(message, timeout):
-                await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait, watched=False)
-
-    def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
-        """Return a context in which the receiver keeps no later messages of the message's session, if it has one."""
-        del message, timeout
-        return nullcontext()
-
-    async def release_message(
-        self, message: ServiceBusReceivedMessage, *, interrupted: bool = False, timeout: float | None = None
-    ) -> None:
-        """Unlock a message without counting a delivery.
-
-        The message returns to its place and can be received again immediately. Use this for a message that was not
-        handled, for instance because the process is about to end. With ``interrupted``, the work on it has begun:
-        :attr:`ServiceBusReceivedMessage.interrupted` is true in the next delivery, and only in that one.
-        """
-        with self._telemetry.operation("release", self.entity_path, messages=(message,)):
-            self._check(message, "release")
-            async with self._recalled(message, timeout):
-                await self._settle("interrupt" if interrupted else "release", message, timeout, watched=False)
-
-    async def defer_message(
-        self,
-        message: ServiceBusReceivedMessage,
-        *,
-        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Set a message aside: it can be received again only by its sequence number.
-
-        This counts as a failed delivery. A message that was delivered as often as the queue allows goes to the
-        dead-letter queue instead.
-        """
-        await self._settle("defer", message, timeout, modify=properties_to_modify)
-
-    async def dead_letter_message(
-        self,
-        message: ServiceBusReceivedMessage,
-        reason: str | None = None,
-        error_description: str | None = None,
-        *,
-        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Move a message to the dead-letter queue, with the reason."""
-        with self._telemetry.operation("dead_letter", self.entity_path, messages=(message,)):
-            if is_dead(self._check(message, "dead_letter").name):
-                raise ValueError(
-                    "The message is on the dead-letter queue already. Complete it, abandon it or defer it."
-                )
-            await self._settle(
-                "dead_letter",
-                message,
-                timeout,
-                modify=properties_to_modify,
-                reason=reason,
-                description=error_description,
-                watched=False,
-            )
-
-    async def renew_message_lock(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> datetime:
-        """Lock a message for the full duration from now on, and return the time when the lock ends."""
-        deadline = deadline_of(timeout)
-        with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
-            hold = self._check(message, "renew")
-            if hold.session is not None:
-                raise TypeError(
-                    "Renewing message lock is an invalid operation when working with sessions. Renew the lock of the "
-                    "session."
-                )
-            await self._entity_of(hold, deadline)
-            await renewal(hold, deadline)
-        until = message.locked_until_utc
-        if until is None:  # the message was settled meanwhile
-            raise MessageAlreadySettled
-        return until
-
-    async def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
-        """Return a handle with which another process can settle this message or renew its lock.
-
-        That process passes the handle to a :class:`ServiceBusSettler`. The handle is a text that is safe in a URL. It
-        is valid as long as the message is locked, also after renewals. Making the handle renews the lock, unless the
-        message belongs to a session. Everyone who has the handle can settle the message: keep it out of logs.
-        """
-        deadline = deadline_of(timeout)
-        hold = self._check(message, "hand on")
-        if hold.session is None:
-            with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
-                await self._entity_of(hold, deadline)
-                await renewal(hold, deadline, alone=True)
-        entity = await self._entity_of(hold, deadline)
-        self._check(message, "hand on")
-        lease = hold.lease
-        assert lease is not None  # the message was received in a mode that locks
-        number = entity.partition_client_of(hold).number
-        return LockHandle(entity.record.incarnation, number, lease.token, hold.name, lease.session).text()
-
-    async def _settle(
-        self,
-        kind: Literal["complete", "abandon", "release", "interrupt", "defer", "dead_letter"],
+        kind: SettlementKind,
         message: ServiceBusReceivedMessage,
         timeout: float | None,
         *,
@@ -261,30 +94,13 @@ class Settler:
         reason: str | None = None,
         description: str | None = None,
         delay: int = 0,
-        watched: bool = True,
     ) -> None:
-        if watched and self._telemetry.watching:
-            with self._telemetry.operation(
-                "release" if kind == "interrupt" else kind, self.entity_path, messages=(message,)
-            ):
-                await self._settle(
-                    kind,
-                    message,
-                    timeout,
-                    modify=modify,
-                    reason=reason,
-                    description=description,
-                    delay=delay,
-                    watched=False,
-                )
-            return
-        hold = self._check(message, kind)
+        """Settle one message. If a renewal of its lock is under way, wait for the renewal first."""
+        hold = self.check(message, kind)
         deadline = deadline_of(timeout)
-        changes = b""
-        if modify is not None or reason is not None or description is not None:
-            changes = changes_of(hold, modify, reason, description)
+        changes = changes_of(hold, modify, reason, description)
         entity = await self._entity_of(hold, deadline)
-        future = self._begin_settling(
+        future = self.begin(
             kind, message, deadline, changes, delay
         )  # this checks again, because the message may be settled by now
         if future is None:
@@ -302,14 +118,20 @@ class Settler:
         await future
         if entity.record.settings.forwards_dead and kind in {"dead_letter", "abandon"}:
             certain = kind == "dead_letter"  # too many deliveries make a dead letter, too
-            self._connection.observer.moves_from(self._connection, entity.record, waits=certain)
+            connection = self._lookup.connection
+            connection.observer.moves_from(connection, entity.record, waits=certain)
 
-    def _begin_settling(
-        self, kind: str, message: ServiceBusReceivedMessage, deadline: float, changes: bytes = b"", delay: int = 0
+    def begin(
+        self,
+        kind: SettlementKind,
+        message: ServiceBusReceivedMessage,
+        deadline: float,
+        changes: bytes = b"",
+        delay: int = 0,
     ) -> asyncio.Future[None] | None:
         """Queue a settlement. Return ``None`` if the settlement must first wait for the entity, or for a renewal."""
-        hold = self._check(message, kind)
-        entity = self._entity
+        hold = self.check(message, kind)
+        entity = self._lookup.found
         if entity is None or hold.reception.owner is not entity:
             return None
         partition_client = entity.partition_client_of(hold)
@@ -318,42 +140,78 @@ class Settler:
         hold.settled = True
         return partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
 
-    def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
-        """Check that a message can be settled or renewed, without a check of its lock. Return its hold."""
-        hold = require_lock(message, what)
-        self._check_open()
-        return hold
+    async def complete_all(self, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:
+        """Settle messages as done, with one call for each partition. Raise if locks have ended."""
+        live, lost = self._live_and_lost(listed)
+        if not listed:
+            return
+        entity = self._lookup.found
+        holds = [*live, *lost] if lost else live
+        if entity is None or any([hold.reception.owner is not entity for hold in holds]):  # noqa: C419 -- faster
+            for hold in holds:
+                entity = await self._entity_of(hold, deadline)
+            live, lost = self._live_and_lost(listed)  # another task may have settled a message meanwhile
+        assert entity is not None
+        lost += await _complete(entity, live, deadline)
+        if lost:
+            raise _locks_ended(lost, self._lookup.name)
 
-    def _check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
-        """Make all checks that need no call, in Azure's order. Return the hold of the message."""
-        hold = self._check_fit(message, what)
-        if hold.lock_expired(self._connection.clock.now()):
-            raise lock_ended(hold, self._name)
-        return hold
+    def _live_and_lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> tuple[list[Hold], list[Hold]]:
+        """Return the messages whose locks hold according to our clock, and the messages whose locks have ended."""
+        now = self._lookup.connection.clock.now()
+        live: list[Hold] = []
+        lost: list[Hold] = []
+        for message in messages:
+            hold = require_lock(message, "complete")
+            lease = hold.lease
+            (lost if lease is not None and lease.until <= now else live).append(hold)
+        if messages:
+            self._lookup.check_open()
+        if len(set(map(id, messages))) < len(messages):
+            raise MessageAlreadySettled("A message is in the list twice, but can be settled only once. Name it once.")
+        return live, lost
 
-    async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
-        """Look up the entity in the registry before the deadline. Only session receivers use ``wait``."""
-        del wait
-        self._check_open()
-        entity = self._entity
-        if entity is None or entity.gone:
-            entity = self._entity = await self._connection.entity(self._name, deadline, self._create)
-            self._check_open()
-        return entity
+    async def renew(self, message: ServiceBusReceivedMessage, deadline: float) -> datetime:
+        """Lock a message for the full duration from now on. Return the time when the lock ends."""
+        hold = self.check(message, "renew")
+        if hold.session is not None:
+            raise TypeError(
+                "Renewing message lock is an invalid operation when working with sessions. Renew the lock of the "
+                "session."
+            )
+        await self._entity_of(hold, deadline)
+        await renewal(hold, deadline)
+        until = message.locked_until_utc
+        if until is None:  # the message was settled meanwhile
+            raise MessageAlreadySettled
+        return until
+
+    async def renew_alone(self, hold: Hold, deadline: float) -> None:
+        """Renew the lock on a message, and give the message a lease that no other message shares."""
+        await self._entity_of(hold, deadline)
+        await renewal(hold, deadline, alone=True)
+
+    async def handle(self, message: ServiceBusReceivedMessage, deadline: float) -> str:
+        """Return the handle of a message's lock."""
+        hold = hold_of(message)
+        entity = await self._entity_of(hold, deadline)
+        self.check(message, "hand on")
+        lease = hold.lease
+        assert lease is not None  # the message was received in a mode that locks
+        number = entity.partition_client_of(hold).number
+        return LockHandle(entity.record.incarnation, number, lease.token, hold.name, lease.session).text()
 
     async def _entity_of(self, hold: Hold, deadline: float) -> Entity:
         entity = await self._ready(deadline)
         if hold.reception.owner is not entity:
             raise ValueError(
-                f"The message was not received from {self._name!r} through this client. Settle it with a receiver "
-                "of the queue that it came from."
+                f"The message was not received from {self._lookup.name!r} through this client. Settle it with a "
+                "receiver of the queue that it came from."
             )
         return entity
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError("The receiver is closed. Get another receiver from the client.")
-        self._connection.check_open()
+
+# -- the arguments of a settlement -------------------------------------------------------------------------------------
 
 
 def require_lock(message: ServiceBusReceivedMessage, what: str) -> Hold:
@@ -375,11 +233,182 @@ def require_lock(message: ServiceBusReceivedMessage, what: str) -> Hold:
     return hold
 
 
-def report_of(settler: Settler) -> RenewalReport:
-    """Return the object that reports failed renewals of this receiver's message locks."""
-    report = settler._report
-    if report is None:
-        report = settler._report = RenewalReport(
-            settler._telemetry, settler.entity_path, settler._connection.reference()
+def changes_of(
+    hold: Hold,
+    modify: Mapping[str, PrimitiveTypes] | None,
+    reason: str | None,
+    description: str | None,
+) -> bytes:
+    """Return the changes of a settlement, together with those of earlier settlements. Empty if it changes nothing."""
+    if modify is None and reason is None and description is None:
+        return b""
+    changes = decode_changes(hold.delivery.changes)
+    require_modification(modify)
+    if modify is not None:
+        before = changes.properties
+        if before is None:
+            before = decode(read_record(hold.delivery.record).payload).properties or {}
+        changes.properties = {**before, **modify}
+    require_reason(reason, description)
+    changes.reason = changes.reason if reason is None else reason
+    changes.description = changes.description if description is None else description
+    made = encode_changes(changes)
+    if len(made) > _MOST_BYTES:
+        raise MessageSizeExceededError(
+            f"The properties of message {hold.sequence_number} would have {len(made)} bytes. At most {_MOST_BYTES} "
+            "bytes are allowed: store fewer or smaller properties.",
+            outcome=Outcome.NEVER_SENT,
         )
-    return report
+    return made
+
+
+def require_modification(modify: object) -> None:
+    """Refuse modifications that are not a mapping of application properties."""
+    if modify is None:
+        return
+    if not isinstance(modify, Mapping):
+        raise TypeError(f"properties_to_modify must be a mapping of properties, not {type(modify).__name__}")
+    require_single(cast("Mapping[Any, object]", modify))
+
+
+def require_reason(reason: object, description: object) -> None:
+    """Refuse a reason or description for a dead letter that is not text, or is too long."""
+    for name, text in (("reason", reason), ("error_description", description)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name} must be text, not {type(text).__name__}")
+        if text is not None and len(text) > _LONGEST_REASON:
+            raise ValueError(f"{name} has {len(text)} characters; at most {_LONGEST_REASON} are allowed")
+
+
+def delay_of(delay: timedelta | float | None) -> int:
+    """Return a delay in ms."""
+    if delay is None:
+        return 0
+    if isinstance(delay, timedelta):
+        delay = delay.total_seconds()
+    if isinstance(delay, bool) or not isinstance(delay, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"delay must be a timedelta or a number of seconds, not {type(delay).__name__}")
+    if not 0 <= delay <= 366 * 86400 * 100:
+        raise ValueError(f"delay must be from 0 seconds to 100 years, not {quoted(delay)}")
+    return round(delay * 1000)
+
+
+# -- many messages together --------------------------------------------------------------------------------------------
+
+
+class _Completion(CallJob[Settled]):
+    """Messages to complete in one call.
+
+    The job itself records which messages were completed, because the caller may not wait for it any more.
+    """
+
+    __slots__ = ("holds",)
+
+    def __init__(self, holds: Sequence[Hold], deadline: float) -> None:
+        super().__init__(self._make, deadline)
+        self.holds = holds
+
+    def _make(self, partition: Partition, call_id: CallId) -> Request[Settled]:
+        request = partition.complete(call_id, [hold.lock() for hold in self.holds if hold.lease is not None])
+
+        def read(reply: Any) -> Settled:
+            return self._note(request.result(reply))
+
+        return request._replace(read=read)
+
+    def _note(self, settled: Settled) -> Settled:
+        self.done = True
+        lost = set(settled.lost)
+        for hold in self.holds:
+            hold.settled = hold.name not in lost
+            if hold.settled:
+                hold.let_go()
+        return settled
+
+    def ended(self) -> None:
+        """Mark the messages as not settled if the call did not run. So they can be settled later."""
+        del self.make  # `make` is a method of this job, so it would keep the job in memory
+        if not self.done:
+            for hold in self.holds:
+                hold.settled = False
+
+
+async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> list[Hold]:
+    """Complete messages whose locks hold according to our clock.
+
+    Return the messages whose locks the server reported as lost.
+    """
+    places: dict[PartitionClient, list[Hold]] = {}
+    reception: Reception | None = None
+    place: list[Hold] = []
+    for hold in holds:
+        hold.settled = True
+        if hold.reception is not reception:  # all messages of one receiving call share their reception
+            reception = hold.reception
+            place = places.setdefault(entity.partition_client_of(hold), [])
+        place.append(hold)
+    jobs = [
+        (partition_client, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
+        for partition_client, part in places.items()
+        for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
+    ]
+    renewals = [
+        future
+        for partition_client, job in jobs
+        if partition_client.renewing.renews
+        for each in job.holds
+        if (future := partition_client.renewing.last_renewal(each))
+    ]
+    if renewals:
+        try:
+            await asyncio.wait(renewals, timeout=deadline - asyncio.get_running_loop().time())
+        except BaseException:
+            for _, job in jobs:
+                job.end()
+            raise
+    futures = [partition_client.calling("m").submit(job) for partition_client, job in jobs]
+    for outcome in await asyncio.gather(*futures, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [hold for _, job in jobs for hold in job.holds if not hold.settled]
+
+
+# -- lost locks --------------------------------------------------------------------------------------------------------
+
+
+def lock_ended(hold: Hold, entity: str) -> MessageLockLostError | SessionLockLostError:
+    """Return the error for a lock on a message or session.
+
+    According to the clock of this process, the lock has ended.
+    """
+    error: MessageLockLostError | SessionLockLostError
+    if hold.session is not None:
+        error = SessionLockLostError(
+            f"The lock on the session {hold.session!r} has ended, and so has the lock on message "
+            f"{hold.sequence_number}. "
+            "Accept the session again, and renew its lock if handling takes longer than the lock.",
+            outcome=Outcome.NEVER_SENT,
+        )
+    else:
+        error = MessageLockLostError(
+            f"The lock on message {hold.sequence_number} has ended. "
+            "Receive it again, and renew its lock if handling takes longer than the lock.",
+            outcome=Outcome.NEVER_SENT,
+        )
+    error.entity = entity
+    return error
+
+
+def _locks_ended(holds: Sequence[Hold], entity: str) -> MessageLockLostError | SessionLockLostError:
+    """Return the error for a call that completed only a part of its messages, because locks have ended."""
+    numbers = tuple(sorted(hold.sequence_number for hold in holds))
+    shown = ", ".join(map(str, numbers[:_MOST_SHOWN])) + (", …" if len(numbers) > _MOST_SHOWN else "")
+    error = (SessionLockLostError if any(hold.session is not None for hold in holds) else MessageLockLostError)(
+        f"The locks on {len(numbers)} of the messages have ended, or the messages are gone: {shown}. All other "
+        "messages were completed. Receive these messages again, and renew their locks if handling takes longer than "
+        "the lock.",
+        outcome=Outcome.REFUSED,
+    )
+    error.sequence_numbers = numbers
+    error.entity = entity
+    return error

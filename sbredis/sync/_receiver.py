@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from sbredis import aio
 from sbredis.aio import ServiceBusSessionReceiver as AioSessionReceiver
+from sbredis.aio._receiver import take_back, take_back_by_number
 from sbredis.model import (
     PrimitiveTypes,
     RedriveBudget,
@@ -19,7 +20,6 @@ from sbredis.model import (
     RuleFilter,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
-    hold_of,
 )
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._session import ServiceBusSession, session_for
@@ -40,6 +40,9 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def __init__(self, portal: Portal, receiver: aio.ServiceBusReceiver) -> None:
         self._portal = portal
         self._aio = receiver
+        # If a caller is interrupted at the moment when messages arrive for it, these functions run in the loop.
+        self._take_back = partial(take_back, receiver)
+        self._take_back_by_number = partial(take_back_by_number, receiver)
 
     # -- properties, opening -------------------------------------------------------------------------------------------
 
@@ -104,9 +107,15 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
 
     def __next__(self) -> ServiceBusReceivedMessage:
         """Wait for the next message and return it. The iteration ends if no message comes within ``max_wait_time``."""
-        for message in self._portal.call_undoable(self._take_back, self._aio._receive, 1, self._aio._max_wait_time):
+        for message in self._portal.call_undoable(self._take_back, self._next):
             return message
         raise StopIteration
+
+    async def _next(self) -> list[ServiceBusReceivedMessage]:
+        """Return the next message of an iteration, in a list that is empty at its end."""
+        async for message in self._aio:
+            return [message]
+        return []
 
     def next(self) -> ServiceBusReceivedMessage:
         """Return the next message, like an iteration. Raise :class:`StopIteration` after ``max_wait_time``."""
@@ -116,14 +125,14 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
         return self._portal.call_undoable(
-            self._take_back_deferred, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
+            self._take_back_by_number, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
         )
 
     def receive_messages_by_number(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
         return self._portal.call_undoable(
-            self._take_back_deferred, self._aio.receive_messages_by_number, sequence_numbers, timeout=timeout
+            self._take_back_by_number, self._aio.receive_messages_by_number, sequence_numbers, timeout=timeout
         )
 
     def delete_messages_by_number(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
@@ -156,25 +165,6 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             session_id=session_id,
             timeout=timeout,
         )
-
-    # These methods run in the loop if a caller is interrupted at the moment when messages arrive for it. They release
-    # the messages, so that no message is lost and no delivery count increases.
-
-    def _take_back(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        self._stop_renewing(messages)
-        if (inbox := self._aio._inbox) is not None:
-            inbox._take_back(messages, first=True)
-
-    def _take_back_deferred(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        self._stop_renewing(messages)
-        if (entity := self._aio._entity) is not None:
-            self._aio._give_back(entity, messages)
-
-    @staticmethod
-    def _stop_renewing(messages: list[ServiceBusReceivedMessage]) -> None:
-        """Stop renewing the locks of these messages."""
-        for message in messages:
-            hold_of(message).let_go()
 
     # -- deleting ------------------------------------------------------------------------------------------------------
 

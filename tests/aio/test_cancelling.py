@@ -160,7 +160,7 @@ async def test_cancelled_completing_settles_all_messages_or_none(url: str, parti
 
 
 def _is_idle(receiver: ServiceBusReceiver) -> bool:
-    entity = receiver._entity
+    entity = receiver._lookup.found
     assert entity is not None
     partition_clients = [entity.partition_client(number) for number in entity.numbers]
     lanes: list[Lane[Any, Any]] = [

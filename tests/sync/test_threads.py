@@ -143,7 +143,7 @@ def test_a_message_deleted_on_receipt_is_kept_for_the_next_receive_after_an_inte
 
 async def given_back(receiver: ServiceBusReceiver) -> None:
     """Wait until all messages that the receiver returns are in the queue again."""
-    entity = receiver._aio._entity
+    entity = receiver._aio._lookup.found
     assert entity is not None
     await entity.partition_client(entity.numbers[0]).given_back()
 

@@ -14,7 +14,7 @@ from sbredis.workers import Context, SyncContext, Worker
 from tests.workers.chaos.notes import complete_noting, note, note_done, note_start, noted, noting
 
 GIVEN: dict[str, Any] = json.loads(os.environ["CHAOS"])
-ServiceBusReceiver.complete_messages = complete_noting  # type: ignore[assignment,method-assign]
+ServiceBusReceiver.complete_messages = complete_noting  # type: ignore[method-assign]
 
 worker = Worker(GIVEN["url"], namespace="ns", **GIVEN["options"])
 KINDS = GIVEN["kinds"]

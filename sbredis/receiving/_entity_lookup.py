@@ -1,11 +1,47 @@
-"""Check that a receiver can receive from an entity, with or without sessions. Pure."""
+"""The entity that a receiver or settler works on: look it up, and check that messages can be received from it."""
 
 from __future__ import annotations
 
-from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
-from sbredis.registry import EntityRecord
+from typing import TYPE_CHECKING
 
-__all__ = ["require_messages", "require_no_sessions", "require_not_forwarding", "require_sessions"]
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
+    from sbredis.client._entity import Creation, Entity
+    from sbredis.registry import EntityRecord
+
+__all__ = ["EntityLookup", "require_messages", "require_no_sessions", "require_not_forwarding", "require_sessions"]
+
+
+class EntityLookup:
+    """Looks the entity up when it is first needed, and again after it was deleted. It can be closed."""
+
+    def __init__(self, connection: Connection, name: str, *, create: Creation | None = None, when_closed: str) -> None:
+        self.connection = connection
+        self.name = name
+        """The path of the entity, without a sub-queue."""
+        self.found: Entity | None = None
+        """The entity, after the first look-up."""
+        self.closed = False
+        self._create = create
+        self._when_closed = when_closed
+        """The text of the error for a call after the closing."""
+
+    async def entity(self, deadline: float) -> Entity:
+        """Return the entity. Look it up in the registry if this was not done yet, or if the entity was deleted."""
+        self.check_open()
+        entity = self.found
+        if entity is None or entity.gone:
+            entity = self.found = await self.connection.entity(self.name, deadline, self._create)
+            self.check_open()
+        return entity
+
+    def check_open(self) -> None:
+        """Raise if the receiver, the settler or the client is closed."""
+        if self.closed:
+            raise ValueError(self._when_closed)
+        self.connection.check_open()
 
 
 def require_messages(record: EntityRecord) -> None:

@@ -1,23 +1,46 @@
-"""The types of the keywords of clients, for functions that pass these keywords on."""
+"""The options of clients: the types of their keywords, and the checks of these keywords."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, cast
 
 from sbredis._quoting import quoted
 from sbredis.model import refuse_unknown
+from sbredis.transport import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from sbredis.aio._credentials import Credential
     from sbredis.client._clock import Clock
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Creation
     from sbredis.model import ApiVersion
 
-__all__ = ["AdministrationClientOptions", "ClientOptions", "InternalOptions", "clock_in", "creation_of", "refuse_unfit"]
+__all__ = [
+    "AdministrationClientOptions",
+    "ClientOptions",
+    "Credential",
+    "InternalOptions",
+    "Provider",
+    "clock_in",
+    "creation_of",
+    "credited",
+    "refuse_unfit",
+]
+
+
+class Provider(Protocol):
+    """A credential provider of redis-py: an object that the client asks for credentials at every connection."""
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        """Return a password, or a user and a password."""
+        ...
+
+
+Credential: TypeAlias = Provider | tuple[str | None, str]
+"""A credential provider, or a user and a password."""
 
 
 class ClientOptions(TypedDict, total=False):
@@ -56,6 +79,23 @@ def clock_in(client: type, given: InternalOptions, azure: Collection[str]) -> Cl
         raise ValueError("durability belongs in the connection string, as in redis://host?durability=replicated")
     refuse_unknown(client, options, azure)
     return clock
+
+
+def credited(target: Target, credential: Credential | None) -> tuple[Target, Any]:
+    """Return the target, with the user and password if they are given, and the credential provider if one is given."""
+    if credential is None:
+        return target, None
+    if hasattr(credential, "get_credentials"):
+        return target, credential
+    given: object = credential  # for callers without type checks
+    match given:
+        case (str() | None as username, str() as password):
+            return replace(target, username=username, password=password), None
+        case _:
+            raise TypeError(
+                "credential must be a tuple of user and password, or a credential provider of redis-py, not "
+                f"{type(given).__name__}; Redis cannot check tokens of Azure"
+            )
 
 
 def refuse_unfit(given: Mapping[str, object]) -> None:

@@ -22,6 +22,7 @@ from sbredis.client._arguments import (
 )
 from sbredis.engine import (
     NEVER,
+    SidePrefix,
     identifier,
     is_dead,
 )
@@ -106,7 +107,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         sub_queue = options.sub_queue
         self._client_identifier = client_identifier
         self._sub_queue = sub_queue
-        self._side = SIDES[sub_queue]
+        self._side: SidePrefix = SIDES[sub_queue]
         self._mode = options.receive_mode
         self._max_wait_time = None if options.max_wait_time is None else float(options.max_wait_time)
         self._renewer = options.auto_lock_renewer
@@ -119,8 +120,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._peekings = Peekings(self._side)
         self._settler = MessageSettler(self._lookup, self._ready)
         self._redriver = Redriver(connection, self._side)
-        self._report: RenewalReport | None = None
-        """Reports failed renewals of the locks on this receiver's messages."""
+        self._report = RenewalReport(telemetry, self.entity_path, self._reference)
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
 
@@ -724,15 +724,12 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             await self._inbox.aclose()
 
 
-# -- for other parts of the library ------------------------------------------------------------------------------------
+# -- for the rest of the library, which may not use private attributes -------------------------------------------------
 
 
 def report_of(receiver: ServiceBusReceiver) -> RenewalReport:
     """Return the object that reports failed renewals of this receiver's message locks."""
-    report = receiver._report
-    if report is None:
-        report = receiver._report = RenewalReport(receiver._telemetry, receiver.entity_path, receiver._reference)
-    return report
+    return receiver._report  # pyright: ignore[reportPrivateUsage]
 
 
 def watch_redrives(receiver: ServiceBusReceiver, goes_on: Callable[[int], bool]) -> None:
@@ -740,7 +737,7 @@ def watch_redrives(receiver: ServiceBusReceiver, goes_on: Callable[[int], bool])
 
     If the function returns false, the redrive stops and returns its result.
     """
-    receiver._redriver.goes_on = goes_on
+    receiver._redriver.goes_on = goes_on  # pyright: ignore[reportPrivateUsage]
 
 
 def take_back(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> None:
@@ -750,13 +747,14 @@ def take_back(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMes
     """
     for message in messages:
         hold_of(message).let_go()
-    if receiver._inbox is not None:
-        receiver._inbox.take_back(messages, first=True)
+    inbox = receiver._inbox  # pyright: ignore[reportPrivateUsage]
+    if inbox is not None:
+        inbox.take_back(messages, first=True)
 
 
 def take_back_by_number(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> None:
     """Release messages that were received by number for a caller who was interrupted. Call this in the event loop."""
-    entity = receiver._lookup.found
+    entity = receiver._lookup.found  # pyright: ignore[reportPrivateUsage]
     for hold in map(hold_of, messages):
         hold.let_go()
         if entity is not None:

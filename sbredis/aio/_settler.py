@@ -21,7 +21,7 @@ from sbredis.model import (
     delivered,
     hold_of,
 )
-from sbredis.receiving._entity_lookup import require_messages
+from sbredis.receiving._entity_lookup import EntityLookup, require_messages
 from sbredis.receiving._handles import LockHandle, read_handle
 from sbredis.receiving._held_session import HeldSession, state_bytes
 from sbredis.receiving._settling import changes_of, delay_of, require_modification, require_reason
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from sbredis.telemetry._telemetry import Observation, Telemetry
 
 __all__ = ["ServiceBusSettler"]
+
+_CLOSED = "The settler is closed: get another settler from the client."
 
 
 @dataclass(slots=True)
@@ -60,17 +62,15 @@ class ServiceBusSettler:
     def __init__(
         self, connection: Connection, name: str, sub_queue: ServiceBusSubQueue | None, telemetry: Telemetry
     ) -> None:
-        self._connection = connection
         self._reference = connection.reference()
-        self._name = name
+        self._lookup = EntityLookup(connection, name, when_closed=_CLOSED)
         self._sub_queue = sub_queue
         self._telemetry = telemetry
-        self._closed = False
 
     @property
     def entity_path(self) -> str:
         """The path of the queue or subscription whose messages the settler settles, and of its sub-queue if any."""
-        return self._name + SUFFIXES[self._sub_queue]
+        return self._lookup.name + SUFFIXES[self._sub_queue]
 
     async def __aenter__(self) -> Self:
         """Connect, and look up the entity."""
@@ -82,11 +82,11 @@ class ServiceBusSettler:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<ServiceBusSettler {self.entity_path!r} {'closed' if self._closed else 'open'}>"
+        return f"<ServiceBusSettler {self.entity_path!r} {'closed' if self._lookup.closed else 'open'}>"
 
     async def close(self) -> None:
         """Stop settling. Locks are not changed."""
-        self._closed = True
+        self._lookup.closed = True
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -291,9 +291,7 @@ class ServiceBusSettler:
     # -- the entity ----------------------------------------------------------------------------------------------------
 
     async def _entity(self, deadline: float) -> Entity:
-        self._check_open()
-        entity = await self._connection.entity(self._name, deadline)
-        self._check_open()
+        entity = await self._lookup.entity(deadline)
         await entity.require(require_messages, deadline)
         return entity
 
@@ -303,7 +301,7 @@ class ServiceBusSettler:
         seen = entity.record
         if seen.incarnation != given.incarnation:
             # This client's data may be stale: the entity may have been deleted and created again.
-            found = await self._connection.record(self._name, deadline)
+            found = await self._lookup.connection.record(self._lookup.name, deadline)
             if found.incarnation == given.incarnation:
                 await entity.reload(seen, deadline)
         if entity.record.incarnation != given.incarnation or given.partition not in entity.numbers:
@@ -312,8 +310,3 @@ class ServiceBusSettler:
                 "this name that has been deleted."
             )
         return entity.partition_client(given.partition)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError("The settler is closed: get another settler from the client.")
-        self._connection.check_open()

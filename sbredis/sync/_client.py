@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Self, Unpack, overload
 
 from sbredis import aio
-from sbredis._public import public
+from sbredis._public import public, public_name
 from sbredis.aio import EntityInfo, Tick
-from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
-from sbredis.aio._credentials import Credential
+from sbredis.aio._client_options import ClientOptions, Credential, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, known_of
 from sbredis.model import (
     AZURE_CLIENT,
     NewSubscriptionOptions,
+    PropertyMapping,
     QueueOptions,
     QueueOrSubscriptionOptions,
     QueueProperties,
@@ -25,13 +25,14 @@ from sbredis.model import (
     names_keywords,
 )
 from sbredis.sync._docstrings import documented_by
-from sbredis.sync._handlers import Handlers
 from sbredis.sync._options import ReceiverKeywords, SessionReceiverKeywords
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
+from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._role import ServiceBusRole
 from sbredis.sync._sender import ServiceBusSender
+from sbredis.sync._settler import ServiceBusSettler
 from sbredis.sync._transaction import ServiceBusTransaction
 
 __all__ = ["ServiceBusClient", "check_connection"]
@@ -39,7 +40,7 @@ __all__ = ["ServiceBusClient", "check_connection"]
 
 @public
 @documented_by(aio.ServiceBusClient, then_own=True)
-class ServiceBusClient(Handlers):
+class ServiceBusClient:
     """Any number of threads may use the client, its senders and its receivers at the same time.
 
     All of them share one connection, which a background thread keeps until :meth:`close`. A client, its senders and its
@@ -233,6 +234,52 @@ class ServiceBusClient(Handlers):
         )
         return receiver_for(self._portal, receiver)
 
+    @names_keywords(SenderKeywords, SENDER)
+    def get_sender(self, entity_path: str, **options: Unpack[SenderKeywords]) -> ServiceBusSender:
+        given = known_of(self.get_sender, options, SENDER)
+        return ServiceBusSender(self._portal, self._portal.make(self._aio.get_sender, entity_path, **given))
+
+    @overload
+    def get_receiver(
+        self, entity_path: str, *, session_id: str | ServiceBusSessionFilter, **options: Unpack[ReceiverKeywords]
+    ) -> ServiceBusSessionReceiver: ...
+
+    @overload
+    def get_receiver(
+        self,
+        entity_path: str,
+        *,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusReceiver: ...
+
+    @names_keywords(ReceiverKeywords, RECEIVER)
+    def get_receiver(
+        self,
+        entity_path: str,
+        *,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusReceiver:
+        given = self._passed_on(self.get_receiver, options)
+        receiver = self._portal.make(lambda: self._aio.get_receiver(entity_path, session_id=session_id, **given))
+        return receiver_for(self._portal, receiver)
+
+    def get_settler(self, entity_path: str) -> ServiceBusSettler:
+        return ServiceBusSettler(self._portal, self._portal.make(self._aio.get_settler, entity_path))
+
+    def _passed_on(
+        self, function: Callable[..., object], given: ReceiverKeywords | SessionReceiverKeywords
+    ) -> dict[str, Any]:
+        """Return the keywords for the asynchronous receiver, with an asynchronous renewer. Refuse unknown keywords."""
+        passed = known_of(function, given, RECEIVER)
+        renewer = passed.get("auto_lock_renewer")
+        if renewer is not None:
+            if not isinstance(renewer, AutoLockRenewer):
+                raise TypeError(f"auto_lock_renewer must be a sbredis.AutoLockRenewer, not a {public_name(renewer)}")
+            passed["auto_lock_renewer"] = renewer._renewer_in(self._portal)
+        return passed
+
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     @names_keywords(SessionReceiverKeywords, SESSION_RECEIVER)
@@ -292,11 +339,13 @@ class ServiceBusClient(Handlers):
         )
         return ItemPaged(self._portal, listed)
 
-    def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
-        return self._portal.call(self._aio.describe_entity, entity_path, timeout=timeout)
-
     def peek_session_state(self, entity_path: str, session_id: str, *, timeout: float | None = None) -> bytes | None:
         return self._portal.call(self._aio.peek_session_state, entity_path, session_id, timeout=timeout)
+
+    # -- entities and calls --------------------------------------------------------------------------------------------
+
+    def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
+        return self._portal.call(self._aio.describe_entity, entity_path, timeout=timeout)
 
     def server_time(
         self, entity_path: str, *, partition_key: str | None = None, timeout: float | None = None
@@ -307,6 +356,28 @@ class ServiceBusClient(Handlers):
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:
         return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
+
+    def request(
+        self,
+        entity: str,
+        value: object,
+        *,
+        as_type: Any = Any,
+        session_id: str | None = None,
+        subject: str | None = None,
+        application_properties: PropertyMapping | None = None,
+        timeout: float = 5,
+    ) -> Any:
+        return self._portal.call(
+            self._aio.request,
+            entity,
+            value,
+            as_type=as_type,
+            session_id=session_id,
+            subject=subject,
+            application_properties=application_properties,
+            timeout=timeout,
+        )
 
     def transaction(self, *, timeout: float | None = None) -> ServiceBusTransaction:
         return ServiceBusTransaction(self._portal, self._portal.make(self._aio.transaction, timeout=timeout))

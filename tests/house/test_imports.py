@@ -66,7 +66,7 @@ RESERVED: dict[str, str] = {
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*|cli\._server(s|_data)?)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
-        r"|cli\._(server_choice|context)|aio\.(_(check|client|credentials)|management\._administration)"
+        r"|cli\._(server_choice|context)|aio\.(_(check|client|client_options)|management\._administration)"
         r"|client\._(connection|partition_client|test_hooks|waking))"
     ),
 }

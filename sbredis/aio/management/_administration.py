@@ -8,8 +8,14 @@ import anyio
 
 from sbredis._public import public
 from sbredis._server_url import url_or_default
-from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
-from sbredis.aio._credentials import Credential, Provider, credited
+from sbredis.aio._client_options import (
+    AdministrationClientOptions,
+    Credential,
+    InternalOptions,
+    Provider,
+    clock_in,
+    credited,
+)
 from sbredis.aio.management._bulk_writers import BulkWriterAdministration
 from sbredis.aio.management._partitions import PartitionAdministration
 from sbredis.aio.management._queues import QueueAdministration

@@ -7,8 +7,7 @@ from typing import Self, Unpack
 
 from sbredis._public import public
 from sbredis.aio import management as aio
-from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
-from sbredis.aio._credentials import Credential, Provider
+from sbredis.aio._client_options import AdministrationClientOptions, Credential, InternalOptions, Provider, clock_in
 from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._portal import Portal

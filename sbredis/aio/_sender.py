@@ -1,8 +1,5 @@
 """Sending messages to a queue or a topic."""
 
-# `outbox_of` in this module reads a private attribute of the class.
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from sbredis.client._entity import Creation
     from sbredis.telemetry._telemetry import Telemetry
 
-__all__ = ["ServiceBusSender", "outbox_of"]
+__all__ = ["ServiceBusSender", "outbox_of", "window_of"]
 
 
 class ServiceBusSender:
@@ -268,5 +265,10 @@ class ServiceBusSender:
 
 
 def outbox_of(sender: ServiceBusSender) -> Outbox:
-    """Return the part of a sender that sends."""
-    return sender._outbox
+    """Return the part of a sender that sends, for the rest of the library."""
+    return sender._outbox  # pyright: ignore[reportPrivateUsage]
+
+
+def window_of(sender: ServiceBusSender) -> int:
+    """Return how many messages a sender may have under way."""
+    return sender._window  # pyright: ignore[reportPrivateUsage]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from sbredis.aio import ConnectionReport, EntityInfo, SendResult, ServerReport, Tick
 from sbredis.sync._client import ServiceBusClient, check_connection
-from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver
+from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._role import ServiceBusRole
 from sbredis.sync._sender import ServiceBusSender
 from sbredis.sync._session import ServiceBusSession
+from sbredis.sync._session_receiver import ServiceBusSessionReceiver
 from sbredis.sync._settler import ServiceBusSettler
 from sbredis.sync._stream import SendStream
 from sbredis.sync._transaction import ServiceBusTransaction

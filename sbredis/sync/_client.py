@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """The client for code without an event loop; it makes senders and receivers."""
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from sbredis._public import public, public_name
 from sbredis.aio import EntityInfo, Tick
 from sbredis.aio._client_options import ClientOptions, Credential, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, known_of
+from sbredis.client._connection import connection_of
 from sbredis.model import (
     AZURE_CLIENT,
     NewSubscriptionOptions,
@@ -24,14 +24,16 @@ from sbredis.model import (
     TopicOptions,
     names_keywords,
 )
+from sbredis.sync._bridge import Bridge
 from sbredis.sync._docstrings import documented_by
+from sbredis.sync._facade import Facade
 from sbredis.sync._options import ReceiverKeywords, SessionReceiverKeywords
 from sbredis.sync._paging import ItemPaged
-from sbredis.sync._portal import Portal
-from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
-from sbredis.sync._renewer import AutoLockRenewer
+from sbredis.sync._receiver import ServiceBusReceiver
+from sbredis.sync._renewer import AutoLockRenewer, renewer_in
 from sbredis.sync._role import ServiceBusRole
 from sbredis.sync._sender import ServiceBusSender
+from sbredis.sync._session_receiver import ServiceBusSessionReceiver, receiver_for
 from sbredis.sync._settler import ServiceBusSettler
 from sbredis.sync._transaction import ServiceBusTransaction
 
@@ -40,7 +42,7 @@ __all__ = ["ServiceBusClient", "check_connection"]
 
 @public
 @documented_by(aio.ServiceBusClient, then_own=True)
-class ServiceBusClient:
+class ServiceBusClient(Facade[aio.ServiceBusClient]):
     """Any number of threads may use the client, its senders and its receivers at the same time.
 
     All of them share one connection, which a background thread keeps until :meth:`close`. A client, its senders and its
@@ -81,8 +83,7 @@ class ServiceBusClient:
         )
 
     def _hold(self, client: aio.ServiceBusClient) -> None:
-        self._aio = client
-        self._portal = Portal(f"sbredis client {client._connection.target}", client.close)
+        super().__init__(Bridge(f"sbredis client {connection_of(client).target}", client.close), client)
 
     @classmethod
     def from_connection_string(cls, conn_str: str, **kwargs: Unpack[ClientOptions]) -> Self:
@@ -124,7 +125,7 @@ class ServiceBusClient:
 
     def __enter__(self) -> Self:
         try:
-            self._portal.call(self._aio.__aenter__)
+            self._bridge.call(self._aio.__aenter__)
         except BaseException:
             self.close()  # Python does not call __exit__ if __enter__ fails
             raise
@@ -134,10 +135,10 @@ class ServiceBusClient:
         self.close()
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_portal"):  # making it has failed
+        if not hasattr(self, "_bridge"):  # making it has failed
             return "<ServiceBusClient, not made>"
-        state = "closed" if self._portal.closed else "open"
-        return f"<ServiceBusClient {self._aio._connection.target}, namespace {self.namespace!r}, {state}>"
+        state = "closed" if self._bridge.closed else "open"
+        return f"<ServiceBusClient {connection_of(self._aio).target}, namespace {self.namespace!r}, {state}>"
 
     # -- senders and receivers -----------------------------------------------------------------------------------------
 
@@ -146,16 +147,16 @@ class ServiceBusClient:
         self, queue_name: str, *, create_if_missing: bool | QueueOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
         given = known_of(self.get_queue_sender, options, SENDER)
-        sender = self._portal.make(self._aio.get_queue_sender, queue_name, create_if_missing=create_if_missing, **given)
-        return ServiceBusSender(self._portal, sender)
+        sender = self._bridge.make(self._aio.get_queue_sender, queue_name, create_if_missing=create_if_missing, **given)
+        return ServiceBusSender(self._bridge, sender)
 
     @names_keywords(SenderKeywords, SENDER)
     def get_topic_sender(
         self, topic_name: str, *, create_if_missing: bool | TopicOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
         given = known_of(self.get_topic_sender, options, SENDER)
-        sender = self._portal.make(self._aio.get_topic_sender, topic_name, create_if_missing=create_if_missing, **given)
-        return ServiceBusSender(self._portal, sender)
+        sender = self._bridge.make(self._aio.get_topic_sender, topic_name, create_if_missing=create_if_missing, **given)
+        return ServiceBusSender(self._bridge, sender)
 
     @overload
     def get_queue_receiver(
@@ -187,12 +188,12 @@ class ServiceBusClient:
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
         given = self._passed_on(self.get_queue_receiver, options)
-        receiver = self._portal.make(
+        receiver = self._bridge.make(
             lambda: self._aio.get_queue_receiver(
                 queue_name, session_id=session_id, create_if_missing=create_if_missing, **given
             )
         )
-        return receiver_for(self._portal, receiver)
+        return receiver_for(self._bridge, receiver)
 
     @overload
     def get_subscription_receiver(
@@ -227,17 +228,17 @@ class ServiceBusClient:
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
         given = self._passed_on(self.get_subscription_receiver, options)
-        receiver = self._portal.make(
+        receiver = self._bridge.make(
             lambda: self._aio.get_subscription_receiver(
                 topic_name, subscription_name, session_id=session_id, create_if_missing=create_if_missing, **given
             )
         )
-        return receiver_for(self._portal, receiver)
+        return receiver_for(self._bridge, receiver)
 
     @names_keywords(SenderKeywords, SENDER)
     def get_sender(self, entity_path: str, **options: Unpack[SenderKeywords]) -> ServiceBusSender:
         given = known_of(self.get_sender, options, SENDER)
-        return ServiceBusSender(self._portal, self._portal.make(self._aio.get_sender, entity_path, **given))
+        return ServiceBusSender(self._bridge, self._bridge.make(self._aio.get_sender, entity_path, **given))
 
     @overload
     def get_receiver(
@@ -262,11 +263,11 @@ class ServiceBusClient:
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
         given = self._passed_on(self.get_receiver, options)
-        receiver = self._portal.make(lambda: self._aio.get_receiver(entity_path, session_id=session_id, **given))
-        return receiver_for(self._portal, receiver)
+        receiver = self._bridge.make(lambda: self._aio.get_receiver(entity_path, session_id=session_id, **given))
+        return receiver_for(self._bridge, receiver)
 
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
-        return ServiceBusSettler(self._portal, self._portal.make(self._aio.get_settler, entity_path))
+        return ServiceBusSettler(self._bridge, self._bridge.make(self._aio.get_settler, entity_path))
 
     def _passed_on(
         self, function: Callable[..., object], given: ReceiverKeywords | SessionReceiverKeywords
@@ -277,7 +278,7 @@ class ServiceBusClient:
         if renewer is not None:
             if not isinstance(renewer, AutoLockRenewer):
                 raise TypeError(f"auto_lock_renewer must be a sbredis.AutoLockRenewer, not a {public_name(renewer)}")
-            passed["auto_lock_renewer"] = renewer._renewer_in(self._portal)
+            passed["auto_lock_renewer"] = renewer_in(renewer, self._bridge)
         return passed
 
     # -- sessions ------------------------------------------------------------------------------------------------------
@@ -300,10 +301,10 @@ class ServiceBusClient:
                 queue_or_topic_name, subscription_name, create_if_missing=create_if_missing, **given
             )
             if receiver is not None:
-                accepted.append(ServiceBusSessionReceiver(self._portal, receiver))
+                accepted.append(ServiceBusSessionReceiver(self._bridge, receiver))
 
         try:
-            self._portal.call(accept)
+            self._bridge.call(accept)
         except BaseException:
             for receiver in accepted:
                 receiver.close()  # the caller was interrupted at the moment when the receiver was ready
@@ -322,7 +323,7 @@ class ServiceBusClient:
         listed = self._aio.list_queue_sessions(
             queue_name, state_updated_after=state_updated_after, skip=skip, top=top, timeout=timeout
         )
-        return ItemPaged(self._portal, listed)
+        return ItemPaged(self._bridge, listed)
 
     def list_subscription_sessions(
         self,
@@ -337,25 +338,25 @@ class ServiceBusClient:
         listed = self._aio.list_subscription_sessions(
             topic_name, subscription_name, state_updated_after=state_updated_after, skip=skip, top=top, timeout=timeout
         )
-        return ItemPaged(self._portal, listed)
+        return ItemPaged(self._bridge, listed)
 
     def peek_session_state(self, entity_path: str, session_id: str, *, timeout: float | None = None) -> bytes | None:
-        return self._portal.call(self._aio.peek_session_state, entity_path, session_id, timeout=timeout)
+        return self._bridge.call(self._aio.peek_session_state, entity_path, session_id, timeout=timeout)
 
     # -- entities and calls --------------------------------------------------------------------------------------------
 
     def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
-        return self._portal.call(self._aio.describe_entity, entity_path, timeout=timeout)
+        return self._bridge.call(self._aio.describe_entity, entity_path, timeout=timeout)
 
     def server_time(
         self, entity_path: str, *, partition_key: str | None = None, timeout: float | None = None
     ) -> datetime:
-        return self._portal.call(self._aio.server_time, entity_path, partition_key=partition_key, timeout=timeout)
+        return self._bridge.call(self._aio.server_time, entity_path, partition_key=partition_key, timeout=timeout)
 
     def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:
-        return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
+        return self._bridge.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
 
     def request(
         self,
@@ -368,7 +369,7 @@ class ServiceBusClient:
         application_properties: PropertyMapping | None = None,
         timeout: float = 5,
     ) -> Any:
-        return self._portal.call(
+        return self._bridge.call(
             self._aio.request,
             entity,
             value,
@@ -380,13 +381,13 @@ class ServiceBusClient:
         )
 
     def transaction(self, *, timeout: float | None = None) -> ServiceBusTransaction:
-        return ServiceBusTransaction(self._portal, self._portal.make(self._aio.transaction, timeout=timeout))
+        return ServiceBusTransaction(self._bridge, self._bridge.make(self._aio.transaction, timeout=timeout))
 
     # -- one client of all ---------------------------------------------------------------------------------------------
 
     @contextmanager
     def maintain(self) -> Generator[None]:
-        block = self._portal.make(self._aio.maintain)
+        block = self._bridge.make(self._aio.maintain)
 
         async def begin() -> None:
             await block.__aenter__()
@@ -394,29 +395,29 @@ class ServiceBusClient:
         async def end() -> None:
             await block.__aexit__(None, None, None)
 
-        self._portal.call(begin)
+        self._bridge.call(begin)
         try:
             yield
         finally:
-            self._portal.finish(end)
+            self._bridge.finish(end)
 
     def claim_role(
         self, name: str, *, claim_duration: float = 15.0, max_wait_time: float | None = None
     ) -> ServiceBusRole:
-        role = self._portal.make(self._aio.claim_role, name, claim_duration=claim_duration, max_wait_time=max_wait_time)
-        return ServiceBusRole(self._portal, role)
+        role = self._bridge.make(self._aio.claim_role, name, claim_duration=claim_duration, max_wait_time=max_wait_time)
+        return ServiceBusRole(self._bridge, role)
 
     def tick(
         self, name: str, every: timedelta | float, *, max_wait_time: float = 0.0, timeout: float | None = None
     ) -> Tick | None:
-        return self._portal.call(self._aio.tick, name, every, max_wait_time=max_wait_time, timeout=timeout)
+        return self._bridge.call(self._aio.tick, name, every, max_wait_time=max_wait_time, timeout=timeout)
 
     def wait_closed(self, *, timeout: float | None = None) -> bool:
-        return self._portal.call(self._aio.wait_closed, timeout=timeout)
+        return self._bridge.call(self._aio.wait_closed, timeout=timeout)
 
     def close(self) -> None:
         """Close all senders and receivers as their ``close`` does. Then end the connection and background thread."""
-        self._portal.close()
+        self._bridge.close()
 
 
 def check_connection(url: str, *, timeout: float = 10.0) -> aio.ConnectionReport:
@@ -425,11 +426,11 @@ def check_connection(url: str, *, timeout: float = 10.0) -> aio.ConnectionReport
     Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`,
     :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change.
     """
-    portal = Portal("sbredis check_connection", _nothing)
+    bridge = Bridge("sbredis check_connection", _nothing)
     try:
-        return portal.call(aio.check_connection, url, timeout=timeout)
+        return bridge.call(aio.check_connection, url, timeout=timeout)
     finally:
-        portal.close()
+        bridge.close()
 
 
 async def _nothing() -> None:

@@ -9,7 +9,7 @@ from sbredis.entities._paging import AsyncItemPaged, AsyncPages
 from sbredis.sync._docstrings import documented_by
 
 if TYPE_CHECKING:
-    from sbredis.sync._portal import Portal
+    from sbredis.sync._bridge import Bridge
 
 __all__ = ["ItemPaged", "Pages"]
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 class Pages(Iterator[Iterator[T]], Generic[T]):
     """The pages of a list."""
 
-    def __init__(self, portal: Portal, pages: AsyncPages[T]) -> None:
-        self._portal = portal
+    def __init__(self, bridge: Bridge, pages: AsyncPages[T]) -> None:
+        self._bridge = bridge
         self._pages = pages
 
     @property
@@ -38,15 +38,15 @@ class Pages(Iterator[Iterator[T]], Generic[T]):
     def next_page(self) -> Sequence[T]:
         """Return the next page with all its items; raise :class:`StopIteration` after the last page."""
         try:
-            return self._portal.call(self._pages.next_page)
+            return self._bridge.call(self._pages.next_page)
         except StopAsyncIteration:
             raise StopIteration from None
 
 
 @documented_by(AsyncItemPaged)
 class ItemPaged(Iterator[T], Generic[T]):
-    def __init__(self, portal: Portal, paged: AsyncItemPaged[T]) -> None:
-        self._portal = portal
+    def __init__(self, bridge: Bridge, paged: AsyncItemPaged[T]) -> None:
+        self._bridge = bridge
         self._paged = paged
         self._pages: Pages[T] | None = None
         self._page: Iterator[T] = iter(())
@@ -66,4 +66,4 @@ class ItemPaged(Iterator[T], Generic[T]):
         return "<ItemPaged: for item in it, or its pages, by_page()>"
 
     def by_page(self, continuation_token: str | None = None) -> Pages[T]:
-        return Pages(self._portal, self._paged.by_page(continuation_token))
+        return Pages(self._bridge, self._paged.by_page(continuation_token))

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Receiving messages from a queue or a subscription, and settling them, from a thread."""
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sbredis import aio
-from sbredis.aio import ServiceBusSessionReceiver as AioSessionReceiver
 from sbredis.aio._receiver import take_back, take_back_by_number
 from sbredis.model import (
     PrimitiveTypes,
@@ -22,24 +20,24 @@ from sbredis.model import (
     ServiceBusReceiveMode,
 )
 from sbredis.sync._docstrings import documented_by
-from sbredis.sync._session import ServiceBusSession, session_for
+from sbredis.sync._facade import Facade
 
 if TYPE_CHECKING:
-    from sbredis.sync._portal import Portal
+    from sbredis.sync._bridge import Bridge
+    from sbredis.sync._session import ServiceBusSession
 
-__all__ = ["ServiceBusReceiver", "ServiceBusSessionReceiver", "receiver_for"]
+__all__ = ["ServiceBusReceiver"]
 
 
 @documented_by(aio.ServiceBusReceiver, then_own=True)
-class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
+class ServiceBusReceiver(Facade[aio.ServiceBusReceiver], Iterator[ServiceBusReceivedMessage]):
     """Several threads may use the receiver at the same time. Each message goes to only one of these threads.
 
     If a thread is interrupted while it receives, no message stays locked for it.
     """
 
-    def __init__(self, portal: Portal, receiver: aio.ServiceBusReceiver) -> None:
-        self._portal = portal
-        self._aio = receiver
+    def __init__(self, bridge: Bridge, receiver: aio.ServiceBusReceiver) -> None:
+        super().__init__(bridge, receiver)
         # If a caller is interrupted at the moment when messages arrive for it, these functions run in the loop.
         self._take_back = partial(take_back, receiver)
         self._take_back_by_number = partial(take_back_by_number, receiver)
@@ -60,7 +58,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
 
     @prefetch_count.setter
     def prefetch_count(self, value: int) -> None:
-        self._portal.make(setattr, self._aio, "prefetch_count", value)
+        self._bridge.make(setattr, self._aio, "prefetch_count", value)
 
     @property
     def traces(self) -> bool:
@@ -77,7 +75,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def __enter__(self) -> Self:
         """Connect. A session receiver also accepts its session. If one of these steps fails, close the receiver."""
         try:
-            self._portal.call(self._aio.__aenter__)
+            self._bridge.call(self._aio.__aenter__)
         except Exception:
             raise  # the asynchronous receiver has closed itself
         except BaseException:
@@ -88,17 +86,14 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._portal.finish(partial(self._aio.__aexit__, kind, error, traceback))
-
-    def __repr__(self) -> str:
-        return repr(self._aio)
+        self._bridge.finish(partial(self._aio.__aexit__, kind, error, traceback))
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None, *, gather: bool = True
     ) -> list[ServiceBusReceivedMessage]:
-        return self._portal.call_undoable(
+        return self._bridge.call_undoable(
             self._take_back, self._aio.receive_messages, max_message_count, max_wait_time, gather=gather
         )
 
@@ -107,7 +102,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
 
     def __next__(self) -> ServiceBusReceivedMessage:
         """Wait for the next message and return it. The iteration ends if no message comes within ``max_wait_time``."""
-        for message in self._portal.call_undoable(self._take_back, self._next):
+        for message in self._bridge.call_undoable(self._take_back, self._next):
             return message
         raise StopIteration
 
@@ -124,19 +119,19 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def receive_deferred_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        return self._portal.call_undoable(
+        return self._bridge.call_undoable(
             self._take_back_by_number, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
         )
 
     def receive_messages_by_number(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        return self._portal.call_undoable(
+        return self._bridge.call_undoable(
             self._take_back_by_number, self._aio.receive_messages_by_number, sequence_numbers, timeout=timeout
         )
 
     def delete_messages_by_number(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.delete_messages_by_number, sequence_numbers, timeout=timeout)
+        self._bridge.call(self._aio.delete_messages_by_number, sequence_numbers, timeout=timeout)
 
     def dead_letter_messages_by_number(
         self,
@@ -146,7 +141,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         *,
         timeout: float | None = None,
     ) -> None:
-        self._portal.call(
+        self._bridge.call(
             self._aio.dead_letter_messages_by_number, sequence_numbers, reason, error_description, timeout=timeout
         )
 
@@ -158,7 +153,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         session_id: str | None = None,
         timeout: float | None = None,
     ) -> list[ServiceBusReceivedMessage]:
-        return self._portal.call(
+        return self._bridge.call(
             self._aio.peek_messages,
             max_message_count,
             sequence_number=sequence_number,
@@ -176,7 +171,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         session_id: str | None = None,
         timeout: float | None = None,
     ) -> int:
-        return self._portal.call(
+        return self._bridge.call(
             self._aio.delete_messages,
             max_message_count,
             before_enqueued_time_utc=before_enqueued_time_utc,
@@ -192,7 +187,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         progress: Callable[[int], object] | None = None,
         timeout: float | None = None,
     ) -> int:
-        return self._portal.call(
+        return self._bridge.call(
             self._aio.purge_messages,
             before_enqueued_time_utc=before_enqueued_time_utc,
             session_id=session_id,
@@ -215,7 +210,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         progress: Callable[[int], object] | None = None,
         timeout: float | None = None,
     ) -> RedriveResult:
-        return self._portal.call(
+        return self._bridge.call(
             self._aio.redrive_messages,
             to=to,
             sequence_numbers=sequence_numbers,
@@ -241,10 +236,10 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     # -- settling ------------------------------------------------------------------------------------------------------
 
     def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.complete_message, message, timeout=timeout)
+        self._bridge.call(self._aio.complete_message, message, timeout=timeout)
 
     def complete_messages(self, messages: Iterable[ServiceBusReceivedMessage], *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.complete_messages, list(messages), timeout=timeout)
+        self._bridge.call(self._aio.complete_messages, list(messages), timeout=timeout)
 
     def abandon_message(
         self,
@@ -254,14 +249,14 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._portal.call(
+        self._bridge.call(
             self._aio.abandon_message, message, delay=delay, properties_to_modify=properties_to_modify, timeout=timeout
         )
 
     def release_message(
         self, message: ServiceBusReceivedMessage, *, interrupted: bool = False, timeout: float | None = None
     ) -> None:
-        self._portal.call(self._aio.release_message, message, interrupted=interrupted, timeout=timeout)
+        self._bridge.call(self._aio.release_message, message, interrupted=interrupted, timeout=timeout)
 
     def defer_message(
         self,
@@ -270,7 +265,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._portal.call(self._aio.defer_message, message, properties_to_modify=properties_to_modify, timeout=timeout)
+        self._bridge.call(self._aio.defer_message, message, properties_to_modify=properties_to_modify, timeout=timeout)
 
     def dead_letter_message(
         self,
@@ -281,7 +276,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._portal.call(
+        self._bridge.call(
             self._aio.dead_letter_message,
             message,
             reason,
@@ -291,34 +286,10 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         )
 
     def renew_message_lock(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> datetime:
-        return self._portal.call(self._aio.renew_message_lock, message, timeout=timeout)
+        return self._bridge.call(self._aio.renew_message_lock, message, timeout=timeout)
 
     def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
-        return self._portal.call(self._aio.get_lock_handle, message, timeout=timeout)
+        return self._bridge.call(self._aio.get_lock_handle, message, timeout=timeout)
 
     def close(self) -> None:
-        self._portal.finish(self._aio.close)
-
-
-@documented_by(aio.ServiceBusSessionReceiver)
-class ServiceBusSessionReceiver(ServiceBusReceiver):
-    def __init__(self, portal: Portal, receiver: aio.ServiceBusSessionReceiver) -> None:
-        super().__init__(portal, receiver)
-        self._of_session = receiver
-        self._session: ServiceBusSession | None = None
-
-    @property
-    def session(self) -> ServiceBusSession:
-        if self._session is None:
-            self._session = session_for(self._portal, self._of_session.session)
-        return self._session
-
-    def close(self, *, release_session: bool = True) -> None:
-        self._portal.finish(partial(self._of_session.close, release_session=release_session))
-
-
-def receiver_for(portal: Portal, receiver: aio.ServiceBusReceiver) -> ServiceBusReceiver:
-    """Return the synchronous façade of a receiver."""
-    if isinstance(receiver, AioSessionReceiver):
-        return ServiceBusSessionReceiver(portal, receiver)
-    return ServiceBusReceiver(portal, receiver)
+        self._bridge.finish(self._aio.close)

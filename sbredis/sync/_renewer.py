@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Renewing locks while the application works on messages and sessions, even if it blocks its own threads."""
 
 from __future__ import annotations
@@ -18,19 +17,20 @@ from sbredis.client._arguments import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.sync._docstrings import documented_by
+from sbredis.sync._facade import bridge_of, twin_of
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._session import ServiceBusSession, session_for
 
 if TYPE_CHECKING:
-    from sbredis.sync._portal import Portal
+    from sbredis.sync._bridge import Bridge
 
-__all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
+__all__ = ["AutoLockRenewer", "LockRenewFailureCallback", "renewer_in"]
 
 _log = logging.getLogger("sbredis.client")
 _CLOSING = 5.0
 """The seconds that ``close`` waits for threads that run callbacks."""
 LockRenewFailureCallback = Callable[[Any, Exception | None], Any]
-"""Called in a worker thread with the message or session that could not be renewed, and the reason."""
+"""Called in a thread of an executor with the message or session that could not be renewed, and the reason."""
 _LoopCallback = Callable[[ServiceBusReceivedMessage | aio.ServiceBusSession, Exception | None], Awaitable[None]]
 
 
@@ -58,8 +58,8 @@ class AutoLockRenewer:
         self._on_failure = on_lock_renew_failure
         self._given = executor
         self._own = None if executor is not None else ThreadPoolExecutor(max_workers, "sbredis on_lock_renew_failure")
-        self._renewers: weakref.WeakKeyDictionary[Portal, aio.AutoLockRenewer] = weakref.WeakKeyDictionary()
-        self._loop_callbacks: weakref.WeakKeyDictionary[Portal, tuple[LockRenewFailureCallback, _LoopCallback]] = (
+        self._renewers: weakref.WeakKeyDictionary[Bridge, aio.AutoLockRenewer] = weakref.WeakKeyDictionary()
+        self._loop_callbacks: weakref.WeakKeyDictionary[Bridge, tuple[LockRenewFailureCallback, _LoopCallback]] = (
             weakref.WeakKeyDictionary()
         )
         self._calling = threading.local()
@@ -87,18 +87,18 @@ class AutoLockRenewer:
                 f"A receiver of sbredis is needed, not {public_name(receiver)}: asynchronous and synchronous "
                 "objects cannot be mixed."
             )
-        portal = receiver._portal
+        bridge = bridge_of(receiver)
         inner: ServiceBusReceivedMessage | aio.ServiceBusSession
         if isinstance(renewable, ServiceBusSession):
-            if renewable._portal is not portal:
+            if bridge_of(renewable) is not bridge:
                 raise ValueError("The session belongs to another client than the receiver.")
-            inner = renewable._aio
+            inner = twin_of(renewable)
         elif isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             inner = renewable
         else:
             raise TypeError(f"Only a received message or a session can be renewed, not {type(renewable).__name__}.")
-        callback = None if on_lock_renew_failure is None else self._in_worker(portal, on_lock_renew_failure)
-        portal.run(self._renewer_in(portal).register, receiver._aio, inner, max_lock_renewal_duration, callback)
+        callback = None if on_lock_renew_failure is None else self._in_thread(bridge, on_lock_renew_failure)
+        bridge.run(self._renewer_in(bridge).register, twin_of(receiver), inner, max_lock_renewal_duration, callback)
 
     def close(self, wait: bool = True) -> None:
         """Stop renewing. Each lock lasts until its current end. Closing does not call the failure callbacks.
@@ -112,8 +112,8 @@ class AutoLockRenewer:
             renewers = list(self._renewers.items())
             self._renewers.clear()
         waits = wait and not getattr(self._calling, "now", False)
-        for portal, renewer in renewers:
-            portal.finish(renewer.close if waits else _without_waiting(renewer.close))
+        for bridge, renewer in renewers:
+            bridge.finish(renewer.close if waits else _without_waiting(renewer.close))
         late = wait_for(list(self._running), timeout=_CLOSING).not_done if waits else set[Future[None]]()
         if late:
             _log.warning(
@@ -133,25 +133,25 @@ class AutoLockRenewer:
                 "The AutoLockRenewer is closed and cannot be used again: make another AutoLockRenewer."
             )
 
-    def _renewer_in(self, portal: Portal) -> aio.AutoLockRenewer:
+    def _renewer_in(self, bridge: Bridge) -> aio.AutoLockRenewer:
         """Return the asynchronous renewer in the loop of a client. Make a renewer if there is none."""
         with self._lock:
             self.check_open()
-            found = self._renewers.get(portal)
+            found = self._renewers.get(bridge)
             if found is None:
-                callback = None if self._on_failure is None else self._in_worker(portal, self._on_failure)
-                found = self._renewers[portal] = aio.AutoLockRenewer(self._duration, callback)
+                callback = None if self._on_failure is None else self._in_thread(bridge, self._on_failure)
+                found = self._renewers[bridge] = aio.AutoLockRenewer(self._duration, callback)
             return found
 
-    def _in_worker(self, portal: Portal, callback: LockRenewFailureCallback) -> _LoopCallback:
+    def _in_thread(self, bridge: Bridge, callback: LockRenewFailureCallback) -> _LoopCallback:
         """Return a coroutine function that runs ``callback`` in a thread.
 
         For the same callback, return the same function.
         """
-        known = self._loop_callbacks.get(portal)
+        known = self._loop_callbacks.get(bridge)
         if known is not None and known[0] == callback:
             return known[1]
-        held = weakref.ref(portal)  # weak, so that a registered message does not keep its client open
+        held = weakref.ref(bridge)  # weak, so that a registered message does not keep its client open
 
         def call(renewable: ServiceBusReceivedMessage | ServiceBusSession, error: Exception | None) -> None:
             self._calling.now = True
@@ -176,8 +176,13 @@ class AutoLockRenewer:
             running.add_done_callback(self._running.discard)
             await asyncio.wrap_future(running)
 
-        self._loop_callbacks[portal] = callback, tell
+        self._loop_callbacks[bridge] = callback, tell
         return tell
+
+
+def renewer_in(renewer: AutoLockRenewer, bridge: Bridge) -> aio.AutoLockRenewer:
+    """Return the asynchronous renewer that works for a renewer in the loop of a client."""
+    return renewer._renewer_in(bridge)  # pyright: ignore[reportPrivateUsage]
 
 
 _ending: set[asyncio.Task[None]] = set()

@@ -1,30 +1,20 @@
-# pyright: reportPrivateUsage=false
 """A role of an application, from threads."""
 
 from __future__ import annotations
 
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from sbredis import aio
 from sbredis.sync._docstrings import documented_by
-
-if TYPE_CHECKING:
-    from sbredis.sync._portal import Portal
+from sbredis.sync._facade import Facade
 
 __all__ = ["ServiceBusRole"]
 
 
 @documented_by(aio.ServiceBusRole)
-class ServiceBusRole:
-    def __init__(self, portal: Portal, role: aio.ServiceBusRole) -> None:
-        self._portal = portal
-        self._aio = role
-
-    def __repr__(self) -> str:
-        return repr(self._aio)
-
+class ServiceBusRole(Facade[aio.ServiceBusRole]):
     @property
     def name(self) -> str:
         return self._aio.name
@@ -38,13 +28,13 @@ class ServiceBusRole:
         return self._aio.fence
 
     def __enter__(self) -> Self:
-        self._portal.call(self._aio.__aenter__)
+        self._bridge.call(self._aio.__aenter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._portal.finish(partial(self._aio.__aexit__, kind, error, traceback))
+        self._bridge.finish(partial(self._aio.__aexit__, kind, error, traceback))
 
     def wait_lost(self, *, timeout: float | None = None) -> bool:
-        return self._portal.call(self._aio.wait_lost, timeout=timeout)
+        return self._bridge.call(self._aio.wait_lost, timeout=timeout)

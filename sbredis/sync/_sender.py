@@ -1,30 +1,24 @@
-# pyright: reportPrivateUsage=false
 """Sending messages to a queue or a topic, from a thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from sbredis import aio
+from sbredis.aio._sender import window_of
 from sbredis.model import MessageTypes, ServiceBusMessageBatch
 from sbredis.sync._docstrings import documented_by
+from sbredis.sync._facade import Facade
 from sbredis.sync._stream import SendStream
-
-if TYPE_CHECKING:
-    from sbredis.sync._portal import Portal
 
 __all__ = ["ServiceBusSender"]
 
 
 @documented_by(aio.ServiceBusSender, then_own=True)
-class ServiceBusSender:
+class ServiceBusSender(Facade[aio.ServiceBusSender]):
     """Several threads may use the sender at the same time."""
-
-    def __init__(self, portal: Portal, sender: aio.ServiceBusSender) -> None:
-        self._portal = portal
-        self._aio = sender
 
     @property
     def entity_name(self) -> str:
@@ -39,14 +33,11 @@ class ServiceBusSender:
         return self._aio.in_flight
 
     def __enter__(self) -> Self:
-        self._portal.call(self._aio.__aenter__)
+        self._bridge.call(self._aio.__aenter__)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._aio)
 
     def send_messages(
         self,
@@ -54,7 +45,7 @@ class ServiceBusSender:
         *,
         timeout: float | None = None,
     ) -> None:
-        self._portal.call(self._aio.send_messages, message, timeout=timeout)
+        self._bridge.call(self._aio.send_messages, message, timeout=timeout)
 
     def schedule_messages(
         self,
@@ -63,10 +54,10 @@ class ServiceBusSender:
         *,
         timeout: float | None = None,
     ) -> list[int]:
-        return self._portal.call(self._aio.schedule_messages, messages, schedule_time_utc, timeout=timeout)
+        return self._bridge.call(self._aio.schedule_messages, messages, schedule_time_utc, timeout=timeout)
 
     def cancel_scheduled_messages(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.cancel_scheduled_messages, sequence_numbers, timeout=timeout)
+        self._bridge.call(self._aio.cancel_scheduled_messages, sequence_numbers, timeout=timeout)
 
     def send_stream(
         self,
@@ -90,17 +81,17 @@ class ServiceBusSender:
         stream and is raised.
         """
         return SendStream(
-            self._portal,
+            self._bridge,
             self._aio,
             messages,
             timeout=timeout,
             errors=errors,
             progress=progress,
-            window=self._aio._window,
+            window=window_of(self._aio),
         )
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
-        return self._portal.call(self._aio.create_message_batch, max_size_in_bytes)
+        return self._bridge.call(self._aio.create_message_batch, max_size_in_bytes)
 
     def close(self) -> None:
-        self._portal.finish(self._aio.close)
+        self._bridge.finish(self._aio.close)

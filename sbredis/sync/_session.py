@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """An accepted session, for code without an event loop."""
 
 from __future__ import annotations
@@ -10,23 +9,17 @@ from typing import TYPE_CHECKING
 
 from sbredis import aio
 from sbredis.sync._docstrings import documented_by
+from sbredis.sync._facade import Facade
 
 if TYPE_CHECKING:
-    from sbredis.sync._portal import Portal
+    from sbredis.sync._bridge import Bridge
 
 __all__ = ["ServiceBusSession", "session_for"]
 
 
 @documented_by(aio.ServiceBusSession, then_own=True)
-class ServiceBusSession:
+class ServiceBusSession(Facade[aio.ServiceBusSession]):
     """Any number of threads may use the session at the same time."""
-
-    def __init__(self, portal: Portal, session: aio.ServiceBusSession) -> None:
-        self._portal = portal
-        self._aio = session
-
-    def __repr__(self) -> str:
-        return repr(self._aio)
 
     @property
     def session_id(self) -> str:
@@ -54,35 +47,35 @@ class ServiceBusSession:
         return self._aio.auto_renew_error
 
     def renew_lock(self, *, timeout: float | None = None) -> datetime:
-        return self._portal.call(self._aio.renew_lock, timeout=timeout)
+        return self._bridge.call(self._aio.renew_lock, timeout=timeout)
 
     def get_state(self, *, timeout: float | None = None) -> bytes | None:
-        return self._portal.call(self._aio.get_state, timeout=timeout)
+        return self._bridge.call(self._aio.get_state, timeout=timeout)
 
     def set_state(self, state: str | bytes | bytearray | None, *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.set_state, state, timeout=timeout)
+        self._bridge.call(self._aio.set_state, state, timeout=timeout)
 
     def dead_letter_messages(
         self, reason: str | None = None, error_description: str | None = None, *, timeout: float | None = None
     ) -> int:
-        return self._portal.call(self._aio.dead_letter_messages, reason, error_description, timeout=timeout)
+        return self._bridge.call(self._aio.dead_letter_messages, reason, error_description, timeout=timeout)
 
     def wait_lock_lost(self, *, timeout: float | None = None) -> bool:
-        return self._portal.call(self._aio.wait_lock_lost, timeout=timeout)
+        return self._bridge.call(self._aio.wait_lock_lost, timeout=timeout)
 
 
-# Both sides are weak references. A façade keeps its portal alive, so the objects of the asynchronous client, which the
-# portal closes, must not keep the façade alive.
+# Both sides are weak references. A façade keeps its bridge alive, so the objects of the asynchronous client, which the
+# bridge closes, must not keep the façade alive.
 _facades: weakref.WeakKeyDictionary[aio.ServiceBusSession, weakref.ref[ServiceBusSession]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def session_for(portal: Portal, session: aio.ServiceBusSession) -> ServiceBusSession:
+def session_for(bridge: Bridge, session: aio.ServiceBusSession) -> ServiceBusSession:
     """Return the façade of a session. All callers get the same object, as long as one of them keeps a reference."""
     with _lock:
         held = _facades.get(session)
         found = None if held is None else held()
         if found is None:
-            found = ServiceBusSession(portal, session)
+            found = ServiceBusSession(bridge, session)
             _facades[session] = weakref.ref(found)
         return found

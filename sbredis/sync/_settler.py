@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from sbredis import aio
 from sbredis.model import PrimitiveTypes
 from sbredis.sync._docstrings import documented_by
-
-if TYPE_CHECKING:
-    from sbredis.sync._portal import Portal
+from sbredis.sync._facade import Facade
 
 __all__ = ["ServiceBusSettler"]
 
 
 @documented_by(aio.ServiceBusSettler, then_own=True)
-class ServiceBusSettler:
+class ServiceBusSettler(Facade[aio.ServiceBusSettler]):
     """Several threads may use the settler at the same time."""
-
-    def __init__(self, portal: Portal, settler: aio.ServiceBusSettler) -> None:
-        self._portal = portal
-        self._aio = settler
 
     @property
     def entity_path(self) -> str:
@@ -30,22 +24,19 @@ class ServiceBusSettler:
 
     def __enter__(self) -> Self:
         """Connect, and look up the entity."""
-        self._portal.call(self._aio.__aenter__)
+        self._bridge.call(self._aio.__aenter__)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return repr(self._aio)
-
     def close(self) -> None:
-        self._portal.finish(self._aio.close)
+        self._bridge.finish(self._aio.close)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def complete_message(self, handle: str, *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.complete_message, handle, timeout=timeout)
+        self._bridge.call(self._aio.complete_message, handle, timeout=timeout)
 
     def abandon_message(
         self,
@@ -55,12 +46,12 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._portal.call(
+        self._bridge.call(
             self._aio.abandon_message, handle, delay=delay, properties_to_modify=properties_to_modify, timeout=timeout
         )
 
     def release_message(self, handle: str, *, interrupted: bool = False, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.release_message, handle, interrupted=interrupted, timeout=timeout)
+        self._bridge.call(self._aio.release_message, handle, interrupted=interrupted, timeout=timeout)
 
     def defer_message(
         self,
@@ -69,7 +60,7 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._portal.call(self._aio.defer_message, handle, properties_to_modify=properties_to_modify, timeout=timeout)
+        self._bridge.call(self._aio.defer_message, handle, properties_to_modify=properties_to_modify, timeout=timeout)
 
     def dead_letter_message(
         self,
@@ -80,7 +71,7 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._portal.call(
+        self._bridge.call(
             self._aio.dead_letter_message,
             handle,
             reason,
@@ -90,20 +81,20 @@ class ServiceBusSettler:
         )
 
     def renew_message_lock(self, handle: str, *, timeout: float | None = None) -> datetime:
-        return self._portal.call(self._aio.renew_message_lock, handle, timeout=timeout)
+        return self._bridge.call(self._aio.renew_message_lock, handle, timeout=timeout)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def renew_session_lock(self, handle: str, *, timeout: float | None = None) -> datetime:
-        return self._portal.call(self._aio.renew_session_lock, handle, timeout=timeout)
+        return self._bridge.call(self._aio.renew_session_lock, handle, timeout=timeout)
 
     def get_session_state(self, handle: str, *, timeout: float | None = None) -> bytes | None:
-        return self._portal.call(self._aio.get_session_state, handle, timeout=timeout)
+        return self._bridge.call(self._aio.get_session_state, handle, timeout=timeout)
 
     def set_session_state(
         self, handle: str, state: str | bytes | bytearray | None, *, timeout: float | None = None
     ) -> None:
-        self._portal.call(self._aio.set_session_state, handle, state, timeout=timeout)
+        self._bridge.call(self._aio.set_session_state, handle, state, timeout=timeout)
 
     def release_session(self, handle: str, *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.release_session, handle, timeout=timeout)
+        self._bridge.call(self._aio.release_session, handle, timeout=timeout)

@@ -17,7 +17,7 @@ from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.sync._docstrings import documented_by
 
 if TYPE_CHECKING:
-    from sbredis.sync._portal import Portal
+    from sbredis.sync._bridge import Bridge
 
 __all__ = ["SendStream"]
 
@@ -31,7 +31,7 @@ class _End(NamedTuple):
     error: BaseException | None
 
 
-class _Channel(AsyncIterator[Any]):
+class _SourceQueue(AsyncIterator[Any]):
     """A queue from a thread to the event loop. The first item wakes the loop; further items do not wake it again before
     it reads.
     """
@@ -77,7 +77,7 @@ class SendStream(Iterator[SendResult]):
 
     def __init__(
         self,
-        portal: Portal,
+        bridge: Bridge,
         sender: aio.ServiceBusSender,
         source: Iterable[Any],
         *,
@@ -88,9 +88,9 @@ class SendStream(Iterator[SendResult]):
     ) -> None:
         self._progress = progress_of(progress)
         self._accepted = 0
-        self._portal = portal
-        self._channel = _Channel(portal.post)
-        self._stream = portal.run(sender.send_stream, self._channel, timeout=timeout, errors=errors)
+        self._bridge = bridge
+        self._items = _SourceQueue(bridge.post)
+        self._stream = bridge.run(sender.send_stream, self._items, timeout=timeout, errors=errors)
         self._source = iter(source)
         self._window = window
         self._under_way = 0
@@ -140,13 +140,13 @@ class SendStream(Iterator[SendResult]):
     def _end(self, *, waits: bool) -> None:
         self._ended = True
         if self._task is not None:
-            self._portal.finish(partial(self._stop, self._task, waits=waits))
+            self._bridge.finish(partial(self._stop, self._task, waits=waits))
 
     def _next(self) -> SendResult | None:
         if self._ended:
             return None
         if self._task is None:
-            self._task = self._portal.call(self._start)
+            self._task = self._bridge.call(self._start)
         while self._under_way < self._window and not self._exhausted and self._results.empty():
             self._read()
         result = self._results.get()
@@ -172,7 +172,7 @@ class SendStream(Iterator[SendResult]):
             item = _End(error)
         self._exhausted = isinstance(item, _End)
         self._under_way += not self._exhausted
-        self._channel.put(item)
+        self._items.put(item)
 
     # -- in the loop ---------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class SyncBus:
         If the code under test closes it, this property makes another client.
         """
         self._bus._check_open()
-        if not self._clients or self._clients[-1]._portal.closed:
+        if not self._clients or self._clients[-1]._bridge.closed:
             self._clients.append(ServiceBusClient(self.url))
         return self._clients[-1]
 

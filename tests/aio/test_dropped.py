@@ -183,15 +183,15 @@ async def test_a_closed_or_unused_client_is_dropped_without_a_warning(url: str) 
 def test_a_dropped_synchronous_client_warns_with_its_creation_line(url: str) -> None:
     client, line = sbredis.ServiceBusClient(url), here()
     client.ensure_queue("q")
-    worker = client._portal._worker
-    assert worker is not None
+    thread = client._bridge._thread
+    assert thread is not None
     held = [client]
     del client
     with pytest.warns(ResourceWarning, match="was not closed") as warned:
         let_go(held)
     assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
-    worker.join(20)
-    assert not worker.is_alive()
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 # -- after the end of the loop -----------------------------------------------------------------------------------------

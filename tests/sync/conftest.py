@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sbredis import ServiceBusClient
-from sbredis.sync import _portal
+from sbredis.sync import _bridge
 from tests.loops import OneThreadLoop
 from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
 def loop_of_asyncio(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the portal of an in-memory test on a loop that refuses other threads; run all others on uvloop if it is
+    """Run the bridge of an in-memory test on a loop that refuses other threads; run all others on uvloop if it is
     installed.
     """
     if "target" in request.fixturenames and request.getfixturevalue("target") != "memory":
         return
-    monkeypatch.setattr(_portal, "_event_loop", OneThreadLoop)
+    monkeypatch.setattr(_bridge, "_event_loop", OneThreadLoop)
 
 
 @pytest.fixture(autouse=True)

@@ -146,8 +146,8 @@ def test_closing_a_sender_waits_for_running_sends(client: ServiceBusClient) -> N
 def test_a_reference_to_a_sender_or_receiver_keeps_the_client_alive(url: str) -> None:
     client = ServiceBusClient(url)
     client.ensure_queue("q")
-    worker = client._portal._worker
-    assert worker is not None
+    thread = client._bridge._thread
+    assert thread is not None
     sender = client.get_queue_sender("q", create_if_missing=True)
     receiver = client.get_queue_receiver("q", max_wait_time=60)
     del client
@@ -161,17 +161,17 @@ def test_a_reference_to_a_sender_or_receiver_keeps_the_client_alive(url: str) ->
     held = [receiver]
     del receiver
     with pytest.warns(ResourceWarning, match="was not closed"):
-        _let_go(held, worker)
-    assert not worker.is_alive()
+        _let_go(held, thread)
+    assert not thread.is_alive()
 
 
-def _let_go(held: list[Any], worker: threading.Thread) -> None:
-    """Drop all references to a client, and wait until its worker has ended."""
+def _let_go(held: list[Any], thread: threading.Thread) -> None:
+    """Drop all references to a client, and wait until its thread has ended."""
     held.clear()
 
     def ended() -> bool:
-        gc.collect()  # collect again each time, because the worker may hold an object of its last call for a moment
-        return not worker.is_alive()
+        gc.collect()  # collect again each time, because the thread may hold an object of its last call for a moment
+        return not thread.is_alive()
 
     wait_until(ended, timeout=60)
 

@@ -193,7 +193,7 @@ def test_the_synchronous_client_refuses_wrong_arguments_too(admin: ServiceBusAdm
         admin.get_queue("news")
 
 
-GROUPS = {"Queue", "Topic", "Subscription", "Rule", "Partition", "Reservation", "BulkWriter", "Unreadable"}
+GROUPS = {"Queue", "Topic", "Subscription", "Rule", "Partition", "Bulk", "Unreadable"}
 
 
 @pytest.mark.parametrize("group", sorted(GROUPS))

@@ -141,7 +141,7 @@ def test_after_a_fork_during_an_open_the_child_has_a_working_client(server: Loca
 import os, sys, threading
 from sbredis import ServiceBusClient
 client = ServiceBusClient(sys.argv[1])
-with client._portal._lock:  # as another thread would hold it
+with client._bridge._lock:  # as another thread would hold it
     child = os.fork()
     if child == 0:
         client.ensure_queue("q")

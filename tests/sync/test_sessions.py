@@ -249,8 +249,8 @@ def test_a_session_keeps_its_client_alive_and_the_client_does_not_keep_the_sessi
     client = ServiceBusClient(url)
     receiver = client.get_queue_receiver("q", session_id="ann", create_if_missing={"requires_session": True})
     receiver.__enter__()
-    worker, session = client._portal._worker, receiver.session
-    assert worker is not None
+    thread, session = client._bridge._thread, receiver.session
+    assert thread is not None
     assert session is not None
     del client, receiver
     gc.collect()
@@ -258,8 +258,8 @@ def test_a_session_keeps_its_client_alive_and_the_client_does_not_keep_the_sessi
     assert session.get_state() == b"still there"
     with pytest.warns(ResourceWarning, match="was not closed"):
         del session
-    worker.join(60)
-    assert not worker.is_alive()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 @pytest.mark.slow
@@ -339,7 +339,7 @@ def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClie
     with AutoLockRenewer() as renewer, client.get_queue_receiver("short", session_id="ann") as receiver:
         session = session_of(receiver)
         renewer.register(receiver, session, 60, lambda *said: reported.append(said))
-        client._portal.call(session._aio._held.release)  # no callback reports this release
+        client._bridge.call(session._aio._held.release)  # no callback reports this release
         assert session._aio._held.watchers == ()
         session._aio._held.settled = False
         renewer.register(receiver, session, 60, lambda *said: reported.append(said))

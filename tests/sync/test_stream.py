@@ -221,7 +221,7 @@ def hold_back(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> Call
         return await original(*arguments, **options)
 
     monkeypatch.setattr(sender._aio._outbox, "begin", begin)
-    return lambda: sender._portal.run(held.set)
+    return lambda: sender._bridge.run(held.set)
 
 
 def release_then(go_on: Callable[[], None], interrupt: Callable[[], None]) -> Callable[[], None]:

@@ -112,7 +112,7 @@ def test_a_message_that_arrives_during_an_interruption_is_returned_to_the_queue(
             getattr(receiver, way)(*numbers)
         assert [hold_of(message).watchers for message in brought] == [()]
         if numbers:
-            client._portal.call(given_back, receiver)
+            client._bridge.call(given_back, receiver)
             (message,) = another.receive_deferred_messages(numbers)
         else:
             message = another.next()
@@ -160,15 +160,15 @@ def test_an_interruption_withdraws_a_call_that_has_not_begun(
         busy.set()
         let.wait(60)
 
-    client._portal.post(occupy)
+    client._bridge.post(occupy)
     assert busy.wait(60)
-    worker = client._portal._worker
-    assert worker is not None
+    loop_thread = client._bridge._thread
+    assert loop_thread is not None
 
     def interrupt_and_let() -> None:
-        wait_until(lambda: worker.calls)
+        wait_until(lambda: loop_thread.calls)
         interrupt()
-        wait_until(lambda: any(call.cleaned_up is not None for call in list(worker.calls)))
+        wait_until(lambda: any(call.cleaned_up is not None for call in list(loop_thread.calls)))
         let.set()
 
     thread = threading.Thread(target=interrupt_and_let)

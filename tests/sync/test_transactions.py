@@ -342,16 +342,16 @@ def test_only_one_of_several_threads_settles_a_message(client: ServiceBusClient,
 def test_a_transaction_keeps_its_client_alive(url: str) -> None:
     client = ServiceBusClient(url)
     client.ensure_queue("q")
-    worker = client._portal._worker
-    assert worker is not None
+    thread = client._bridge._thread
+    assert thread is not None
     with client.transaction() as tx:
         tx.send_messages(client.get_queue_sender("q"), ServiceBusMessage("a"))
         del client
         gc.collect()
     with pytest.warns(ResourceWarning, match="was not closed"):
         del tx
-    worker.join(SOON)
-    assert not worker.is_alive()
+    thread.join(SOON)
+    assert not thread.is_alive()
     with ServiceBusClient(url) as client:
         assert bodies(client, "q") == ["a"]
 

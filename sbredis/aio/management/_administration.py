@@ -16,10 +16,9 @@ from sbredis.aio._client_options import (
     clock_in,
     credited,
 )
-from sbredis.aio.management._bulk_writers import BulkWriterAdministration
+from sbredis.aio.management._bulk import BulkAdministration
 from sbredis.aio.management._partitions import PartitionAdministration
 from sbredis.aio.management._queues import QueueAdministration
-from sbredis.aio.management._reservations import ReservationAdministration
 from sbredis.aio.management._rules import RuleAdministration
 from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
@@ -40,8 +39,7 @@ class ServiceBusAdministrationClient(
     SubscriptionAdministration,
     RuleAdministration,
     PartitionAdministration,
-    ReservationAdministration,
-    BulkWriterAdministration,
+    BulkAdministration,
     UnreadableAdministration,
 ):
     """Creates, finds, changes, counts, lists and deletes queues, topics, subscriptions and rules of a namespace.

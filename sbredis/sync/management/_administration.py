@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """The synchronous administration client: a namespace and everything in it."""
 
 from __future__ import annotations
@@ -8,13 +7,13 @@ from typing import Self, Unpack
 from sbredis._public import public
 from sbredis.aio import management as aio
 from sbredis.aio._client_options import AdministrationClientOptions, Credential, InternalOptions, Provider, clock_in
+from sbredis.client._connection import connection_of
 from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties
+from sbredis.sync._bridge import Bridge
 from sbredis.sync._docstrings import documented_by
-from sbredis.sync._portal import Portal
-from sbredis.sync.management._bulk_writers import BulkWriterAdministration
+from sbredis.sync.management._bulk import BulkAdministration
 from sbredis.sync.management._partitions import PartitionAdministration
 from sbredis.sync.management._queues import QueueAdministration
-from sbredis.sync.management._reservations import ReservationAdministration
 from sbredis.sync.management._rules import RuleAdministration
 from sbredis.sync.management._subscriptions import SubscriptionAdministration
 from sbredis.sync.management._topics import TopicAdministration
@@ -31,8 +30,7 @@ class ServiceBusAdministrationClient(
     SubscriptionAdministration,
     RuleAdministration,
     PartitionAdministration,
-    ReservationAdministration,
-    BulkWriterAdministration,
+    BulkAdministration,
     UnreadableAdministration,
 ):
     """Several threads may use the client at the same time.
@@ -54,7 +52,7 @@ class ServiceBusAdministrationClient(
         **kwargs: Unpack[InternalOptions],
     ) -> None:
         clock = clock_in(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
-        self._aio = aio.ServiceBusAdministrationClient(
+        client = aio.ServiceBusAdministrationClient(
             fully_qualified_namespace,
             credential,
             namespace=namespace,
@@ -64,7 +62,7 @@ class ServiceBusAdministrationClient(
             api_version=api_version,
             _clock=clock,
         )
-        self._portal = Portal(f"sbredis administration {self._aio._connection.target}", self._aio.close)
+        super().__init__(Bridge(f"sbredis administration {connection_of(client).target}", client.close), client)
 
     @classmethod
     def from_connection_string(
@@ -85,25 +83,25 @@ class ServiceBusAdministrationClient(
         self.close()
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_portal"):  # making it has failed
+        if not hasattr(self, "_bridge"):  # making it has failed
             return "<ServiceBusAdministrationClient, not made>"
-        state = "closed" if self._portal.closed else "open"
-        target = self._aio._connection.target
+        state = "closed" if self._bridge.closed else "open"
+        target = connection_of(self._aio).target
         return f"<ServiceBusAdministrationClient {target}, namespace {target.namespace!r}, {state}>"
 
     def close(self) -> None:
         """Close the connection, and end the background thread. A closed client cannot be used again."""
-        self._portal.close()
+        self._bridge.close()
 
     # -- the namespace -------------------------------------------------------------------------------------------------
 
     def get_namespace_properties(self, *, timeout: float | None = None) -> NamespaceProperties:
-        return self._portal.call(self._aio.get_namespace_properties, timeout=timeout)
+        return self._bridge.call(self._aio.get_namespace_properties, timeout=timeout)
 
     def set_namespace_limits(
         self, *, max_entities: int | None, max_size_in_megabytes: int | None, timeout: float | None = None
     ) -> NamespaceProperties:
-        return self._portal.call(
+        return self._bridge.call(
             self._aio.set_namespace_limits,
             max_entities=max_entities,
             max_size_in_megabytes=max_size_in_megabytes,

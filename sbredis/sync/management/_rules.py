@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.management._rules import RuleAdministration as Twin
 from sbredis.model import (
     RuleFilter,
@@ -14,8 +15,8 @@ from sbredis.model import (
     TrueRuleFilter,
 )
 from sbredis.sync._docstrings import documented_by
+from sbredis.sync._facade import Facade
 from sbredis.sync._paging import ItemPaged
-from sbredis.sync.management._calls import Calls
 
 __all__ = ["RuleAdministration"]
 
@@ -23,7 +24,7 @@ _ALL = TrueRuleFilter()
 
 
 @documented_by(Twin)
-class RuleAdministration(Calls):
+class RuleAdministration(Facade[ServiceBusAdministrationClient]):
     def create_rule(
         self,
         topic_name: str,
@@ -34,7 +35,7 @@ class RuleAdministration(Calls):
         action: SqlRuleAction | None = None,
         timeout: float | None = None,
     ) -> RuleProperties:
-        return self._portal.call(
+        return self._bridge.call(
             self._aio.create_rule,
             topic_name,
             subscription_name,
@@ -47,12 +48,12 @@ class RuleAdministration(Calls):
     def get_rule(
         self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
     ) -> RuleProperties:
-        return self._portal.call(self._aio.get_rule, topic_name, subscription_name, rule_name, timeout=timeout)
+        return self._bridge.call(self._aio.get_rule, topic_name, subscription_name, rule_name, timeout=timeout)
 
     def rule_exists(
         self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
     ) -> bool:
-        return self._portal.call(self._aio.rule_exists, topic_name, subscription_name, rule_name, timeout=timeout)
+        return self._bridge.call(self._aio.rule_exists, topic_name, subscription_name, rule_name, timeout=timeout)
 
     def update_rule(
         self,
@@ -63,12 +64,12 @@ class RuleAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[RuleOptions],
     ) -> None:
-        self._portal.call(self._aio.update_rule, topic_name, subscription_name, rule, timeout=timeout, **kwargs)
+        self._bridge.call(self._aio.update_rule, topic_name, subscription_name, rule, timeout=timeout, **kwargs)
 
     def delete_rule(
         self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
     ) -> None:
-        self._portal.call(self._aio.delete_rule, topic_name, subscription_name, rule_name, timeout=timeout)
+        self._bridge.call(self._aio.delete_rule, topic_name, subscription_name, rule_name, timeout=timeout)
 
     def list_rules(
         self,
@@ -80,5 +81,5 @@ class RuleAdministration(Calls):
         timeout: float | None = None,
     ) -> ItemPaged[RuleProperties]:
         return ItemPaged(
-            self._portal, self._aio.list_rules(topic_name, subscription_name, skip=skip, top=top, timeout=timeout)
+            self._bridge, self._aio.list_rules(topic_name, subscription_name, skip=skip, top=top, timeout=timeout)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.management._topics import TopicAdministration as Twin
 from sbredis.model import (
     TopicOptions,
@@ -13,14 +14,14 @@ from sbredis.model import (
     names_keywords,
 )
 from sbredis.sync._docstrings import documented_by
+from sbredis.sync._facade import Facade
 from sbredis.sync._paging import ItemPaged
-from sbredis.sync.management._calls import Calls
 
 __all__ = ["TopicAdministration"]
 
 
 @documented_by(Twin)
-class TopicAdministration(Calls):
+class TopicAdministration(Facade[ServiceBusAdministrationClient]):
     @names_keywords(TopicOptions)
     def create_topic(
         self,
@@ -29,21 +30,21 @@ class TopicAdministration(Calls):
         timeout: float | None = None,
         **properties: Unpack[TopicOptions],
     ) -> TopicProperties:
-        return self._portal.call(self._aio.create_topic, topic_name, timeout=timeout, **properties)
+        return self._bridge.call(self._aio.create_topic, topic_name, timeout=timeout, **properties)
 
     def ensure_topic(
         self, topic_name: str, *, timeout: float | None = None, **properties: Unpack[TopicOptions]
     ) -> TopicProperties:
-        return self._portal.call(self._aio.ensure_topic, topic_name, timeout=timeout, **properties)
+        return self._bridge.call(self._aio.ensure_topic, topic_name, timeout=timeout, **properties)
 
     def get_topic(self, topic_name: str, *, timeout: float | None = None) -> TopicProperties:
-        return self._portal.call(self._aio.get_topic, topic_name, timeout=timeout)
+        return self._bridge.call(self._aio.get_topic, topic_name, timeout=timeout)
 
     def topic_exists(self, topic_name: str, *, timeout: float | None = None) -> bool:
-        return self._portal.call(self._aio.topic_exists, topic_name, timeout=timeout)
+        return self._bridge.call(self._aio.topic_exists, topic_name, timeout=timeout)
 
     def get_topic_runtime_properties(self, topic_name: str, *, timeout: float | None = None) -> TopicRuntimeProperties:
-        return self._portal.call(self._aio.get_topic_runtime_properties, topic_name, timeout=timeout)
+        return self._bridge.call(self._aio.get_topic_runtime_properties, topic_name, timeout=timeout)
 
     def update_topic(
         self,
@@ -52,17 +53,17 @@ class TopicAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[TopicOptions],
     ) -> None:
-        self._portal.call(self._aio.update_topic, topic, timeout=timeout, **kwargs)
+        self._bridge.call(self._aio.update_topic, topic, timeout=timeout, **kwargs)
 
     def delete_topic(self, topic_name: str, *, timeout: float | None = None) -> None:
-        self._portal.call(self._aio.delete_topic, topic_name, timeout=timeout)
+        self._bridge.call(self._aio.delete_topic, topic_name, timeout=timeout)
 
     def list_topics(
         self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> ItemPaged[TopicProperties]:
-        return ItemPaged(self._portal, self._aio.list_topics(skip=skip, top=top, timeout=timeout))
+        return ItemPaged(self._bridge, self._aio.list_topics(skip=skip, top=top, timeout=timeout))
 
     def list_topics_runtime_properties(
         self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> ItemPaged[TopicRuntimeProperties]:
-        return ItemPaged(self._portal, self._aio.list_topics_runtime_properties(skip=skip, top=top, timeout=timeout))
+        return ItemPaged(self._bridge, self._aio.list_topics_runtime_properties(skip=skip, top=top, timeout=timeout))

@@ -1,20 +1,21 @@
-"""Listing and ending the reservations of entities."""
+"""What bulk readers and writers leave in entities: reservations to list and end, and writers to forget."""
 
 from __future__ import annotations
 
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
+from sbredis.bulk._marks import forget_marks
 from sbredis.bulk._reserving import Reservations, status_of, statuses
 from sbredis.client._arguments import seconds_of
 from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.model import ReservationStatus
 from sbredis.registry import STALE_AFTER
 
-__all__ = ["ReservationAdministration"]
+__all__ = ["BulkAdministration"]
 
 
-class ReservationAdministration(Calls):
-    """The calls of an administration client for reservations."""
+class BulkAdministration(Calls):
+    """The calls of an administration client for reading and writing in bulk, such as with Spark."""
 
     def list_reservations(
         self,
@@ -68,3 +69,17 @@ class ReservationAdministration(Calls):
             return await (await Reservations.of(self._connection, until)).release(entity_path, consumer, until)
 
         return await self._ask(entity_path, until, release)
+
+    async def forget_writer(self, entity_path: str, writer: str, *, timeout: float | None = None) -> int:
+        """Forget what a queue or topic remembers of a bulk writer, for instance of a Spark query.
+
+        Return the number of entries that were forgotten. An entity remembers which rows of a writer it has, so that no
+        row is stored twice; a partition has room for 10,000 entries. Forget a writer only if it will not run again:
+        otherwise it would store the rows of its last batch a second time. This method is an addition of sbredis.
+        """
+        until = self._deadline(timeout)
+
+        async def forget(_: float) -> int:
+            return await forget_marks(await self._connection.entity(entity_path, until), writer, until)
+
+        return await self._ask(entity_path, until, forget)

@@ -19,7 +19,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from sbredis._call_site import Line, calling_line, warn_of_line
 from sbredis.exceptions import Outcome, ServiceBusError
 
-__all__ = ["Portal"]
+__all__ = ["Bridge"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,18 +27,20 @@ _Close = Callable[[], Coroutine[Any, Any, None]]
 _CLOSED = "The client is closed, and so are all its senders and receivers: make another client."
 
 
-class _Call(Generic[T]):
+class _LoopCall(Generic[T]):
     """A call in the event loop, and the thread that waits for it."""
 
-    __slots__ = ("begun", "cleaned_up", "done", "ended", "error", "make", "result", "task", "undo", "worker")
+    __slots__ = ("begun", "cleaned_up", "done", "ended", "error", "make", "result", "task", "thread", "undo")
 
     result: T
 
-    def __init__(self, make: Callable[[], Awaitable[T]], undo: Callable[[T], object] | None, worker: _Worker) -> None:
+    def __init__(
+        self, make: Callable[[], Awaitable[T]], undo: Callable[[T], object] | None, thread: _LoopThread
+    ) -> None:
         self.make = make
         self.undo = undo
         """A function that undoes a result, for a result that arrives when the caller no longer waits."""
-        self.worker = worker
+        self.thread = thread
         self.error: BaseException | None = None
         self.done = threading.Lock()
         """A lock that is held until there is a result or an error. A lock is the cheapest object to wait for."""
@@ -51,7 +53,7 @@ class _Call(Generic[T]):
 
     def begin(self) -> None:
         """Start the call. This runs in the loop."""
-        if self.worker.stopping:
+        if self.thread.stopping:
             self.abort()
             return
         self.task = asyncio.get_running_loop().create_task(self._run())
@@ -78,7 +80,7 @@ class _Call(Generic[T]):
         self._clean_up()
 
     def _clean_up(self) -> None:
-        self.worker.calls.discard(self)
+        self.thread.calls.discard(self)
         cleaned_up, self.cleaned_up = self.cleaned_up, None
         if cleaned_up is None:
             return
@@ -92,7 +94,7 @@ class _Call(Generic[T]):
         """Wake the caller, unless it was woken already."""
         if not self.ended:
             self.ended = True
-            self.worker.calls.discard(self)
+            self.thread.calls.discard(self)
             self.done.release()
 
     def abort(self) -> None:
@@ -104,13 +106,13 @@ class _Call(Generic[T]):
             self.cleaned_up.release()
 
 
-class _Worker(threading.Thread):
+class _LoopThread(threading.Thread):
     """The thread with the event loop. It is a daemon, so an unclosed client does not keep the interpreter alive."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self.loop = _event_loop()
-        self.calls: set[_Call[Any]] = set()
+        self.calls: set[_LoopCall[Any]] = set()
         """The calls for which a caller waits."""
         self.stopping = False
         self.over = False
@@ -128,7 +130,7 @@ class _Worker(threading.Thread):
             for call in list(self.calls):
                 call.abort()
 
-    def begin(self, call: _Call[Any]) -> None:
+    def begin(self, call: _LoopCall[Any]) -> None:
         """Register a call, and start it in the loop. If the loop ends, the registered calls end too."""
         self.calls.add(call)
         try:
@@ -144,7 +146,7 @@ class _Worker(threading.Thread):
         except RuntimeError:  # the loop is closed
             raise ValueError(_CLOSED) from None
 
-    def withdraw(self, call: _Call[Any]) -> None:
+    def withdraw(self, call: _LoopCall[Any]) -> None:
         """Cancel a call, and wait until it has ended."""
         cleaned_up = threading.Lock()
         cleaned_up.acquire()
@@ -178,13 +180,13 @@ class _Worker(threading.Thread):
             self.post(begin)
 
 
-class Portal:
+class Bridge:
     """Runs calls from any thread in the event loop of one client.
 
-    Every public object of the client has a reference to the portal. If the last reference is dropped before the portal
-    is closed, the client is closed with a :class:`ResourceWarning`. A portal belongs to the process that makes the
+    Every public object of the client has a reference to the bridge. If the last reference is dropped before the bridge
+    is closed, the client is closed with a :class:`ResourceWarning`. A bridge belongs to the process that makes the
     first call through it. A client numbers its calls so that no call runs twice, and two processes must not continue
-    with the same numbers. Before the first call the process may fork; then each process has its own portal.
+    with the same numbers. Before the first call the process may fork; then each process has its own bridge.
     """
 
     def __init__(self, name: str, close: _Close) -> None:
@@ -194,14 +196,14 @@ class Portal:
         self._lock = threading.Lock()
         self._process: int | None = None
         """The process in which the loop runs, after the first call."""
-        self._worker: _Worker | None = None
+        self._thread: _LoopThread | None = None
         self._closed = False
         self._detach_finalizer: Callable[[], object] = lambda: None
-        _portals.add(self)
+        _bridges.add(self)
 
     @property
     def closed(self) -> bool:
-        """Whether the portal is closed, or is being closed."""
+        """Whether the bridge is closed, or is being closed."""
         return self._closed
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -237,58 +239,58 @@ class Portal:
         no loop. So the process may fork before it uses the object.
         """
         with self._lock:
-            if self._worker is None:
+            if self._thread is None:
                 self._check_open()
                 return function(*args, **kwargs)
         return self.run(function, *args, **kwargs)
 
     def finish(self, function: _Close) -> None:
         """Run a function that closes an object. Do nothing if the client is closed or belongs to another process."""
-        if self._in_other_process or (self._worker is None and self._closed):
+        if self._in_other_process or (self._thread is None and self._closed):
             return
         try:
             self._do(function, None)
         except ValueError:
-            if self._worker is not None and not self._worker.over:
+            if self._thread is not None and not self._thread.over:
                 raise
 
     def post(self, callback: Callable[[], object]) -> None:
         """Schedule a callback in the loop, and do not wait for it."""
-        self._running_worker().post(callback)
+        self._running_thread().post(callback)
 
     def close(self) -> None:
         """Close the client, end the loop and wait for its thread. In another process this does nothing."""
         if self._in_other_process:
             return
         with self._lock:
-            worker, first, self._closed = self._worker, not self._closed, True
-        if worker is None:
+            thread, first, self._closed = self._thread, not self._closed, True
+        if thread is None:
             return
         try:
-            if first and not worker.over:
+            if first and not thread.over:
                 self._detach_finalizer()  # the client is being closed by its user, so no warning is needed
                 self._do(self._close, None)
         finally:
             if first:
-                worker.stop()
-            if worker.ident != threading.get_ident():
-                worker.join()
+                thread.stop()
+            if thread.ident != threading.get_ident():
+                thread.join()
 
     def _do(self, make: Callable[[], Awaitable[T]], undo: Callable[[T], object] | None) -> T:
-        worker = self._worker
-        if worker is None or self._in_other_process:
-            worker = self._running_worker()
-        if worker.ident == threading.get_ident():
+        thread = self._thread
+        if thread is None or self._in_other_process:
+            thread = self._running_thread()
+        if thread.ident == threading.get_ident():
             raise RuntimeError(
                 "This call was made in the event loop of the client, and would wait for itself: make it from another "
                 "thread."
             )
-        call = _Call(make, undo, worker)
+        call = _LoopCall(make, undo, thread)
         try:
-            worker.begin(call)
+            thread.begin(call)
             call.done.acquire()
         except BaseException:
-            worker.withdraw(call)
+            thread.withdraw(call)
             raise
         # Python handles an interruption only after a function call. There is no function call between here and the
         # caller's next line, so an interruption cannot lose the result.
@@ -315,7 +317,7 @@ class Portal:
         if self._closed:
             raise ValueError(_CLOSED)
 
-    def _running_worker(self) -> _Worker:
+    def _running_thread(self) -> _LoopThread:
         if self._in_other_process:
             raise RuntimeError(
                 f"The client was used in process {self._process}, and cannot be used in process {os.getpid()}, "
@@ -323,37 +325,37 @@ class Portal:
                 "hook post_fork), or do not use this client before the fork."
             )
         with self._lock:
-            if self._worker is None:
+            if self._thread is None:
                 self._check_open()
-                worker = _Worker(self._name)
+                thread = _LoopThread(self._name)
                 try:
-                    worker.start()
+                    thread.start()
                 except BaseException:
-                    if worker.ident is None:
-                        worker.loop.close()
+                    if thread.ident is None:
+                        thread.loop.close()
                     else:
-                        worker.stop()
+                        thread.stop()
                     raise
-                self._worker, self._process = worker, os.getpid()
-                finalizer = weakref.finalize(self, _close_forgotten, worker, self._close, self._process, self._made_at)
+                self._thread, self._process = thread, os.getpid()
+                finalizer = weakref.finalize(self, _close_forgotten, thread, self._close, self._process, self._made_at)
                 finalizer.atexit = False
                 self._detach_finalizer = finalizer.detach
-            return self._worker
+            return self._thread
 
 
-def _close_forgotten(worker: _Worker, close: _Close, process: int, made_at: Line) -> None:
-    if process == os.getpid() and not worker.over:
-        worker.close_and_stop(close)
-        warn_of_line(f"A client was not closed: {worker.name}", ResourceWarning, made_at)
+def _close_forgotten(thread: _LoopThread, close: _Close, process: int, made_at: Line) -> None:
+    if process == os.getpid() and not thread.over:
+        thread.close_and_stop(close)
+        warn_of_line(f"A client was not closed: {thread.name}", ResourceWarning, made_at)
 
 
-_portals: weakref.WeakSet[Portal] = weakref.WeakSet()
+_bridges: weakref.WeakSet[Bridge] = weakref.WeakSet()
 
 
 def _reset_locks() -> None:
     """Replace the locks in a forked process: other threads of the parent may have held them during the fork."""
-    for portal in list(_portals):
-        portal.reset_lock()
+    for bridge in list(_bridges):
+        bridge.reset_lock()
 
 
 if hasattr(os, "register_at_fork"):

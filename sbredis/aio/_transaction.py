@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from sbredis._public import public_name
 from sbredis._quoting import quoted
+from sbredis.aio._committing import (
+    AdvancePart,
+    SendPart,
+    SettlePart,
+    StatePart,
+    TransactedKind,
+    TransactionPart,
+    commit,
+)
 from sbredis.aio._sender import ServiceBusSender, outbox_of
 from sbredis.aio._session import ServiceBusSession, held_session
-from sbredis.aio._transacting import commit
-from sbredis.aio._transaction_parts import AdvancePart, Part, SendPart, SettleKind, SettlePart, StatePart
 from sbredis.client._arguments import deadline_of
 from sbredis.engine import MAXIMUM_CALL_BYTES, MessageId, Outgoing, identifier, is_dead
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
@@ -71,7 +78,7 @@ class ServiceBusTransaction:
         self._reference = connection.reference()
         self._telemetry = telemetry
         self._lock = threading.Lock()
-        self._parts: list[Part] = []
+        self._parts: list[TransactionPart] = []
         self._undo: list[Callable[[], None]] = []
         """Functions that let the messages keep their ids, because they were not sent."""
         self._named: set[int] = set()
@@ -248,7 +255,7 @@ class ServiceBusTransaction:
 
     def _settle(
         self,
-        kind: SettleKind,
+        kind: TransactedKind,
         message: ServiceBusReceivedMessage,
         *,
         delay: int = 0,
@@ -371,7 +378,7 @@ class ServiceBusTransaction:
         if self._rolled_back:
             raise ValueError("The transaction was rolled back. Make a new one with client.transaction().")
 
-    def _record(self, part: Part, count: int, size: int) -> None:
+    def _record(self, part: TransactionPart, count: int, size: int) -> None:
         self._check()
         if not count and not size and not isinstance(part, StatePart):
             return  # an empty list of messages

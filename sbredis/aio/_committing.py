@@ -1,36 +1,39 @@
-"""The operations of a transaction: what its recorded calls do on the partitions of entities."""
+"""Commit a transaction: turn its recorded calls into steps, and make one call for all of them.
+
+The *parts* of a transaction are its recorded calls. All parts of one kind on one partition become one *step*, which is
+one operation of the script. The client corrects its knowledge of an entity and tries again if that was the reason for a
+refusal.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis.aio._transaction_parts import (
-    AdvancePart,
-    Keys,
-    Part,
-    SendPart,
-    SettleKind,
-    SettlePart,
-    StatePart,
-)
-from sbredis.client._lane_kinds import lock_lost
+from sbredis.client._lane_kinds import MOST_COPIES, TransactionJob, lock_lost
 from sbredis.client._partition_client import SETTLEMENTS, PartitionClient
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
     CallId,
     Lock,
+    MessageId,
     Operation,
     Outgoing,
     Partition,
+    PartRefusedError,
     SettingsStaleError,
+    Transacted,
     TransactedRenewal,
     TransactedResult,
     TransactedSend,
     advance,
+    decode,
     identifier,
     new_token,
     once,
@@ -38,30 +41,102 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import (
     KeyAlreadyUsedError,
+    MessageAlreadySettled,
     MessageLockLostError,
     MessageSizeExceededError,
     Outcome,
     ServiceBusError,
     WatermarkChangedError,
 )
-from sbredis.model import ServiceBusMessage
+from sbredis.model import Hold, ServiceBusMessage, from_content
 from sbredis.sending._outbox import views_for_rules
 from sbredis.sending._sendable import require_one_key, require_sessions, transaction_key
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
+    from sbredis.receiving._held_session import HeldSession
     from sbredis.registry import EntityRecord
+    from sbredis.sending._outbox import Outbox
 
 __all__ = [
-    "Settlements",
-    "Work",
-    "works_of",
+    "AdvancePart",
+    "SendPart",
+    "SettlePart",
+    "StatePart",
+    "TransactedKind",
+    "TransactionPart",
+    "commit",
 ]
 
 _log = logging.getLogger("sbredis.client")
 
+TransactedKind = Literal["complete", "abandon", "defer", "dead_letter", "renew"]
+_Keys = Mapping[bytes, tuple[MessageId, int]]
+"""A mapping from each key of a transaction, in its stored form, to the key as it was given and its window in ms."""
 
-class Work(ABC):
+
+@dataclass(slots=True, eq=False)
+class SendPart:
+    """Messages that one call of the transaction sends or schedules."""
+
+    outbox: Outbox
+    made: list[Outgoing]
+    """The encoded messages, in the form for an entity that detects duplicates."""
+    originals: list[ServiceBusMessage]
+    """The messages of the application."""
+    needs_numbers: bool
+    """Whether the application needs the sequence numbers of the messages."""
+    numbers: list[int] = field(default_factory=list[int])
+    """The sequence numbers, after the commit."""
+    _copies: list[ServiceBusMessage] | None = None
+
+    @property
+    def messages(self) -> list[ServiceBusMessage]:
+        """Copies of the messages, as they were at the call. Rules and keys apply to them."""
+        if self._copies is None:
+            self._copies = [from_content(decode(one.payload)) for one in self.made]
+        return self._copies
+
+
+@dataclass(slots=True, eq=False)
+class SettlePart:
+    """A message that the transaction settles, or whose lock it renews."""
+
+    kind: TransactedKind
+    hold: Hold
+    key: str | bytes | None
+    """The key that has chosen the partition of the message; ``None`` if the message has no key."""
+    changes: bytes = b""
+    delay: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class StatePart:
+    """The state that the transaction sets for a session; None removes the state."""
+
+    held: HeldSession
+    state: bytes | None
+
+
+@dataclass(slots=True, eq=False)
+class AdvancePart:
+    """A watermark that the transaction advances."""
+
+    outbox: Outbox
+    name: str
+    expected: str | None
+    value: str | None
+    sequence_number: int | None = None
+    """The sequence number that is stored with the watermark, after the commit."""
+
+
+TransactionPart = SendPart | SettlePart | StatePart | AdvancePart
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+class _TransactionStep(ABC):
     """One operation of the transaction, on one partition of one entity."""
 
     def __init__(self, link: PartitionClient) -> None:
@@ -96,10 +171,10 @@ class Work(ABC):
         return error
 
 
-class _Remembering(Work):
+class _KeysStep(_TransactionStep):
     """The keys that the transaction remembers."""
 
-    def __init__(self, link: PartitionClient, keys: Keys) -> None:
+    def __init__(self, link: PartitionClient, keys: _Keys) -> None:
         super().__init__(link)
         self._keys = dict(keys)  # the transaction forgets its keys when its caller is cancelled; the call may go on
 
@@ -119,10 +194,10 @@ class _Remembering(Work):
         return super().explain(error, detail)
 
 
-class Settlements(Work):
-    """Settlements of one kind in one partition."""
+class _SettleStep(_TransactionStep):
+    """_SettleStep of one kind in one partition."""
 
-    def __init__(self, link: PartitionClient, kind: SettleKind) -> None:
+    def __init__(self, link: PartitionClient, kind: TransactedKind) -> None:
         super().__init__(link)
         self.kind = kind
         self.parts: list[SettlePart] = []
@@ -143,7 +218,7 @@ class Settlements(Work):
         return made
 
 
-class _Renewals(Settlements):
+class _RenewStep(_SettleStep):
     """Renewals of locks in one partition."""
 
     def __init__(self, link: PartitionClient) -> None:
@@ -171,7 +246,7 @@ class _Renewals(Settlements):
         return []
 
 
-class _State(Work):
+class _SessionStateStep(_TransactionStep):
     """The new state of a session."""
 
     def __init__(self, link: PartitionClient, part: StatePart) -> None:
@@ -182,7 +257,7 @@ class _State(Work):
         return Operation(partition, partition.set_state(call_id, self._part.held.lock, self._part.state))
 
 
-class _Advance(Work):
+class _WatermarkStep(_TransactionStep):
     """A new value of a watermark."""
 
     def __init__(self, link: PartitionClient, part: AdvancePart) -> None:
@@ -220,7 +295,7 @@ def _named(value: str | None) -> str:
     return "absent" if value is None else repr(value)
 
 
-class _Sends(Work):
+class _SendStep(_TransactionStep):
     """Messages for a queue or topic in the slot of the transaction."""
 
     def __init__(self, entity: Entity, link: PartitionClient, parts: Sequence[SendPart]) -> None:
@@ -261,7 +336,7 @@ class _Sends(Work):
         return [originals[place] for place in result.dropped]
 
 
-class _Transfers(Work):
+class _TransferStep(_TransactionStep):
     """Messages for a queue or topic in another slot. They wait in the home of the transaction until they are moved."""
 
     def __init__(self, via: PartitionClient, entity: Entity, number: int, parts: Sequence[SendPart]) -> None:
@@ -312,10 +387,10 @@ def _tell_test_bus(entity: Entity, parts: Sequence[SendPart]) -> None:
         hooks.sent(entity.connection.target.namespace, entity.name, _made_for(entity, parts))
 
 
-# -- from calls to operations ------------------------------------------------------------------------------------------
+# -- from parts to steps -----------------------------------------------------------------------------------------------
 
 
-async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[Work]:
+async def _steps_of(parts: Sequence[TransactionPart], keys: _Keys, deadline: float) -> list[_TransactionStep]:
     """Return the operations of a transaction: parts of one kind on one partition become one operation.
 
     The first entity that the transaction settles in is its home; without a settlement, the first to which it sends;
@@ -323,9 +398,9 @@ async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[W
     The home's partition decides the slot of the transaction, and remembers its keys. Messages for another slot wait in
     this partition until they are moved. The same calls always have the same home.
     """
-    settling = _settling(parts)
+    settling = _settle_steps(parts)
     sends: dict[Entity, list[SendPart]] = {}
-    advancing = await _advancing(parts, deadline)
+    advancing = await _watermark_steps(parts, deadline)
     for part in parts:
         if isinstance(part, SendPart):
             entity = await part.outbox.ready(deadline)
@@ -334,8 +409,8 @@ async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[W
             if any(len(one.payload) > entity.largest_message for one in part.made):
                 await entity.refresh(deadline)  # the limit may have been raised since this client read it
             sends.setdefault(entity, []).append(part)
-    here: list[Work] = []
-    elsewhere: list[Work] = []
+    here: list[_TransactionStep] = []
+    elsewhere: list[_TransactionStep] = []
     home = settling[0].link if settling else None
     for entity, own in sends.items():
         link = entity.partition_client(entity.numbers[0])
@@ -345,10 +420,10 @@ async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[W
             _require_same_partition(entity, link, key, parts)
         home = home or link
         if link.number == home.number:
-            here.append(_Sends(entity, link, own))
+            here.append(_SendStep(entity, link, own))
         else:
             _refuse_numbers(entity, home, own)
-            elsewhere.append(_Transfers(home, entity, link.number, own))
+            elsewhere.append(_TransferStep(home, entity, link.number, own))
     home = home or (advancing[0].link if advancing else None)
     if home is None:
         raise ValueError(
@@ -356,39 +431,39 @@ async def works_of(parts: Sequence[Part], keys: Keys, deadline: float) -> list[W
             "of its first settlement, or else of its first send: record one of them."
         )
     _require_here(home, advancing)
-    remembering: list[Work] = [_Remembering(home, keys)] if keys else []
-    works = [*remembering, *settling, *here, *elsewhere, *advancing]  # watermarks store the numbers of the messages
-    participants = len({work.link for work in works})
+    remembering: list[_TransactionStep] = [_KeysStep(home, keys)] if keys else []
+    steps = [*remembering, *settling, *here, *elsewhere, *advancing]  # watermarks store the numbers of the messages
+    participants = len({step.link for step in steps})
     if participants > MAXIMUM_PARTICIPANTS:
         raise ValueError(
             f"A transaction takes up to {MAXIMUM_PARTICIPANTS} queues, topics and subscriptions, and this one has "
             f"{participants}."
         )
-    return works
+    return steps
 
 
-def _settling(parts: Sequence[Part]) -> list[Work]:
+def _settle_steps(parts: Sequence[TransactionPart]) -> list[_TransactionStep]:
     """Return the settlements and session states of a transaction. Refuse those of different slots."""
-    works: dict[tuple[Any, ...], Work] = {}
+    steps: dict[tuple[Any, ...], _TransactionStep] = {}
     for part in parts:
         if isinstance(part, SettlePart):
             entity: Entity = part.hold.reception.owner  # type: ignore[assignment]
             link = entity.partition_client_of(part.hold)
-            made = _Renewals(link) if part.kind == "renew" else Settlements(link, part.kind)
-            work = works.setdefault((link, part.kind), made)
-            assert isinstance(work, Settlements)
-            work.parts.append(part)
+            made = _RenewStep(link) if part.kind == "renew" else _SettleStep(link, part.kind)
+            step = steps.setdefault((link, part.kind), made)
+            assert isinstance(step, _SettleStep)
+            step.parts.append(part)
         elif isinstance(part, StatePart):
             link = part.held.partition_client
-            works[link, part.held.name, "state"] = _State(link, part)
-    listed = list(works.values())
-    for work in listed:
-        if work.number != listed[0].number:
-            raise _not_together(listed[0], work)
+            steps[link, part.held.name, "state"] = _SessionStateStep(link, part)
+    listed = list(steps.values())
+    for step in listed:
+        if step.number != listed[0].number:
+            raise _not_together(listed[0], step)
     return listed
 
 
-def _not_together(first: Work, other: Work) -> ServiceBusError:
+def _not_together(first: _TransactionStep, other: _TransactionStep) -> ServiceBusError:
     if first.entity is other.entity:
         text = (
             f"The transaction settles messages of two partitions of '{first.entity.name}'. It can settle messages of "
@@ -405,30 +480,32 @@ def _not_together(first: Work, other: Work) -> ServiceBusError:
     return error
 
 
-async def _advancing(parts: Sequence[Part], deadline: float) -> list[Work]:
-    works: list[Work] = []
+async def _watermark_steps(parts: Sequence[TransactionPart], deadline: float) -> list[_TransactionStep]:
+    steps: list[_TransactionStep] = []
     for part in parts:
         if isinstance(part, AdvancePart):
             entity = await part.outbox.ready(deadline)
-            works.append(_Advance(entity.of_session(part.name), part))
-    return works
+            steps.append(_WatermarkStep(entity.of_session(part.name), part))
+    return steps
 
 
-def _require_here(home: PartitionClient, advancing: Iterable[Work]) -> None:
+def _require_here(home: PartitionClient, advancing: Iterable[_TransactionStep]) -> None:
     """Refuse watermarks in other slots than the home of the transaction."""
-    for work in advancing:
-        if work.number != home.number:
+    for step in advancing:
+        if step.number != home.number:
             error = ServiceBusError(
-                f"The transaction advances a watermark of '{work.entity.name}', which is in another partition of the "
+                f"The transaction advances a watermark of '{step.entity.name}', which is in another partition of the "
                 f"namespace than its messages of '{home.entity.name}'. The name of a watermark decides its partition: "
                 "send messages with this name as their partition_key or session_id, and settle messages with this key.",
                 outcome=Outcome.NEVER_SENT,
             )
-            error.entity = work.entity.name
+            error.entity = step.entity.name
             raise error
 
 
-def _require_same_partition(entity: Entity, link: PartitionClient, key: str | bytes, parts: Iterable[Part]) -> None:
+def _require_same_partition(
+    entity: Entity, link: PartitionClient, key: str | bytes, parts: Iterable[TransactionPart]
+) -> None:
     """Refuse a send to a partitioned entity if the transaction settles messages of the entity with another key.
 
     A settled message without a key stands for its partition.
@@ -460,3 +537,117 @@ def _refuse_numbers(entity: Entity, home: PartitionClient, parts: Sequence[SendP
         )
         error.entity = entity.name
         raise error
+
+
+# -- the call ----------------------------------------------------------------------------------------------------------
+
+
+class _CommitJob(TransactionJob):
+    """One call of a commit. It has its effect on the messages even if the caller was cancelled meanwhile."""
+
+    __slots__ = ("_parts", "_steps", "duplicates")
+
+    def __init__(self, steps: Sequence[_TransactionStep], messages: int, size: int, deadline: float) -> None:
+        super().__init__(deadline, messages, size, frozenset([step.link for step in steps]))
+        self.duplicates: list[ServiceBusMessage] = []
+        self._steps = steps
+        self._parts = [part for step in steps if isinstance(step, _SettleStep) for part in step.parts]
+        for part in self._parts:
+            part.hold.settled = True  # also while a lock is renewed, because its token may change
+        for step in steps:
+            step.since = None
+
+    def ended(self) -> None:
+        """Mark the messages as not settled if the call did not settle them."""
+        for part in self._parts:
+            if not self.done or part.kind == "renew":
+                part.hold.settled = False
+            elif part.hold.watchers:
+                part.hold.let_go()
+
+    def happened(self, result: Transacted) -> None:
+        """Note what has happened to the messages."""
+        self.done = True
+        for step, sent in zip(self._steps, result.results, strict=True):
+            self.duplicates += step.happened(sent)
+        if result.forgotten:
+            _log.warning(
+                "%s: the partition has forgotten %d keys of transactions before the ends of their windows, because it "
+                "remembers up to 100,000 keys of up to 8 MB together; use shorter windows or shorter keys",
+                self._steps[0].link,
+                result.forgotten,
+            )
+
+    def operations(self, now: int | None) -> tuple[list[Operation], int]:
+        """Return the operations, and how many copies they make. An error names its operation."""
+        operations: list[Operation] = []
+        copies = 0
+        call_id = CallId("", 0, now)
+        for index, step in enumerate(self._steps):
+            step.record = step.entity.record
+            try:
+                operations.append(step.operation(step.link.partition, call_id))
+                copies += step.copies
+                if copies > MOST_COPIES:
+                    raise MessageSizeExceededError(
+                        f"The messages of the transaction would have {copies} copies in the subscriptions of their "
+                        f"topics; a transaction makes up to {MOST_COPIES}. Send fewer messages in it.",
+                        outcome=Outcome.NEVER_SENT,
+                    )
+            except ServiceBusError as error:
+                raise PartRefusedError(error, operation=index) from None
+        return operations, copies
+
+
+async def commit(
+    parts: Sequence[TransactionPart], keys: _Keys, messages: int, size: int, deadline: float
+) -> list[ServiceBusMessage]:
+    """Carry out all parts of a transaction, or none. Return the messages that were dropped as duplicates.
+
+    ``messages`` and ``size`` are the number and the bytes of all messages, session states,
+    keys and watermarks.
+    """
+    steps = await _steps_of(parts, keys, deadline)
+    while any([await step.confirm(deadline) for step in steps]):
+        steps = await _steps_of(parts, keys, deadline)
+    for part in parts:
+        if isinstance(part, SettlePart) and part.hold.settled:
+            raise MessageAlreadySettled(
+                f"Message {part.hold.sequence_number} was settled, or is being settled, outside of the transaction. "
+                "The transaction has changed nothing."
+            )
+    async with AsyncExitStack() as recalls:
+        for part in parts:
+            if isinstance(part, SettlePart) and part.kind == "abandon":
+                lease = part.hold.lease
+                if lease is not None and lease.recalled is not None:
+                    await recalls.enter_async_context(lease.recalled(deadline))
+        await _renewed(steps, deadline)
+        return await _carry_out(steps, messages, size, deadline)
+
+
+async def _renewed(steps: Sequence[_TransactionStep], deadline: float) -> None:
+    """Wait for renewals under way, because a renewal may give a message another token."""
+    loop = asyncio.get_running_loop()
+    for step in steps:
+        if isinstance(step, _SettleStep):
+            for part in step.parts:
+                renewal = step.link.renewing.last_renewal(part.hold)
+                if renewal is not None:
+                    await asyncio.wait((renewal,), timeout=deadline - loop.time())
+
+
+async def _carry_out(
+    steps: Sequence[_TransactionStep], messages: int, size: int, deadline: float
+) -> list[ServiceBusMessage]:
+    """Make the call. If the client's knowledge of an entity is out of date, correct it and make the call again."""
+    while True:
+        try:
+            job = _CommitJob(steps, messages, size, deadline)
+            await steps[0].link.transacting.submit(job)
+            return job.duplicates
+        except PartRefusedError as refusal:
+            step, error = steps[refusal.operation], refusal.reason
+            error.entity = step.entity.name
+            if not await step.link.overcome(error, step.record, deadline):
+                raise step.explain(error, refusal.detail) from None

@@ -22,7 +22,6 @@ from hypothesis import HealthCheck, settings
 from sbredis.client import _watching as watching
 from sbredis.receiving import _accepting as accepting
 from sbredis.receiving import _inbox as inbox
-from sbredis.receiving._receive_call import ReceiveCall
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import forget_memory, forget_notes
 from sbredis.transport._memory import memory_names
@@ -75,7 +74,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accepting, "ANSWERING", 60.0)
     gather = inbox.Inbox._gather
 
-    async def gathered(self: inbox.Inbox, call: ReceiveCall, deadline: float | None) -> None:
+    async def gathered(self: inbox.Inbox, call: inbox.ReceiveCall, deadline: float | None) -> None:
         """Gather as usual, and then wait for the calls under way, because they may bring messages that the test
         expects.
         """

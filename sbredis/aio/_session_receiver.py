@@ -16,7 +16,7 @@ from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._accepting import accept_named, accept_next
 from sbredis.receiving._entity_lookup import require_not_forwarding, require_sessions
-from sbredis.receiving._leaving import is_failed_delivery
+from sbredis.receiving._held_session import is_failed_delivery
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions

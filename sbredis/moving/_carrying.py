@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from sbredis.client._background_work import CALLING
 from sbredis.engine import (
@@ -44,14 +44,15 @@ from sbredis.exceptions import (
     ServiceBusServerBusyError,
 )
 from sbredis.model import read_purpose
-from sbredis.moving._destinations import Bound, Destinations, fault_of
+from sbredis.moving._destinations import Destinations, fault_of
 from sbredis.moving._moves import (
     MOST_AT_ONCE,
+    Bound,
     Ended,
     Fault,
     Freeze,
-    Group,
     Move,
+    MoveGroup,
     MoveInSlot,
     ReadBatch,
     Settle,
@@ -154,7 +155,7 @@ class Carrier:
         # A call that moves messages to a topic also deletes them at their source, so it makes fewer copies than a send.
         routing = None if entity is None else entity.routing
         most = MOST_AT_ONCE if routing is None else min(MOST_AT_ONCE, max(1, routing.most // 2))
-        group = Group(moves, same_slot=same_slot, door=door, most=most)
+        group = MoveGroup(moves, same_slot=same_slot, door=door, most=most)
         incarnation = (entity or self._source).record.incarnation
         batch: Batch | None = None
         while True:
@@ -174,8 +175,8 @@ class Carrier:
                 case Settle():
                     await self._settle(group, destination, action)
 
-    async def _in_slot(self, group: Group, entity: Entity, destination: Destination, action: MoveInSlot) -> None:
-        bound = [cast("Bound", move.message) for move in action.moves]
+    async def _in_slot(self, group: MoveGroup, entity: Entity, destination: Destination, action: MoveInSlot) -> None:
+        bound = [move.message for move in action.moves]
         now, record, number = self._connection.clock.told(), entity.record, destination.number
         if record.id != destination.entity:
             self._gone_in_slot(group, record.path)
@@ -203,7 +204,7 @@ class Carrier:
             group.moved()
 
     async def _refused_in_slot(
-        self, group: Group, entity: Entity, record: EntityRecord, refusal: PartRefusedError
+        self, group: MoveGroup, entity: Entity, record: EntityRecord, refusal: PartRefusedError
     ) -> None:
         """Give up what the destination has refused, or correct the client's knowledge of the destination."""
         error, until = refusal.reason, asyncio.get_running_loop().time() + CALLING
@@ -226,14 +227,16 @@ class Carrier:
         else:
             raise error
 
-    def _gone_in_slot(self, group: Group, path: str) -> None:
+    def _gone_in_slot(self, group: MoveGroup, path: str) -> None:
         if self.destinations.purpose.redriven:
             group.refused("GONE", "", fault_of("GONE", path))
         else:
             group.overtaken()  # there may be another entity of this name; the next reading finds it
 
-    async def _freeze(self, group: Group, destination: Destination, incarnation: str, action: Freeze) -> Batch | None:
-        messages = [cast("Bound", move.message).delivery for move in action.moves]
+    async def _freeze(
+        self, group: MoveGroup, destination: Destination, incarnation: str, action: Freeze
+    ) -> Batch | None:
+        messages = [move.message.delivery for move in action.moves]
         purpose, now = self.destinations.purpose.stored(), self._connection.clock.told()
         batch = await self._ask(
             lambda source: source.freeze(
@@ -247,7 +250,7 @@ class Carrier:
         return batch
 
     async def _read(
-        self, group: Group, destination: Destination, entity: Entity | None
+        self, group: MoveGroup, destination: Destination, entity: Entity | None
     ) -> tuple[Batch | None, Entity | None]:
         now = self._connection.clock.told()
         while True:
@@ -263,7 +266,7 @@ class Carrier:
         return batch, heap.entity
 
     async def _take(
-        self, group: Group, destination: Destination, entity: Entity | None, batch: Batch, action: Take
+        self, group: MoveGroup, destination: Destination, entity: Entity | None, batch: Batch, action: Take
     ) -> None:
         if entity is None:
             # The batch was frozen to give its messages up, but some of them have a destination now. Or its destination
@@ -289,7 +292,7 @@ class Carrier:
             group.judged(verdict, taken.detail, taken.names, fault_of(taken.verdict, path))
 
     async def _ask_to_take(self, destination: Destination, entity: Entity, batch: Batch, action: Take) -> Taken:
-        bound = [cast("Bound", move.message) for move in action.moves]
+        bound = [move.message for move in action.moves]
         now, number = self._connection.clock.told(), destination.number
 
         def make(partition: Partition, *, too_large: bool = False) -> Request[Taken]:
@@ -314,11 +317,8 @@ class Carrier:
         transport, source = self._connection.transport, self._source.partition(self._number)
         return transport.endpoint_of(destination.keys[0]) == transport.endpoint_of(source.keys[0])
 
-    async def _settle(self, group: Group, destination: Destination, action: Settle) -> None:
-        changes = {
-            move.message.name: _with_reason(cast("Bound", move.message).delivery, fault)
-            for move, fault in action.given_up
-        }
+    async def _settle(self, group: MoveGroup, destination: Destination, action: Settle) -> None:
+        changes = {move.message.name: _with_reason(move.message.delivery, fault) for move, fault in action.given_up}
         now = self._connection.clock.told()
         done = await self._ask(
             lambda source: source.settle_batch(
@@ -348,7 +348,7 @@ class Carrier:
 
 def _is_incomplete(action: Take) -> bool:
     """Return whether a record of the batch is lost, so that no call can carry the batch."""
-    return any(cast("Bound", move.message).outgoing is None for move in action.moves)
+    return any(move.message.outgoing is None for move in action.moves)
 
 
 def _outgoing(bound: Sequence[Bound]) -> list[Outgoing]:

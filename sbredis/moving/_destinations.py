@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sbredis.client._background_work import CALLING
 from sbredis.client._routing import facts_of
@@ -16,7 +16,6 @@ from sbredis.engine import (
     Batch,
     Delivery,
     Destination,
-    Outgoing,
     decode,
     number_of,
     partition_for_key,
@@ -29,13 +28,12 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.model import BROKERS_REASONS, MoveKind, Purpose, TooManyHopsError, key_at_destination, moved, read_purpose
-from sbredis.moving._moves import Fault, Move
+from sbredis.moving._moves import Bound, Fault, Move
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
-    from sbredis.rules import MessageView
 
-__all__ = ["Bound", "Destinations", "Finder", "Heap", "NotKnownYetError", "fault_of", "partition_of"]
+__all__ = ["Destinations", "Finder", "Heap", "NotKnownYetError", "fault_of", "partition_of"]
 
 _REASONS = {
     "QUOTA": ("QuotaExceeded", "'{}' is full."),
@@ -54,26 +52,6 @@ class NotKnownYetError(ServiceBusError):
     """It is not known yet whether the destination exists, because the census is older than the message."""
 
     is_transient = True
-
-
-class Bound(NamedTuple):
-    """A message on its way to another entity."""
-
-    delivery: Delivery
-    outgoing: Outgoing | None = None
-    """The message as the destination stores it; ``None`` for a message that cannot be moved."""
-    facts: MessageView | None = None
-    """The view that the rules of a topic judge, if the destination is a topic."""
-
-    @property
-    def name(self) -> str:
-        """The name of the message in its partition."""
-        return self.delivery.name
-
-    @property
-    def size(self) -> int:
-        """The bytes of the message, with its changed properties."""
-        return len(self.delivery.record) + len(self.delivery.changes)
 
 
 def fault_of(code: str, path: str) -> Fault:

@@ -33,37 +33,47 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from sbredis.engine import Delivery, Outgoing
+    from sbredis.rules import MessageView
 
 __all__ = [
     "MOST_AT_ONCE",
     "MOST_BYTES",
     "Action",
+    "Bound",
     "Ended",
     "Fault",
     "Freeze",
-    "Group",
     "Move",
+    "MoveGroup",
     "MoveInSlot",
-    "Named",
     "ReadBatch",
     "Settle",
     "Take",
 ]
 
 
-class Named(Protocol):
-    """A message, as far as this module sees it."""
+class Bound(NamedTuple):
+    """A message on its way to another entity."""
+
+    delivery: Delivery
+    outgoing: Outgoing | None = None
+    """The message as the destination stores it; ``None`` for a message that cannot be moved."""
+    facts: MessageView | None = None
+    """The view that the rules of a topic judge, if the destination is a topic."""
 
     @property
     def name(self) -> str:
         """The name of the message in its partition."""
-        ...
+        return self.delivery.name
 
     @property
     def size(self) -> int:
         """The bytes of the message, with its changed properties."""
-        ...
+        return len(self.delivery.record) + len(self.delivery.changes)
 
 
 class Fault(NamedTuple):
@@ -76,7 +86,7 @@ class Fault(NamedTuple):
 class Move(NamedTuple):
     """A message that waits, and the reason if it cannot be moved to any destination."""
 
-    message: Named
+    message: Bound
     fault: Fault | None = None
 
 
@@ -148,14 +158,14 @@ class _Next(enum.Enum):
 
 
 @dataclass(slots=True)
-class _Piece:
+class _MovePiece:
     moves: tuple[Move, ...]
     fault: Fault | None = None
     """The reason for which these messages are to be given up."""
 
 
 @dataclass(slots=True)
-class Group:
+class MoveGroup:
     """The moves from one partition to one other partition."""
 
     moves: Sequence[Move]
@@ -166,7 +176,7 @@ class Group:
     """The last known door of the destination."""
     most: int = MOST_AT_ONCE
     """The largest number of messages in a piece."""
-    _pieces: deque[_Piece] = field(init=False, default_factory=deque[_Piece])
+    _pieces: deque[_MovePiece] = field(init=False, default_factory=deque[_MovePiece])
     _most_now: int = field(init=False, default=0)
     """The largest number of messages in a piece now."""
     _next: _Next = field(init=False, default=_Next.PIECE)
@@ -193,7 +203,7 @@ class Group:
 
     def _add(self, moves: Sequence[Move]) -> None:
         if moves:
-            self._pieces.append(_Piece(tuple(moves), moves[0].fault))
+            self._pieces.append(_MovePiece(tuple(moves), moves[0].fault))
 
     # -- the next action -----------------------------------------------------------------------------------------------
 
@@ -214,7 +224,7 @@ class Group:
             return self._settle
         return Ended()
 
-    def _piece(self) -> _Piece | None:
+    def _piece(self) -> _MovePiece | None:
         """Return the first piece. If it is larger than pieces are now, divide it first."""
         if not self._pieces:
             return None
@@ -222,8 +232,8 @@ class Group:
         sizes = accumulate(move.message.size for move in first.moves[: self._most_now])
         fit = max(1, sum(size <= MOST_BYTES for size in sizes))
         if fit < len(first.moves):
-            self._pieces[0] = _Piece(first.moves[fit:], first.fault)
-            self._pieces.appendleft(_Piece(first.moves[:fit], first.fault))
+            self._pieces[0] = _MovePiece(first.moves[fit:], first.fault)
+            self._pieces.appendleft(_MovePiece(first.moves[:fit], first.fault))
         return self._pieces[0]
 
     # -- reports -------------------------------------------------------------------------------------------------------
@@ -336,7 +346,7 @@ class Group:
             return
         at = moves.index(guilty[0])
         self._push([moves[at + len(guilty) :]])
-        self._pieces.appendleft(_Piece(guilty, fault))
+        self._pieces.appendleft(_MovePiece(guilty, fault))
         self._push([moves[:at]])
 
     def _halve(self, moves: tuple[Move, ...]) -> None:
@@ -346,7 +356,7 @@ class Group:
     def _push(self, parts: Sequence[tuple[Move, ...]]) -> None:
         for part in reversed(parts):
             if part:
-                self._pieces.appendleft(_Piece(part))
+                self._pieces.appendleft(_MovePiece(part))
 
     def _grow(self) -> None:
         self._most_now = min(self.most, 2 * self._most_now)

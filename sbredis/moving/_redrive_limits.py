@@ -13,11 +13,11 @@ from sbredis.model import RedriveBudget
 __all__ = [
     "LONGEST_LINE",
     "NO_REASON",
-    "Bound",
-    "Census",
-    "Pace",
+    "DeadLetterCounts",
+    "PartitionBounds",
+    "Portions",
+    "RedrivePace",
     "Relapses",
-    "Shares",
     "cursor_text",
     "fingerprint",
     "read_cursor",
@@ -28,7 +28,7 @@ LONGEST_LINE = 200
 _MOST_FINGERPRINTS = 1000
 NO_REASON = "(no reason)"
 OTHERS = "(others)"
-_BATCHES_A_SECOND = 4
+_STEPS_A_SECOND = 4
 _PAGE_SECONDS = 5
 
 
@@ -42,7 +42,7 @@ def fingerprint(reason: str | None, description: str | None) -> str:
     return f"{kind}: {line}" if line else kind
 
 
-class Census:
+class DeadLetterCounts:
     """Counts dead letters by reason and by fingerprint. After 1,000 different texts, new ones count as others."""
 
     def __init__(self) -> None:
@@ -121,14 +121,14 @@ class Relapses:
                 del self._alive[key]
 
 
-class Pace:
+class RedrivePace:
     """The speed of a redrive: the size of its steps, and when the next step may begin."""
 
     def __init__(self, rate: float | None, most: int) -> None:
         """``rate`` is in messages a second; ``None`` means no limit. ``most`` is the largest step."""
         self._rate = rate
         self._next = 0.0
-        self.step = most if rate is None else max(1, int(min(most, rate / _BATCHES_A_SECOND)))
+        self.step = most if rate is None else max(1, int(min(most, rate / _STEPS_A_SECOND)))
         """The number of messages to move at once."""
         self.page = most if rate is None else max(16, int(min(most, rate * _PAGE_SECONDS)))
         """The number of messages to look at ahead: those of a few seconds, because they may change meanwhile."""
@@ -143,27 +143,27 @@ class Pace:
             self._next = max(self._next, now) + count / self._rate
 
 
-class Shares:
-    """The shares of a redrive that has a budget and no rate. Before each share, the one before is judged."""
+class Portions:
+    """The portions of a redrive that has a budget and no rate. Before each portion, the one before is judged."""
 
     def __init__(self, minimum: int, most: int) -> None:
-        """The first share has ``minimum`` messages. A share has at most ``most`` messages, or ``minimum`` if larger."""
+        """The first portion has ``minimum`` messages. The largest has ``most``, or ``minimum`` if that is more."""
         self._size = minimum
         self._most = max(minimum, most)
         self.left = minimum
-        """The number of messages that may be moved before the share is judged."""
+        """The number of messages that may be moved before the portion is judged."""
 
     def moved(self, count: int) -> None:
         """Record that messages were moved."""
         self.left = max(0, self.left - count)
 
     def judged(self) -> None:
-        """Begin the next share, which is twice as large."""
+        """Begin the next portion, which is twice as large."""
         self._size = self.left = min(2 * self._size, self._most)
 
 
 @dataclass(slots=True)
-class Bound:
+class PartitionBounds:
     """The part of a partition's dead-letter queue that a redrive is for."""
 
     start: int
@@ -175,18 +175,18 @@ class Bound:
 _CURSOR = re.compile(r"(\d+)=(\d+)-(\d+)", re.ASCII)
 
 
-def cursor_text(incarnation: str, bounds: Mapping[int, Bound]) -> str:
+def cursor_text(incarnation: str, bounds: Mapping[int, PartitionBounds]) -> str:
     """Return the bounds of a redrive as text."""
     return incarnation + ":" + ",".join(f"{number}={one.start}-{one.last}" for number, one in bounds.items())
 
 
-def read_cursor(text: object, incarnation: str, numbers: Sequence[int]) -> dict[int, Bound]:
+def read_cursor(text: object, incarnation: str, numbers: Sequence[int]) -> dict[int, PartitionBounds]:
     """Return the bounds in a cursor. Raises for a text that is no cursor, or the cursor of another redrive."""
     if not isinstance(text, str):
         raise TypeError(f"cursor must be the text of an earlier redrive, not {type(text).__name__}")
     of, _, rest = text.partition(":")
     parts = [_CURSOR.fullmatch(part) for part in rest.split(",")]
-    found = {int(part[1]): Bound(int(part[2]), int(part[3])) for part in parts if part is not None}
+    found = {int(part[1]): PartitionBounds(int(part[2]), int(part[3])) for part in parts if part is not None}
     if not of or None in parts or len(found) < len(parts):
         raise ValueError(f"{quoted(text)} is not the cursor of a redrive: give the cursor of an earlier result")
     if of != incarnation or set(found) != set(numbers):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from sbredis.engine import NEVER, Delivery, Destination, Partition, Recipient, Redrive, payload_offset, recipient_of
 from sbredis.exceptions import (
@@ -26,14 +27,14 @@ from sbredis.model import (
     redrive_of,
 )
 from sbredis.moving._carrying import Carrier, ask
-from sbredis.moving._destinations import Bound, Destinations, Finder, NotKnownYetError, partition_of
+from sbredis.moving._destinations import Destinations, Finder, NotKnownYetError, partition_of
 from sbredis.moving._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, own_number
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
 
-__all__ = ["Back", "Elsewhere", "Range", "Way"]
+__all__ = ["Back", "Elsewhere", "MovedRange", "Way"]
 
 _log = logging.getLogger("sbredis.client")
 _CALLING = 30.0
@@ -45,7 +46,7 @@ Find: TypeAlias = "Callable[[str], Awaitable[Entity]]"
 """A function that returns the entity with a name as the registry has it now."""
 
 
-class Range(NamedTuple):
+class MovedRange(NamedTuple):
     """The numbers of messages in a partition to which they were redriven."""
 
     number: int
@@ -53,26 +54,26 @@ class Range(NamedTuple):
     last: int
 
 
-class Way(Protocol):
+class Way(ABC):
     """A way of a redrive."""
 
     watched: DeadLetters
     """The dead-letter queue in which messages are that have died again."""
 
+    @abstractmethod
     async def open(self) -> None:
         """Prepare to move messages."""
-        ...
 
+    @abstractmethod
     async def carry(self, number: int, messages: Sequence[ServiceBusReceivedMessage]) -> Mapping[str, bytes]:
         """Move dead letters of one partition. Return the names of those that were moved, and their keys."""
-        ...
 
-    def moved_to(self) -> list[Range]:
+    @abstractmethod
+    def moved_to(self) -> list[MovedRange]:
         """Return where the messages are that were moved since the last call, among others."""
-        ...
 
 
-class Back:
+class Back(Way):
     """Moves dead letters back to the main side, and lets transfer dead letters wait for a mover again."""
 
     def __init__(
@@ -85,7 +86,7 @@ class Back:
         self._modify = modify
         self._find = find
         self._found: dict[Recipient, Entity | None] = {}
-        self._ranges: list[Range] = []
+        self._ranges: list[MovedRange] = []
         self._longest = NEVER
 
     async def open(self) -> None:
@@ -115,13 +116,13 @@ class Back:
             result = await self.watched.redrive(number, list(asked.values()))
             moved = result.moved(names)
             if moved:
-                self._ranges.append(Range(number, result.first, result.first + len(moved) - 1))
+                self._ranges.append(MovedRange(number, result.first, result.first + len(moved) - 1))
             done |= {name: keys[name] for name in moved}
             gone = {*moved, *result.missing, *result.unfit}
             asked = {name: one for name, one in asked.items() if name not in gone}
         return done
 
-    def moved_to(self) -> list[Range]:
+    def moved_to(self) -> list[MovedRange]:
         """Return where the messages are that were moved since the last call."""
         ranges, self._ranges = self._ranges, []
         return ranges
@@ -208,7 +209,7 @@ async def _complete_batches(source: Entity, find: Find, entity: Entity | None) -
     return births
 
 
-class Elsewhere:
+class Elsewhere(Way):
     """Moves dead letters to another queue or topic."""
 
     def __init__(
@@ -247,7 +248,7 @@ class Elsewhere:
             tried = [heap for heap in heaps if heap.entity is not None]
             for heap in tried:
                 for move in heap.moves:
-                    bound = cast("Bound", move.message)
+                    bound = move.message
                     if bound.outgoing is not None:
                         keys[bound.name] = key_of(bound.outgoing.payload)
                 door = self._doors.get(heap.destination, "")
@@ -260,6 +261,6 @@ class Elsewhere:
         stay = await self._letters.those(number, sorted(map(own_number, messages)), ANY)
         return {name: key for name, key in keys.items() if name not in {hold_of(one).name for one in stay}}
 
-    def moved_to(self) -> list[Range]:
+    def moved_to(self) -> list[MovedRange]:
         """Return where the messages are: anywhere in the partitions of the destination."""
-        return [Range(number, 0, _FOREVER) for number in self._entity.numbers]
+        return [MovedRange(number, 0, _FOREVER) for number in self._entity.numbers]

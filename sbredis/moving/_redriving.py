@@ -43,7 +43,15 @@ from sbredis.model import (
 )
 from sbredis.moving._choosing import Condition, condition_of
 from sbredis.moving._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, own_number
-from sbredis.moving._redrive_limits import Bound, Census, Pace, Relapses, Shares, cursor_text, read_cursor
+from sbredis.moving._redrive_limits import (
+    DeadLetterCounts,
+    PartitionBounds,
+    Portions,
+    RedrivePace,
+    Relapses,
+    cursor_text,
+    read_cursor,
+)
 from sbredis.moving._redrive_ways import Back, Elsewhere, Way
 from sbredis.receiving._settling import require_modification
 
@@ -55,7 +63,7 @@ __all__ = ["RedriveRequest", "Redriver"]
 
 _HIGHEST = (1 << 48) - 1
 _SOONEST, _LATEST = 0.02, 1.0
-"""The shortest and the longest pause between two looks at the messages of a share, in seconds."""
+"""The shortest and the longest pause between two looks at the messages of a portion, in seconds."""
 _CLAIM = 10.0
 """The seconds for which a redrive claims the dead-letter queue. The claim of a killed client ends after this time."""
 _RENEW = 3.0
@@ -200,15 +208,15 @@ class _RedriveRun:
         self._way = way
         self._goes_on = goes_on
         self._loop = asyncio.get_running_loop()
-        self._pace = Pace(request.rate, MAXIMUM_CALL_MESSAGES)
+        self._pace = RedrivePace(request.rate, MAXIMUM_CALL_MESSAGES)
         budget = request.budget
         self._relapses = None if budget is None else Relapses(budget)
-        by_shares = budget is not None and request.rate is None
-        self._shares = Shares(budget.minimum, MAXIMUM_CALL_MESSAGES) if budget is not None and by_shares else None
-        self._census = Census()
+        by_portions = budget is not None and request.rate is None
+        self._portions = Portions(budget.minimum, MAXIMUM_CALL_MESSAGES) if budget is not None and by_portions else None
+        self._counts = DeadLetterCounts()
         self._moved = 0
         self._skipped = 0
-        self._bounds: dict[int, Bound] = {}
+        self._bounds: dict[int, PartitionBounds] = {}
         self._watched: dict[int, int] = {}
         """For each partition, the next number at which to look for messages that have died again."""
         self._named: dict[int, list[ServiceBusReceivedMessage]] | None = None
@@ -223,43 +231,45 @@ class _RedriveRun:
 
     async def look(self) -> RedriveResult:
         """Count the messages, and change nothing."""
-        given = self._given_bounds() or {number: Bound(0, _HIGHEST) for number in self._entity.numbers}
+        given = self._given_bounds() or {number: PartitionBounds(0, _HIGHEST) for number in self._entity.numbers}
         await self._find_named(given)
         for number, bound in given.items():
-            self._bounds[number] = Bound(bound.start, max(bound.start - 1, 0))
-            async for messages in self._messages(number, Bound(bound.start, bound.last)):
+            self._bounds[number] = PartitionBounds(bound.start, max(bound.start - 1, 0))
+            async for messages in self._messages(number, PartitionBounds(bound.start, bound.last)):
                 for message in messages:
                     self._add(message)
-                self._request.progress(self._census.matched)
+                self._request.progress(self._counts.matched)
         return self._result(completed=True, because="It was a dry run: no message was moved.")
 
     async def run(self, claim: _RedriveClaim) -> RedriveResult:
         """Move the messages, until all are moved or too many have died again."""
         given = self._given_bounds()
-        self._bounds = given or {number: Bound(0, last) for number, last in (await self._letters.lasts()).items()}
+        self._bounds = given or {
+            number: PartitionBounds(0, last) for number, last in (await self._letters.lasts()).items()
+        }
         await self._find_named(self._bounds)
         if self._relapses is not None:
             self._watched = {number: last + 1 for number, last in (await self._way.watched.lasts()).items()}
         await self._way.open()
         for number, bound in self._bounds.items():
-            async for messages in self._messages(number, Bound(bound.start, bound.last)):
+            async for messages in self._messages(number, PartitionBounds(bound.start, bound.last)):
                 while messages:
                     if (because := await self._wait(claim)) is not None:
                         bound.start = own_number(messages[0])
                         return self._result(completed=False, because=because)
-                    size = min(self._pace.step, self._shares.left) if self._shares is not None else self._pace.step
+                    size = min(self._pace.step, self._portions.left) if self._portions is not None else self._pace.step
                     step, messages = messages[:size], messages[size:]
                     await self._move(number, step)
             self._passed(number, bound)
         because = await self._spent()
         return self._result(completed=True, because=because or "All messages were dealt with.")
 
-    def _given_bounds(self) -> dict[int, Bound] | None:
+    def _given_bounds(self) -> dict[int, PartitionBounds] | None:
         if self._request.cursor is None:
             return None
         return read_cursor(self._request.cursor, self._origin, self._entity.numbers)
 
-    def _passed(self, number: int, bound: Bound) -> None:
+    def _passed(self, number: int, bound: PartitionBounds) -> None:
         """Record that the redrive has gone through a partition."""
         if self._named is None:
             bound.start = max(bound.start, bound.last + 1)
@@ -268,20 +278,20 @@ class _RedriveRun:
 
     def _result(self, *, completed: bool, because: str) -> RedriveResult:
         return RedriveResult(
-            matched=self._census.matched,
+            matched=self._counts.matched,
             moved=self._moved,
             skipped=self._skipped,
             died_again=0 if self._relapses is None else self._relapses.died_again,
             completed=completed,
             stopped_because=because,
             cursor=cursor_text(self._origin, self._bounds),
-            by_reason=dict(self._census.by_reason),
-            by_fingerprint=dict(self._census.by_fingerprint),
+            by_reason=dict(self._counts.by_reason),
+            by_fingerprint=dict(self._counts.by_fingerprint),
         )
 
     # -- choosing ------------------------------------------------------------------------------------------------------
 
-    async def _messages(self, number: int, bound: Bound) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+    async def _messages(self, number: int, bound: PartitionBounds) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
         """Yield the chosen messages of a partition, page by page."""
         if self._named is not None:
             named = self._named.get(number, [])
@@ -301,7 +311,7 @@ class _RedriveRun:
             if messages := [message for message in page if self._chosen(message)]:
                 yield messages
 
-    async def _find_named(self, bounds: Mapping[int, Bound]) -> None:
+    async def _find_named(self, bounds: Mapping[int, PartitionBounds]) -> None:
         """Find the messages that the caller has named. If one is missing, raise an error before the first is moved.
 
         Messages before the place of the cursor are left out, because an earlier redrive has dealt with them.
@@ -333,7 +343,7 @@ class _RedriveRun:
         self._named = found
 
     def _add(self, message: ServiceBusReceivedMessage) -> None:
-        self._census.add(message.dead_letter_reason, message.dead_letter_error_description)
+        self._counts.add(message.dead_letter_reason, message.dead_letter_error_description)
 
     # -- moving --------------------------------------------------------------------------------------------------------
 
@@ -341,8 +351,8 @@ class _RedriveRun:
         """Wait until the next messages may be moved. Return why the redrive must stop, or ``None``."""
         await claim.sleep(self._pace.wait(self._loop.time()))
         await claim.keep()
-        because, shares, budget = await self._reason_to_stop(), self._shares, self._request.budget
-        if because is not None or shares is None or budget is None or shares.left:
+        because, portions, budget = await self._reason_to_stop(), self._portions, self._request.budget
+        if because is not None or portions is None or budget is None or portions.left:
             return because
         ends, pause = self._loop.time() + budget.window, _SOONEST
         waiting = self._way.moved_to()
@@ -351,7 +361,7 @@ class _RedriveRun:
             pause = min(2 * pause, _LATEST)
             waiting = [each for each in waiting if await self._way.watched.unhandled(*each)]
             because = await self._reason_to_stop()
-        shares.judged()
+        portions.judged()
         return because
 
     async def _move(self, number: int, messages: list[ServiceBusReceivedMessage]) -> None:
@@ -365,8 +375,8 @@ class _RedriveRun:
         self._request.progress(self._moved)
         self._skipped += len(messages) - len(moved)
         self._pace.moved(len(moved), now)
-        if self._shares is not None:
-            self._shares.moved(len(moved))
+        if self._portions is not None:
+            self._portions.moved(len(moved))
 
     async def _reason_to_stop(self) -> str | None:
         """Return why the redrive must stop, or ``None``."""

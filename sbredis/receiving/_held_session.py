@@ -10,24 +10,25 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from zlib import crc32
 
 from sbredis._tasks import wait_until
 from sbredis.client._lane_kinds import CallJob, SettleJob
 from sbredis.engine import CallId, Partition, Purged, Request, SessionLock
-from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
+from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Hold, MessageLease
 
 if TYPE_CHECKING:
     from sbredis.client._partition_client import PartitionClient
 
-__all__ = ["HeldSession", "lane_for", "state_bytes"]
+__all__ = ["HeldSession", "is_failed_delivery", "lane_for", "state_bytes"]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
 _LANES = 8
 _RELEASING = 5.0
+_LOST = (MessageLockLostError, SessionLockLostError)
 
 
 def lane_for(letter: str, session: str) -> str:
@@ -40,6 +41,18 @@ def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
     if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"the state of a session must be str, bytes or None, not {type(state).__name__}")
     return state.encode() if isinstance(state, str) else None if state is None else bytes(state)
+
+
+def is_failed_delivery(error: BaseException | None) -> bool:
+    """Return whether a handler that ended with this error has failed to handle its unsettled messages.
+
+    A cancellation, an interruption, the end of the program and a lost lock are not caused by a message, so they do not
+    count. A group of errors counts if one of its errors counts.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return any(map(is_failed_delivery, group.exceptions))
+    return isinstance(error, Exception) and not isinstance(error, _LOST)
 
 
 class HeldSession:

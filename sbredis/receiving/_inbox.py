@@ -21,11 +21,16 @@ from typing import TYPE_CHECKING
 from sbredis.client._arguments import ANSWERING
 from sbredis.client._waking import may_recover
 from sbredis.engine import SidePrefix
-from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
+from sbredis.exceptions import (
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    SessionLockLostError,
+)
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._buffer import Buffer
 from sbredis.receiving._fetching import Fetch, Stock, fetches, keep_for, passing_looks
-from sbredis.receiving._receive_call import ReceiveCall, unanswered
 from sbredis.receiving._watcher import PartitionWatcher
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from sbredis.client._watching import Watch
     from sbredis.receiving._held_session import HeldSession
 
-__all__ = ["Inbox"]
+__all__ = ["Inbox", "ReceiveCall"]
 
 _log = logging.getLogger("sbredis.client")
 _GATHERING = 0.2
@@ -46,6 +51,59 @@ _CHECKING = 1.0
 """The seconds between checks whether there is still a connection over which a partition can wake waiting callers."""
 _HURRYING = 0.1
 """The seconds between checks for calls that are late for a caller whose time is over."""
+
+
+class ReceiveCall:
+    """A request for messages that waits at an inbox."""
+
+    __slots__ = ("_loop", "_news", "error", "gathers", "got", "missing", "unanswered")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, missing: int, *, gathers: bool) -> None:
+        self.missing = missing
+        self.gathers = gathers
+        """Whether the request waits for more messages when it has some."""
+        self.unanswered: dict[PartitionWatcher, int] | None = None
+        """The partitions whose answer the request still needs; ``None`` while it waits for messages to come.
+
+        A request for the messages that are there now needs an answer from each partition. A request that has waited
+        long enough also needs these answers. This is a mapping from each partition to the number of a call: only
+        answers to later calls count.
+        """
+        self.got: list[ServiceBusReceivedMessage] = []
+        self.error: ServiceBusError | None = None
+        self._loop = loop
+        self._news: asyncio.Future[bool] = loop.create_future()
+        """Whether there is news; false if there was none until the end of a wait."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the request needs more messages."""
+        return self.missing > 0 and self.error is None
+
+    @property
+    def content(self) -> bool:
+        """Whether the request has messages and does not wait for more."""
+        return bool(self.got) and not self.gathers
+
+    def tell(self) -> None:
+        """Record that there is news."""
+        self._end_wait(news=True)
+
+    async def wait(self, until: float | None) -> bool:
+        """Wait until there is news. Return ``False`` if there was no news until the time ``until`` of the loop."""
+        timer = None
+        if until is not None and not self._news.done():
+            timer = self._loop.call_at(until, self._end_wait)
+        try:
+            return await self._news
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._news = self._loop.create_future()
+
+    def _end_wait(self, *, news: bool = False) -> None:
+        if not self._news.done():
+            self._news.set_result(news)
 
 
 class Inbox:
@@ -245,7 +303,7 @@ class Inbox:
 
     def _unreachable(self) -> ServiceBusError:
         """Return the error for a receive that got no messages because no partition has answered."""
-        return self._trouble.twin() if self._trouble else unanswered(self.entity, late=self._late > 0)
+        return self._trouble.twin() if self._trouble else _unanswered(self.entity, late=self._late > 0)
 
     @property
     def demand(self) -> int:
@@ -496,3 +554,15 @@ class Inbox:
 def _asked_for(watches: Sequence[Watch]) -> int:
     """Return the number of messages for which the calls under way ask. Late calls are left out."""
     return sum([watch.wanted for watch in watches if not watch.late])
+
+
+def _unanswered(entity: Entity, *, late: bool) -> ServiceBusError:
+    """Return the error for a receive that no partition has answered; ``late`` if an answer may still come."""
+    peer = entity.connection.target
+    error: ServiceBusError = (
+        OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
+        if late
+        else ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
+    )
+    error.entity = entity.name
+    return error

@@ -1,23 +1,23 @@
-"""Watch one partition for a receiver: make the calls that :mod:`sbredis.aio.core` decides on, and listen."""
+"""Watch one partition for a receiver: make the calls that :mod:`sbredis.receiving._fetching` decides on, and listen."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sbredis.client._lane_kinds import CallJob
 from sbredis.client._waking import LiveWatch
-from sbredis.engine import CallId, Looked, Mode, Partition, Received, Request, SidePrefix, new_token
+from sbredis.engine import CallId, Looked, Mode, Partition, Received, Request, new_token
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 from sbredis.receiving._fetching import Fetch
 
 if TYPE_CHECKING:
     from sbredis.client._partition_client import PartitionClient
-    from sbredis.receiving._held_session import HeldSession
+    from sbredis.receiving._inbox import Inbox
 
-__all__ = ["PartitionWatcher", "WatchOwner"]
+__all__ = ["PartitionWatcher"]
 
 T = TypeVar("T")
 _PATIENCE = 60.0
@@ -25,44 +25,15 @@ _CLOSING, _FORGETTING = 10.0, 2.0
 _MOST_WAITING = 100
 
 
-class WatchOwner(Protocol):
-    """The part of an inbox that its watchers use."""
-
-    side: SidePrefix
-    mode: ServiceBusReceiveMode
-    session: HeldSession | None
-
-    @property
-    def only_wants_what_is_there(self) -> bool:
-        """Whether all callers want only messages that are there now."""
-        ...
-
-    def answered(self, watcher: PartitionWatcher) -> None:
-        """Record that the partition has no more messages, or cannot answer."""
-        ...
-
-    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """Distribute the messages that a call has brought."""
-        ...
-
-    def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
-        """Record that a call, or the attempt to listen, has failed."""
-        ...
-
-    def pump(self) -> None:
-        """Make the calls that are needed now, after a change."""
-        ...
-
-
 class PartitionWatcher:
     """A partition that a receiver receives from."""
 
-    def __init__(self, owner: WatchOwner, partition_client: PartitionClient, identity: str) -> None:
+    def __init__(self, inbox: Inbox, partition_client: PartitionClient, identity: str) -> None:
         self.partition_client = partition_client
-        self._live = LiveWatch(partition_client, identity, changed=owner.pump, failed=self._tell)
+        self._live = LiveWatch(partition_client, identity, changed=inbox.pump, failed=self._tell)
         self.watch = self._live.watch
         """The decisions about this partition."""
-        self._owner = owner
+        self._inbox = inbox
         self._look_lane = f"k{identity}"
         # Looks have a lane of their own, in which calls are not numbered. In the lane of the receives, a
         # look would use up a number, so the next receive would appear to follow a lost receive.
@@ -83,17 +54,17 @@ class PartitionWatcher:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def make(self, fetch: Fetch) -> None:
-        """Make a call that the core has decided on."""
+        """Make a call that the inbox has decided on."""
         if fetch.wanted:
             self._receive(fetch.wanted, fetch.waiting_for)
         else:
             self._look(fetch.waiting_for)
 
     def _receive(self, wanted: int, waiting_for: int) -> None:
-        owner, waiter = self._owner, self._live.waiter
-        session, side = owner.session, owner.side
+        inbox, waiter = self._inbox, self._live.waiter
+        session, side = inbox.session, inbox.side
         token = new_token() if session is None else session.lease.token
-        mode: Mode = "lock" if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
+        mode: Mode = "lock" if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
         session_id = None if session is None else session.name
 
         def make(partition: Partition, call_id: CallId) -> Request[Received]:
@@ -109,7 +80,7 @@ class PartitionWatcher:
             )
 
         def orphaned(result: Received) -> None:
-            owner.received(self._delivered(result, token, job.since))
+            inbox.received(self._delivered(result, token, job.since))
 
         self.watch.ask(self._loop.time(), wanted)
         job = CallJob(make, self._loop.time() + _PATIENCE, orphaned)
@@ -139,7 +110,7 @@ class PartitionWatcher:
         job.future.add_done_callback(lambda _: once())
 
     def _looking(self, waiting_for: int) -> Callable[[Partition, CallId], Request[Looked]]:
-        side, waiter, session = self._owner.side, self._live.waiter, self._owner.session
+        side, waiter, session = self._inbox.side, self._live.waiter, self._inbox.session
         lock = None if session is None else session.lock
 
         def make(partition: Partition, call_id: CallId) -> Request[Looked]:
@@ -165,7 +136,7 @@ class PartitionWatcher:
             self.watch.busy_with_due(registered=result.waits)
         else:
             self._nothing(result.due, registered=result.waits)
-        self._owner.received(self._delivered(result, token, job.since))
+        self._inbox.received(self._delivered(result, token, job.since))
 
     def _looked(self, job: CallJob[Looked], *, waits: bool, registered: bool) -> None:
         result = self._result(job)
@@ -179,30 +150,30 @@ class PartitionWatcher:
             self.watch.busy_with_due(registered=registered)
         else:
             self._nothing(result.due, registered=registered)
-        self._owner.received([])
+        self._inbox.received([])
 
     def _nothing(self, due: int, *, registered: bool) -> None:
         self._live.nothing(due, registered=registered)
-        if not self._owner.only_wants_what_is_there:
+        if not self._inbox.only_wants_what_is_there:
             self._live.listen()
-        self._owner.answered(self)
+        self._inbox.answered(self)
 
     def _delivered(self, result: Received, token: str, since: float) -> list[ServiceBusReceivedMessage]:
         if not result.messages:
             return []
-        owner, partition_client = self._owner, self.partition_client
+        inbox, partition_client = self._inbox, self.partition_client
         lease = None
-        if owner.mode is ServiceBusReceiveMode.PEEK_LOCK:
+        if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK:
             lease = (
                 partition_client.lease(token, result.lock, since, result.fence)
-                if owner.session is None
-                else owner.session.lease
+                if inbox.session is None
+                else inbox.session.lease
             )
-            if owner.session is None and lease.until <= partition_client.connection.clock.now():
+            if inbox.session is None and lease.until <= partition_client.connection.clock.now():
                 # The answer took longer than the lock. In the partition, the lock began later and may still hold.
                 partition_client.give_back_named(token, [each.name for each in result.messages])
                 return []
-        reception = Reception(partition_client.base, owner.mode, partition_client.entity)
+        reception = Reception(partition_client.base, inbox.mode, partition_client.entity)
         return [delivered(each, reception, lease) for each in result.messages]
 
     def _result(self, job: CallJob[T]) -> T | None:
@@ -221,7 +192,7 @@ class PartitionWatcher:
 
     def _tell(self, error: BaseException) -> None:
         if isinstance(error, ServiceBusError) and not self.watch.left:
-            self._owner.failed(self, error)
+            self._inbox.failed(self, error)
 
     # -- events --------------------------------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ PURE = {
         "client": ("_delivering", "_pauses", "_watching"),
         "maintenance": ("_agenda", "_idling"),
         "moving": ("_moves", "_redrive_limits"),
-        "receiving": ("_fetching", "_handles", "_leaving", "_searching"),
+        "receiving": ("_fetching", "_handles", "_searching"),
         "cli": (
             "_caret",
             "_declared",

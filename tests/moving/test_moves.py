@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbredis.engine import Delivery
 from sbredis.moving._moves import (
     MOST_BYTES,
+    Bound,
     Ended,
     Fault,
     Freeze,
-    Group,
     Move,
+    MoveGroup,
     MoveInSlot,
     ReadBatch,
     Settle,
@@ -26,13 +28,12 @@ FULL = Fault("QuotaExceeded", "The destination is full.")
 WRONG = Fault("MaxTransferHopCountExceeded", "The message was forwarded 4 times.")
 
 
-class Message(NamedTuple):
-    name: str
-    size: int = 1
+def message(name: str, size: int = 1) -> Bound:
+    return Bound(Delivery(name, b"." * size))
 
 
 def moves(names: str, faulty: str = "") -> tuple[Move, ...]:
-    return tuple(Move(Message(name), WRONG if name in faulty else None) for name in names)
+    return tuple(Move(message(name), WRONG if name in faulty else None) for name in names)
 
 
 def names(of: Any) -> str:
@@ -40,7 +41,7 @@ def names(of: Any) -> str:
 
 
 def test_a_group_in_one_slot_is_moved_with_one_script() -> None:
-    group = Group(moves("abc"), same_slot=True)
+    group = MoveGroup(moves("abc"), same_slot=True)
     assert group.next() == MoveInSlot(moves("abc"))
     assert group.next() == MoveInSlot(moves("abc"))  # without a report the action stays the same
     group.moved()
@@ -57,7 +58,7 @@ def test_a_group_in_one_slot_is_moved_with_one_script() -> None:
     ],
 )
 def test_large_messages_and_many_messages_are_moved_in_pieces(sizes: list[int], pieces: list[int]) -> None:
-    group = Group([Move(Message(str(number), size)) for number, size in enumerate(sizes)], same_slot=True)
+    group = MoveGroup([Move(message(str(number), size)) for number, size in enumerate(sizes)], same_slot=True)
     found: list[int] = []
     while isinstance(action := group.next(), MoveInSlot):
         found.append(len(action.moves))
@@ -66,7 +67,7 @@ def test_large_messages_and_many_messages_are_moved_in_pieces(sizes: list[int], 
 
 
 def test_a_group_between_slots_is_frozen_taken_and_settled() -> None:
-    group = Group(moves("abc"), same_slot=False, door="d")
+    group = MoveGroup(moves("abc"), same_slot=False, door="d")
     assert group.next() == Freeze(moves("abc"))
     group.frozen(7, "abc")
     assert group.next() == Take(7, moves("abc"), "d")
@@ -77,7 +78,7 @@ def test_a_group_between_slots_is_frozen_taken_and_settled() -> None:
 
 
 def test_a_batch_of_an_earlier_mover_is_read_first() -> None:
-    group = Group((), same_slot=False)
+    group = MoveGroup((), same_slot=False)
     assert group.next() == ReadBatch()
     group.read(3, moves("ab"))
     assert group.next() == Take(3, moves("ab"), "")
@@ -87,13 +88,13 @@ def test_a_batch_of_an_earlier_mover_is_read_first() -> None:
 
 
 def test_a_batch_that_is_not_outstanding_any_more_ends_the_group() -> None:
-    group = Group((), same_slot=False)
+    group = MoveGroup((), same_slot=False)
     group.overtaken()
     assert group.next() == Ended()
 
 
 def test_the_batch_is_read_again_before_a_new_door_is_used() -> None:
-    group = Group(moves("ab"), same_slot=False)
+    group = MoveGroup(moves("ab"), same_slot=False)
     group.frozen(1, "ab")
     group.judged("door", "new")
     assert group.next() == ReadBatch()
@@ -108,7 +109,7 @@ def test_the_batch_is_read_again_before_a_new_door_is_used() -> None:
 )
 def test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up(batch: int, action: Take | Settle) -> None:
     """A take of the batch may have run, so its destination decides. Another mover may have settled it meanwhile."""
-    group = Group(moves("ab"), same_slot=False)
+    group = MoveGroup(moves("ab"), same_slot=False)
     group.frozen(1, "ab")
     group.judged("door", "new")
     group.read(batch, moves("ab", "b"))
@@ -120,7 +121,7 @@ def test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up(batch: i
     [("again", Settle(1, "again", names=("a",))), ("over", Settle(1, "back"))],
 )
 def test_after_a_rollback_the_source_is_read_again(verdict: str, settle: Settle) -> None:
-    group = Group(moves("abc"), same_slot=False, most=2)
+    group = MoveGroup(moves("abc"), same_slot=False, most=2)
     assert group.next() == Freeze(moves("ab"))  # the first piece; another one would follow
     group.frozen(1, "ab")
     group.judged(verdict, names=["a"])
@@ -130,7 +131,7 @@ def test_after_a_rollback_the_source_is_read_again(verdict: str, settle: Settle)
 
 
 def test_a_settlement_by_another_mover_ends_the_group() -> None:
-    group = Group(moves("abc"), same_slot=False, most=1)
+    group = MoveGroup(moves("abc"), same_slot=False, most=1)
     assert group.next() == Freeze(moves("a"))  # the first piece; two others would follow
     group.frozen(1, "a")
     group.judged("taken")
@@ -140,7 +141,7 @@ def test_a_settlement_by_another_mover_ends_the_group() -> None:
 
 @pytest.mark.parametrize(("others", "foreign"), [("xy", False), ("abx", False), ("abc", True)])
 def test_a_batch_with_other_messages_or_another_purpose_is_read_before_it_is_taken(others: str, foreign: bool) -> None:
-    group = Group(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), same_slot=False)
     group.frozen(1, others, foreign=foreign)
     assert group.next() == ReadBatch()
     group.read(1, moves(others))
@@ -149,7 +150,7 @@ def test_a_batch_with_other_messages_or_another_purpose_is_read_before_it_is_tak
 
 def test_a_batch_with_a_part_of_the_messages_is_the_last_one() -> None:
     """The rest may come before later messages, so the source is read again."""
-    group = Group(moves("abcd"), same_slot=False, most=3)
+    group = MoveGroup(moves("abcd"), same_slot=False, most=3)
     group.next()
     group.frozen(1, "ac")
     assert group.next() == Take(1, moves("ac"), "")
@@ -160,18 +161,18 @@ def test_a_batch_with_a_part_of_the_messages_is_the_last_one() -> None:
 
 @pytest.mark.parametrize("same_slot", [True, False])
 def test_a_message_that_cannot_be_moved_is_frozen_alone_and_given_up(same_slot: bool) -> None:
-    group = Group(moves("b", "b"), same_slot=same_slot)
+    group = MoveGroup(moves("b", "b"), same_slot=same_slot)
     assert group.next() == Freeze(moves("b", "b"))
     group.frozen(1, "b")
     assert group.next() == Settle(1, "refused", given_up=((moves("b", "b")[0], WRONG),))
 
 
 def test_a_disabled_destination_refuses_all_messages_at_once() -> None:
-    group = Group(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), same_slot=False)
     group.frozen(1, "abc")
     group.judged("DISABLED", "SendDisabled", fault=FULL)
     assert group.next() == Settle(1, "refused", given_up=tuple((move, FULL) for move in moves("abc")))
-    group = Group(moves("abc"), same_slot=True)
+    group = MoveGroup(moves("abc"), same_slot=True)
     group.refused("DISABLED", "SendDisabled", FULL)
     assert group.next() == Freeze(moves("abc"))
     group.frozen(1, "abc")
@@ -179,13 +180,13 @@ def test_a_disabled_destination_refuses_all_messages_at_once() -> None:
 
 
 def test_the_message_that_is_too_large_is_known_by_its_index() -> None:
-    group = Group(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), same_slot=False)
     group.frozen(1, "abc")
     group.judged("TOOLARGE", "1", fault=FULL)
     assert group.next() == Settle(1, "refused", given_up=((moves("b")[0], FULL),))
     group.settled(done=True)
     assert group.next() == Freeze(moves("a"))
-    group = Group(moves("abc"), same_slot=True)
+    group = MoveGroup(moves("abc"), same_slot=True)
     group.refused("TOOLARGE", "1", FULL)
     assert group.next() == MoveInSlot(moves("a"))
     group.moved()
@@ -194,7 +195,7 @@ def test_the_message_that_is_too_large_is_known_by_its_index() -> None:
 
 @pytest.mark.parametrize("detail", ["3", "-1", "", "not an index"])
 def test_a_piece_without_a_known_guilty_message_is_divided(detail: str) -> None:
-    group = Group(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), same_slot=False)
     group.frozen(1, "abc")
     group.judged("TOOLARGE", detail, fault=FULL)
     assert group.next() == Settle(1, "back")
@@ -246,7 +247,7 @@ class World:
         return [name for name in frozen if name not in gone] if action.verdict in ("refused", "back") else []
 
 
-def carry_out(world: World, group: Group, left: list[str]) -> None:
+def carry_out(world: World, group: MoveGroup, left: list[str]) -> None:
     """Carry out the actions of a group until it ends."""
     while not isinstance(action := group.next(), Ended):
         world.steps += 1
@@ -315,10 +316,10 @@ def test_each_message_is_moved_or_given_up_once_and_in_order(
     seen = everything  # the mover has read messages that a receiver has taken away since then
     for _ in range(100):
         if world.batch is not None:
-            carry_out(world, Group((), same_slot=False), left)
+            carry_out(world, MoveGroup((), same_slot=False), left)
         if not left:
             break
-        carry_out(world, Group(moves(seen), same_slot=same_slot, most=most), left)
+        carry_out(world, MoveGroup(moves(seen), same_slot=same_slot, most=most), left)
         seen = "".join(left)
     assert left == []
     assert world.batch is None

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis import RedriveBudget
-from sbredis.moving._redrive_limits import Bound, Census, Pace, Relapses, Shares, cursor_text, fingerprint, read_cursor
+from sbredis.moving._redrive_limits import (
+    DeadLetterCounts,
+    PartitionBounds,
+    Portions,
+    RedrivePace,
+    Relapses,
+    cursor_text,
+    fingerprint,
+    read_cursor,
+)
 
 # -- fingerprints ------------------------------------------------------------------------------------------------------
 
@@ -33,14 +42,14 @@ def test_messages_that_died_of_the_same_problem_have_the_same_fingerprint(
 
 
 def test_a_census_counts_any_number_of_texts_in_bounded_memory() -> None:
-    census = Census()
+    counts = DeadLetterCounts()
     for number in range(1500):
-        census.add(f"{number}", chr(0x4E00 + number))
-    census.add("7", chr(0x4E00 + 7))
-    assert census.matched == 1501
-    assert len(census.by_reason) == len(census.by_fingerprint) == 1001
-    assert (census.by_reason["7"], census.by_reason["(others)"]) == (2, 500)
-    assert sum(census.by_fingerprint.values()) == 1501
+        counts.add(f"{number}", chr(0x4E00 + number))
+    counts.add("7", chr(0x4E00 + 7))
+    assert counts.matched == 1501
+    assert len(counts.by_reason) == len(counts.by_fingerprint) == 1001
+    assert (counts.by_reason["7"], counts.by_reason["(others)"]) == (2, 500)
+    assert sum(counts.by_fingerprint.values()) == 1501
 
 
 # -- the budget --------------------------------------------------------------------------------------------------------
@@ -155,7 +164,7 @@ def test_a_budget_takes_numbers_only() -> None:
 
 @given(st.floats(0.1, 10_000), st.lists(st.floats(0, 5), max_size=30))
 def test_no_second_sees_more_messages_than_the_rate_allows(rate: float, pauses: list[float]) -> None:
-    pace, now, begun = Pace(rate, 1000), 0.0, None
+    pace, now, begun = RedrivePace(rate, 1000), 0.0, None
     moved = 0
     for pause in pauses:
         now += pause + pace.wait(now + pause)
@@ -168,33 +177,33 @@ def test_no_second_sees_more_messages_than_the_rate_allows(rate: float, pauses: 
 
 
 def test_without_a_rate_a_redrive_takes_full_steps_and_never_waits() -> None:
-    pace = Pace(None, 1000)
+    pace = RedrivePace(None, 1000)
     pace.moved(1000, 5)
     assert (pace.step, pace.page, pace.wait(5)) == (1000, 1000, 0)
 
 
 def test_a_redrive_without_a_limit_may_say_so_as_a_rate() -> None:
-    pace = Pace(float("inf"), 1000)
+    pace = RedrivePace(float("inf"), 1000)
     pace.moved(1000, 5)
     assert (pace.step, pace.page, pace.wait(5)) == (1000, 1000, 0)
 
 
 def test_each_share_is_twice_as_large_as_the_one_before() -> None:
-    shares, sizes = Shares(3, 10), list[int]()
+    portions, sizes = Portions(3, 10), list[int]()
     for _ in range(4):
-        sizes.append(shares.left)
-        shares.moved(2)
-        assert shares.left == sizes[-1] - 2
-        shares.moved(shares.left)
-        assert shares.left == 0
-        shares.judged()
+        sizes.append(portions.left)
+        portions.moved(2)
+        assert portions.left == sizes[-1] - 2
+        portions.moved(portions.left)
+        assert portions.left == 0
+        portions.judged()
     assert sizes == [3, 6, 10, 10]
-    assert Shares(50, 10).left == 50
+    assert Portions(50, 10).left == 50
 
 
 @given(st.dictionaries(st.integers(0, 4095), st.tuples(st.integers(0, 2**48), st.integers(0, 2**48)), min_size=1))
 def test_a_cursor_keeps_the_bounds(of: dict[int, tuple[int, int]]) -> None:
-    bounds = {number: Bound(*both) for number, both in of.items()}
+    bounds = {number: PartitionBounds(*both) for number, both in of.items()}
     assert read_cursor(cursor_text("abc-_9", bounds), "abc-_9", list(bounds)) == bounds
 
 

@@ -15,7 +15,7 @@ from sbredis.client._arguments import seconds_of
 from sbredis.client._connection import connection_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.receiving._renewal_thread import RenewalThread
+from sbredis.receiving import RenewalThread
 
 __all__ = ["BackgroundLockRenewer"]
 

@@ -71,7 +71,7 @@ from sbredis.model import (
     TopicOptions,
     names_keywords,
 )
-from sbredis.receiving._accepting import NoSessionError
+from sbredis.receiving import NoSessionError
 from sbredis.registry import path_of, split_path
 from sbredis.telemetry._telemetry import Telemetry
 from sbredis.transport import Backoff, Target, parse_target, target_of

@@ -54,7 +54,7 @@ from sbredis.sending._sendable import require_one_key, require_sessions, transac
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
-    from sbredis.receiving._held_session import HeldSession
+    from sbredis.receiving import HeldSession
     from sbredis.registry import EntityRecord
     from sbredis.sending._outbox import Outbox
 

@@ -36,19 +36,21 @@ from sbredis.model import (
     ServiceBusReceiveMode,
     hold_of,
 )
-from sbredis.moving._redriving import Redriver, RedriveRequest
-from sbredis.receiving._deferred import Deferred
-from sbredis.receiving._entity_lookup import (
+from sbredis.moving import Redriver, RedriveRequest
+from sbredis.receiving import (
+    Deferred,
     EntityLookup,
+    Inbox,
+    MessageSettler,
+    Peekings,
+    RenewalReport,
+    delay_of,
+    purge,
     require_messages,
     require_no_sessions,
     require_not_forwarding,
+    require_reason,
 )
-from sbredis.receiving._inbox import Inbox
-from sbredis.receiving._peeking import Peekings
-from sbredis.receiving._purging import purge
-from sbredis.receiving._renewing import RenewalReport
-from sbredis.receiving._settling import MessageSettler, delay_of, require_reason
 from sbredis.telemetry._telemetry import UNOBSERVED
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from sbredis.aio._session import ServiceBusSession
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Creation, Entity
-    from sbredis.receiving._held_session import HeldSession
+    from sbredis.receiving import HeldSession
     from sbredis.telemetry._telemetry import Telemetry
 
 __all__ = [

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 from sbredis.client._arguments import deadline_of, seconds_of
 from sbredis.engine import Changes, encode_changes
 from sbredis.model import ServiceBusReceivedMessage, hold_of
-from sbredis.receiving._handles import LockHandle
-from sbredis.receiving._held_session import HeldSession, state_bytes
-from sbredis.receiving._renewing import RenewedLock
-from sbredis.receiving._settling import require_reason
+from sbredis.receiving import HeldSession, LockHandle, RenewedLock, require_reason, state_bytes
 
 if TYPE_CHECKING:
     from sbredis.telemetry._telemetry import Telemetry

@@ -14,15 +14,13 @@ from sbredis.aio._session import ServiceBusSession
 from sbredis.client._arguments import deadline_of
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from sbredis.receiving._accepting import accept_named, accept_next
-from sbredis.receiving._entity_lookup import require_not_forwarding, require_sessions
-from sbredis.receiving._held_session import is_failed_delivery
+from sbredis.receiving import accept_named, accept_next, is_failed_delivery, require_not_forwarding, require_sessions
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Creation, Entity
-    from sbredis.receiving._held_session import HeldSession
+    from sbredis.receiving import HeldSession
     from sbredis.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSessionReceiver"]

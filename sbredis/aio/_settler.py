@@ -21,10 +21,18 @@ from sbredis.model import (
     delivered,
     hold_of,
 )
-from sbredis.receiving._entity_lookup import EntityLookup, require_messages
-from sbredis.receiving._handles import LockHandle, read_handle
-from sbredis.receiving._held_session import HeldSession, state_bytes
-from sbredis.receiving._settling import changes_of, delay_of, require_modification, require_reason
+from sbredis.receiving import (
+    EntityLookup,
+    HeldSession,
+    LockHandle,
+    changes_of,
+    delay_of,
+    read_handle,
+    require_messages,
+    require_modification,
+    require_reason,
+    state_bytes,
+)
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection

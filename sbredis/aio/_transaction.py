@@ -39,14 +39,13 @@ from sbredis.model import (
     use_id,
     work_key,
 )
-from sbredis.receiving._held_session import state_bytes
-from sbredis.receiving._settling import changes_of, delay_of, lock_ended, require_lock
+from sbredis.receiving import changes_of, delay_of, lock_ended, require_lock, state_bytes
 from sbredis.sending._sendable import scheduled, sent_key
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Entity
-    from sbredis.receiving._held_session import HeldSession
+    from sbredis.receiving import HeldSession
     from sbredis.sending._outbox import Outbox
     from sbredis.telemetry._telemetry import Telemetry
 

@@ -24,8 +24,7 @@ from sbredis.maintenance._agenda import VisitPace
 from sbredis.maintenance._duty import Duty, Shared, Tenure
 from sbredis.maintenance._visiting import Visitor, is_move_announcement
 from sbredis.model import Purpose
-from sbredis.moving._carrying import Carrier, ask
-from sbredis.moving._destinations import Destinations, Finder, NotKnownYetError
+from sbredis.moving import Carrier, Destinations, Finder, NotKnownYetError, ask
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity

@@ -35,7 +35,7 @@ from sbredis.engine import (
     payload_offset,
 )
 from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError, ServiceBusServerBusyError
-from sbredis.moving._reserve import has_reserve
+from sbredis.moving import has_reserve
 
 if TYPE_CHECKING:
     from sbredis.client._background_work import BackgroundFailures

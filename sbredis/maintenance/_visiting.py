@@ -21,7 +21,7 @@ from sbredis.client._pauses import Pauses
 from sbredis.engine import due_channel, salts
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
-from sbredis.moving._destinations import NotKnownYetError
+from sbredis.moving import NotKnownYetError
 
 if TYPE_CHECKING:
     from sbredis.client._waking import OpenChannel

@@ -1,6 +1,24 @@
 """Moving messages from one partition to another: forwarding, transactions elsewhere, and redriving dead letters."""
 
+from sbredis.moving._carrying import Carrier, ask
 from sbredis.moving._choosing import Condition, condition_of
+from sbredis.moving._destinations import Destinations, Finder, NotKnownYetError
 from sbredis.moving._redrive_limits import LONGEST_LINE, NO_REASON, fingerprint
+from sbredis.moving._redriving import Redriver, RedriveRequest
+from sbredis.moving._reserve import has_reserve
 
-__all__ = ["LONGEST_LINE", "NO_REASON", "Condition", "condition_of", "fingerprint"]
+__all__ = [
+    "LONGEST_LINE",
+    "NO_REASON",
+    "Carrier",
+    "Condition",
+    "Destinations",
+    "Finder",
+    "NotKnownYetError",
+    "RedriveRequest",
+    "Redriver",
+    "ask",
+    "condition_of",
+    "fingerprint",
+    "has_reserve",
+]

@@ -53,7 +53,7 @@ from sbredis.moving._redrive_limits import (
     read_cursor,
 )
 from sbredis.moving._redrive_ways import Back, Elsewhere, Way
-from sbredis.receiving._settling import require_modification
+from sbredis.receiving import require_modification
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection

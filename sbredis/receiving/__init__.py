@@ -1,5 +1,60 @@
 """Receiving: watching partitions, the inbox of a receiver, sessions, settling, and renewing locks."""
 
-from __future__ import annotations
+from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next
+from sbredis.receiving._deferred import Deferred
+from sbredis.receiving._entity_lookup import (
+    EntityLookup,
+    require_messages,
+    require_no_sessions,
+    require_not_forwarding,
+    require_sessions,
+)
+from sbredis.receiving._handles import LockHandle, read_handle
+from sbredis.receiving._held_session import HeldSession, is_failed_delivery, state_bytes
+from sbredis.receiving._inbox import Inbox
+from sbredis.receiving._peeking import Peeking, Peekings
+from sbredis.receiving._purging import purge
+from sbredis.receiving._renewal_thread import RenewalThread
+from sbredis.receiving._renewing import LockRenewFailureCallback, RenewalReport, Renewals, RenewedLock
+from sbredis.receiving._settling import (
+    MessageSettler,
+    changes_of,
+    delay_of,
+    lock_ended,
+    require_lock,
+    require_modification,
+    require_reason,
+)
 
-__all__: list[str] = []
+__all__ = [
+    "Deferred",
+    "EntityLookup",
+    "HeldSession",
+    "Inbox",
+    "LockHandle",
+    "LockRenewFailureCallback",
+    "MessageSettler",
+    "NoSessionError",
+    "Peeking",
+    "Peekings",
+    "RenewalReport",
+    "RenewalThread",
+    "Renewals",
+    "RenewedLock",
+    "accept_named",
+    "accept_next",
+    "changes_of",
+    "delay_of",
+    "is_failed_delivery",
+    "lock_ended",
+    "purge",
+    "read_handle",
+    "require_lock",
+    "require_messages",
+    "require_modification",
+    "require_no_sessions",
+    "require_not_forwarding",
+    "require_reason",
+    "require_sessions",
+    "state_bytes",
+]

@@ -50,7 +50,7 @@ from sbredis.model import (
     from_content,
     hold_of,
 )
-from sbredis.receiving._peeking import Peeking
+from sbredis.receiving import Peeking
 from sbredis.registry import path_of, split_path
 from sbredis.testing._clock import MovableClock, TestClock
 from sbredis.testing._worker_run import Overrides, WorkerRun, running

@@ -4,19 +4,139 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from sbredis._public import public
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._binary import ServerBinary, find_server
-from sbredis.servers._cluster_view import SLOTS, NodeView, parse_nodes, roles_of
 from sbredis.servers._group import LocalGroup
 from sbredis.servers._local import LocalServer, Settings
-from sbredis.servers._migration import MigrationStep, migrate_atomically, migrate_stepwise
 from sbredis.servers._ports import free_port
 
-__all__ = ["ClusterNode", "LocalCluster"]
+__all__ = [
+    "ClusterNode",
+    "LocalCluster",
+    "MigrationStep",
+    "NodeView",
+    "migrate_atomically",
+    "migrate_stepwise",
+    "parse_nodes",
+    "roles_of",
+]
+
+SLOTS = 16_384
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """One line of CLUSTER NODES: a node as the answering node sees it."""
+
+    id: str
+    flags: frozenset[str]
+    master_id: str | None
+    config_epoch: int
+    link_is_up: bool
+    slots: tuple[range, ...]
+
+    @property
+    def is_myself(self) -> bool:
+        """Whether this is the answering node itself."""
+        return "myself" in self.flags
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it is a master, with slots or without."""
+        return "master" in self.flags
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the node is suspected of a failure, or known to have failed."""
+        return bool(self.flags & {"fail", "fail?"})
+
+    def owns(self, slot: int) -> bool:
+        """Whether the node owns the slot."""
+        return any(slot in slots for slots in self.slots)
+
+
+def parse_nodes(text: str) -> list[NodeView]:
+    """Parse the answer to CLUSTER NODES. A slot that is being moved still belongs to its present owner."""
+    return [_parse_line(line) for line in text.splitlines() if line.strip()]
+
+
+def _parse_line(line: str) -> NodeView:
+    node_id, _address, flags, master, _ping, _pong, epoch, link, *slots = line.split()
+    return NodeView(
+        id=node_id,
+        flags=frozenset(flags.split(",")),
+        master_id=None if master == "-" else master,
+        config_epoch=int(epoch),
+        link_is_up=link == "connected",
+        slots=tuple(_parse_slots(part) for part in slots if not part.startswith("[")),
+    )
+
+
+def _parse_slots(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def roles_of(views: list[NodeView], alive: Collection[str]) -> dict[str, tuple[str | None, frozenset[range]]]:
+    """Return the master and the slots of each live node and of each owner of slots, in a form in which two nodes'
+    answers can be compared.
+    """
+    return {view.id: (view.master_id, frozenset(view.slots)) for view in views if view.slots or view.id in alive}
+
+
+MigrationStep: TypeAlias = Literal["importing", "migrating", "keys", "assigned"]
+"""The step of a migration that was just done."""
+
+
+def migrate_stepwise(
+    slot: int, source: ClusterNode, target: ClusterNode, others: Sequence[ClusterNode], batch: int
+) -> Iterator[MigrationStep]:
+    """Move a slot key by key; see ``LocalCluster.migrate_slot_classic_steps``."""
+    target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+    yield "importing"
+    source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+    yield "migrating"
+    while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, batch):
+        assert isinstance(keys, list)
+        source.ask("MIGRATE", target.host, target.port, "", 0, 10_000, "KEYS", *map(str, keys), timeout=15)
+        yield "keys"
+    # Tell the target first: if the move is interrupted here, the slot has an owner that has the keys.
+    target.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+    source.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+    for node in others:
+        node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+    yield "assigned"
+
+
+def migrate_atomically(slot: int, source: ClusterNode, target: ClusterNode, timeout: float) -> None:
+    """Move a slot as one change, which clients see as one MOVED; see ``LocalCluster.migrate_slot_atomic``."""
+    source.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.id)
+    deadline = time.monotonic() + timeout
+    while (state := _state_of_migration(source, slot)) != "success":
+        if state in ("failed", "canceled") or time.monotonic() > deadline:
+            raise ServerUnsuitableError(
+                f"The migration of slot {slot} did not succeed: it is {state}.\n{source.log_tail()}"
+            )
+        time.sleep(0.005)
+
+
+def _state_of_migration(source: ClusterNode, slot: int) -> str:
+    """Return the state of the newest migration of the slot, which is first in the list."""
+    jobs = source.ask("CLUSTER", "GETSLOTMIGRATIONS")
+    assert isinstance(jobs, list)
+    for job in jobs:
+        assert isinstance(job, list)
+        fields = dict(zip(map(str, job[::2]), map(str, job[1::2]), strict=False))
+        if fields.get("slot_ranges") == f"{slot}-{slot}":
+            return fields.get("state", "unknown")
+    return "unknown"
+
 
 MANUAL_FAILOVER_SECONDS = 5.5
 """A little more than the 5 s for which a replica that was asked to become a master tries it."""

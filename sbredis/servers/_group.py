@@ -1,45 +1,20 @@
-"""The base classes of servers and groups of servers: they are started, stopped, and used as context managers."""
+"""Several local servers that belong together, and start and stop as one: a cluster, or a master with sentinels."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
 
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._local import LocalServer, Startable
 from sbredis.servers._supervisor_client import supervisor
 
-if TYPE_CHECKING:
-    from sbredis.servers._local import LocalServer
-
-__all__ = ["LocalGroup", "Startable"]
+__all__ = ["LocalGroup"]
 
 _TRIES = 5
-
-
-class Startable(ABC):
-    """A server or group of servers that runs from :meth:`start` to :meth:`stop`, or as long as a ``with`` block."""
-
-    @abstractmethod
-    def start(self) -> None:
-        """Start the server or the group. Returns when it can be used."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End the server or the group, and remove its files."""
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 class LocalGroup(Startable):

@@ -6,21 +6,22 @@ import shutil
 import signal
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from types import TracebackType
+from typing import Self, TypeAlias
 
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._ask import Address, Reply, ask
 from sbredis.servers._binary import ServerBinary, find_server
 from sbredis.servers._data_files import DIRECTORY
-from sbredis.servers._group import Startable
 from sbredis.servers._logs import tail_of
 from sbredis.servers._ports import free_port
 from sbredis.servers._repairing import repair_advice
 from sbredis.servers._supervisor_client import SupervisorClient, supervisor
 
-__all__ = ["LocalServer", "Settings"]
+__all__ = ["LocalServer", "Settings", "Startable"]
 
 Settings: TypeAlias = Mapping[str, str | Sequence[str]]
 """The lines of a server's configuration file, as a mapping from a key to its value. Several values give several lines
@@ -31,6 +32,27 @@ _SIGKILL = 9  # on Windows the signal module has no SIGKILL, and this module can
 
 START_TIMEOUT = 30.0
 _ADDRESS_TAKEN = "Address already in use"
+
+
+class Startable(ABC):
+    """A server or group of servers that runs from :meth:`start` to :meth:`stop`, or as long as a ``with`` block."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the server or the group. Returns when it can be used."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the server or the group, and remove its files."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
 
 class LocalServer(Startable):

@@ -8,10 +8,17 @@ that are lost.
 The increments are read here and not by the server's program ``valkey-check-aof``, because this program refuses the base
 files of its own server (Valkey 9.1), and does not say which commands a cut loses. Base files that are snapshots have
 checksums; the server's program checks them.
+
+One damage is mended before each start of an embedded server: zeros at the end (:func:`take_zeros_away`). A file system
+may have stored the new length of a file before its new content when the power was lost. Then the file ends with zeros,
+which no server wrote. Every complete entry ends with a carriage return and a line feed, so zeros at the end are no part
+of one, and cutting them off loses nothing that could be read. What is left is complete, or ends in the middle of an
+entry, which the server itself drops.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import subprocess
@@ -25,13 +32,21 @@ from pathlib import Path
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers._append_only import Ending, FileCommand, FileReading, commands_after, read_file
 from sbredis.servers._binary import ServerBinary, find_server
-from sbredis.servers._data_files import SNAPSHOT_MAGIC, DataFiles, content_of, find_data
+from sbredis.servers._data_files import (
+    DIRECTORY,
+    MANIFEST,
+    SNAPSHOT_MAGIC,
+    DataFiles,
+    content_of,
+    find_data,
+    read_manifest,
+)
 from sbredis.servers._folder import DataFolder, in_use, unused
 from sbredis.servers._locks import is_written
 from sbredis.servers._spawn import server_environment
 from sbredis.servers._storing import copy_file, require_room, sync
 
-__all__ = ["Damage", "repair_advice", "repairing"]
+__all__ = ["Damage", "repair_advice", "repairing", "take_zeros_away"]
 
 _SHOWN = 5
 _CHECKED = "Checking RDB file"
@@ -189,3 +204,48 @@ def _damage(file: Path) -> Damage | None:
 def _text(command: FileCommand) -> str:
     first = repr(command.first)[2:-1]
     return f"{command.name.decode('ascii')} {first}".rstrip()
+
+
+_log = logging.getLogger("sbredis.servers")
+_BLOCK = 65536
+
+
+def take_zeros_away(folder: Path) -> int:
+    """Cut zeros off the end of the data of a server that does not run. Return the number of zeros."""
+    path = _newest_increment(folder / DIRECTORY)
+    if path is None:
+        return 0
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        end = _end_without_zeros(file.fileno(), size)
+        if end == size:
+            return 0
+        file.truncate(end)
+        os.fsync(file.fileno())
+    _log.warning(
+        "%s ended with %d zero bytes, which a loss of power can leave. They were removed; no entry contained them.",
+        *(path, size - end),
+    )
+    return size - end
+
+
+def _newest_increment(folder: Path) -> Path | None:
+    """Return the file to which the server wrote; ``None`` if there is none, or if the manifest cannot be read."""
+    manifest = folder / MANIFEST
+    try:
+        found = read_manifest(manifest, manifest.read_text("utf-8", "surrogateescape")).last
+    except (FileNotFoundError, ValueError):
+        return None  # the server says what is wrong
+    return found if found is not None and found.is_file() else None
+
+
+def _end_without_zeros(descriptor: int, size: int) -> int:
+    """Return the position at which the zeros at the end of a file begin."""
+    end = size
+    while end:
+        start = max(0, end - _BLOCK)
+        kept = os.pread(descriptor, end - start, start).rstrip(b"\0")
+        if kept:
+            return start + len(kept)
+        end = start
+    return 0

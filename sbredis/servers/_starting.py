@@ -22,8 +22,7 @@ from sbredis.servers._embedded_supervisor import ENDED_WITH, Order
 from sbredis.servers._folder import DataFolder, full
 from sbredis.servers._locks import FileLock
 from sbredis.servers._logs import tail_of
-from sbredis.servers._mending import take_zeros_away
-from sbredis.servers._repairing import repair_advice
+from sbredis.servers._repairing import repair_advice, take_zeros_away
 from sbredis.servers._spawn import python_command, python_environment
 from sbredis.servers._storing import open_private
 

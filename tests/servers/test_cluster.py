@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers import ClusterNode, LocalCluster, ServerBinary
-from sbredis.servers._cluster_view import NodeView, parse_nodes, roles_of
+from sbredis.servers._cluster import NodeView, parse_nodes, roles_of
 from tests.servers.processes import is_running
 from tests.waiting import wait_until
 

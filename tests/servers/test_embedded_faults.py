@@ -14,7 +14,7 @@ from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError,
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import ServerBinary, acquire, find_server
 from sbredis.servers._ask import ask
-from sbredis.servers._mending import take_zeros_away
+from sbredis.servers._repairing import take_zeros_away
 from tests.servers.processes import LINUX, processes_in
 from tests.waiting import wait_until
 

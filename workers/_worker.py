@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
@@ -27,7 +27,7 @@ from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.supervising._commands import Command
 from sbredis.workers.supervising._programs import run_in_loop, run_program
 
-__all__ = ["Worker"]
+__all__ = ["Worker", "begun", "setup_of"]
 
 _log = logging.getLogger("sbredis.worker")
 
@@ -179,6 +179,16 @@ class Worker(Router):
                 yield runtime
         finally:
             self._runtime = None
+
+
+def setup_of(worker: Worker) -> Setup:
+    """Return what an application has declared on a worker: its handlers, and its options."""
+    return worker._setup()  # pyright: ignore[reportPrivateUsage]  # this function is the way to it for sbredis.testing
+
+
+def begun(worker: Worker, setup: Setup, parts: Parts) -> AbstractAsyncContextManager[Runtime]:
+    """Run a worker with another setup and with other parts than its own, while the block runs."""
+    return worker._begun(setup, parts)  # pyright: ignore[reportPrivateUsage]  # as above
 
 
 def _check_memory(url: str, processes: int) -> None:

@@ -261,6 +261,11 @@ class Connection:
             raise RuntimeError(OTHER_LOOP)
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop to which the connection belongs; ``None`` before its first use."""
+        return self._loop
+
+    @property
     def orphaned(self) -> bool:
         """Whether the event loop of the connection was closed, so that its tasks cannot run any more."""
         return self._loop is not None and self._loop.is_closed()

@@ -75,7 +75,7 @@ class SendJob(Job):
         return list(accumulate(self.widths[:-1], initial=first))
 
     def ended(self) -> None:
-        """Free the share of the throttle."""
+        """Return the allowance of the throttle."""
         self.throttle.release(len(self.messages), self.size)
 
 

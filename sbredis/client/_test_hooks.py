@@ -6,8 +6,9 @@ test needs only a URL.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from sbredis.engine import name_key
 from sbredis.transport import forget_memory, require_memory
 
 if TYPE_CHECKING:
@@ -17,26 +18,30 @@ if TYPE_CHECKING:
     from sbredis.engine import Outgoing
     from sbredis.transport import Target
 
-__all__ = ["Hooks", "dismantle", "hooks_for", "set_up"]
+__all__ = ["BusHooks", "dismantle", "hooks_for", "set_up"]
 
 
-class Hooks(Protocol):
-    """The part of a test bus that clients of an in-memory server use."""
+class BusHooks:
+    """The hooks of all clients that connect to the URL of a test bus."""
 
-    @property
-    def clock(self) -> Clock:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         """The clock of all clients and queues on the server."""
-        ...
+        self._sent: dict[tuple[str, str], list[bytes]] = {}
 
     def sent(self, namespace: str, entity: str, messages: Sequence[Outgoing]) -> None:
         """Record messages that an entity has accepted, in their order. Runs in the event loop of the sending client."""
-        ...
+        self._sent.setdefault((namespace, name_key(entity)), []).extend(message.payload for message in messages)
+
+    def sent_to(self, namespace: str, entity: str) -> list[bytes] | None:
+        """Return the payloads of all messages that an entity has accepted; ``None`` if it has accepted none."""
+        return self._sent.get((namespace, name_key(entity)))
 
 
-_hooks: dict[str, Hooks] = {}
+_hooks: dict[str, BusHooks] = {}
 
 
-def set_up(memory: str, hooks: Hooks) -> None:
+def set_up(memory: str, hooks: BusHooks) -> None:
     """Install ``hooks`` for all later connections to ``memory://`` with this name.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if a package that an in-memory server needs is missing.
@@ -51,6 +56,6 @@ def dismantle(memory: str) -> None:
     forget_memory(memory)
 
 
-def hooks_for(target: Target) -> Hooks | None:
+def hooks_for(target: Target) -> BusHooks | None:
     """Return the hooks for a target, if it has any."""
     return _hooks.get(target.path) if _hooks and target.kind == "memory" else None

@@ -15,7 +15,7 @@ __all__ = ["Throttle"]
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """A caller that waits for its share of the throttle, and the size of that share."""
+    """A caller that waits for its allowance of the throttle, and the size of that allowance."""
 
     messages: int
     size: int
@@ -25,7 +25,7 @@ class _Waiter:
 class Throttle:
     """A limit on messages and bytes under way. Callers that would exceed it wait, in the order in which they came.
 
-    A share that is larger than the whole limit is admitted when nothing else is under way.
+    An allowance that is larger than the whole limit is admitted when nothing else is under way.
     """
 
     __slots__ = ("_bytes", "_idle", "_messages", "_most_bytes", "_most_messages", "_waiters")
@@ -47,7 +47,7 @@ class Throttle:
         return self._messages
 
     def try_take(self, messages: int, size: int) -> bool:
-        """Take a share if this is possible without waiting. Return whether it was taken."""
+        """Take an allowance if this is possible without waiting. Return whether it was taken."""
         if self._waiters or not self._fits(messages, size):
             return False
         self._messages += messages
@@ -55,7 +55,7 @@ class Throttle:
         return True
 
     async def take(self, messages: int, size: int, deadline: float) -> None:
-        """Wait for the callers that came before, and then take a share."""
+        """Wait for the callers that came before, and then take an allowance."""
         if self.try_take(messages, size):
             return
         waiter = _Waiter(messages, size, asyncio.get_running_loop().create_future())
@@ -80,7 +80,7 @@ class Throttle:
             raise
 
     def release(self, messages: int, size: int) -> None:
-        """Return a share."""
+        """Return an allowance."""
         self._messages -= messages
         self._bytes -= size
         if self._waiters:

@@ -64,7 +64,7 @@ REGISTERED: Final = 25.0
 LATE: Final = 1.0
 """The seconds after which an answer is late. Other partitions are then asked without waiting for it."""
 _HURRIED: Final = 0.2
-"""The share of these seconds after which an answer is late for a caller whose time is over."""
+"""The part of these seconds after which an answer is late for a caller whose time is over."""
 _PAUSES: Final = 0.1, 10.0
 
 

@@ -37,7 +37,7 @@ from sbredis.sync._session_receiver import ServiceBusSessionReceiver, receiver_f
 from sbredis.sync._settler import ServiceBusSettler
 from sbredis.sync._transaction import ServiceBusTransaction
 
-__all__ = ["ServiceBusClient", "check_connection"]
+__all__ = ["ServiceBusClient", "check_connection", "is_closed"]
 
 
 @public
@@ -435,3 +435,8 @@ def check_connection(url: str, *, timeout: float = 10.0) -> aio.ConnectionReport
 
 async def _nothing() -> None:
     """Do nothing, because no client has to be closed."""
+
+
+def is_closed(client: ServiceBusClient) -> bool:
+    """Return whether a client was closed."""
+    return client._bridge.closed

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from sbredis.testing._clock import TestClock
     from sbredis.testing._handle import HandleOptions, HandlerResult, handle, handle_sync
     from sbredis.testing._records import Handled, SentMessage
-    from sbredis.testing._sync_bus import SyncBus
-    from sbredis.testing._sync_run import SyncWorkerRun
+    from sbredis.testing._sync_bus import SyncBus, SyncWorkerRun
     from sbredis.testing._worker_run import WorkerRun
 
 __all__ = [
@@ -44,7 +43,7 @@ _LAZY = {
     "HandlerResult": "sbredis.testing._handle",
     "SentMessage": "sbredis.testing._records",
     "SyncBus": "sbredis.testing._sync_bus",
-    "SyncWorkerRun": "sbredis.testing._sync_run",
+    "SyncWorkerRun": "sbredis.testing._sync_bus",
     "TestClock": "sbredis.testing._clock",
     "WorkerRun": "sbredis.testing._worker_run",
     "handle": "sbredis.testing._handle",

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """A bus in memory for tests."""
 
 from __future__ import annotations
@@ -6,29 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Self, Unpack, final, overload
+from typing import Self, Unpack, final, overload
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client._arguments import deadline_of
-from sbredis.client._test_hooks import dismantle, set_up
-from sbredis.engine import (
-    MAXIMUM_CALL_MESSAGES,
-    Awoken,
-    CallId,
-    Outgoing,
-    Partition,
-    Request,
-    SidePrefix,
-    decode,
-    name_key,
-)
-from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
-from sbredis.maintenance._duty import Shared
-from sbredis.maintenance._moving import Mover
-from sbredis.maintenance._publishing import TopicPublisher
+from sbredis.client._test_hooks import BusHooks, dismantle, set_up
+from sbredis.engine import decode
 from sbredis.model import (
     QueueOptions,
     QueueProperties,
@@ -36,7 +20,6 @@ from sbredis.model import (
     RuleFilter,
     RuleProperties,
     ServiceBusMessage,
-    ServiceBusMessageState,
     ServiceBusReceivedMessage,
     ServiceBusSubQueue,
     SqlRuleAction,
@@ -50,31 +33,16 @@ from sbredis.model import (
     from_content,
     hold_of,
 )
-from sbredis.receiving import Peeking
-from sbredis.registry import path_of, split_path
-from sbredis.testing._clock import MovableClock, TestClock
+from sbredis.registry import split_path
+from sbredis.testing._clock import TestClock, movable
+from sbredis.testing._contents import BusClients, BusContents
 from sbredis.testing._worker_run import Overrides, WorkerRun, running
 from sbredis.workers import Worker
 
-if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
-
 __all__ = ["Bus", "Rules"]
 
-_CLOSING = 5.0
 Rules = Sequence[RuleProperties] | Mapping[str, RuleFilter | str]
 """The rules of a subscription as a list, or as a mapping of names to filters. An SQL filter may be just its text."""
-
-
-class _Hooks:
-    """The hooks of all clients that connect to the URL of a bus."""
-
-    def __init__(self, clock: MovableClock) -> None:
-        self.clock = clock
-        self.written: dict[tuple[str, str], list[bytes]] = {}
-
-    def sent(self, namespace: str, entity: str, messages: Sequence[Outgoing]) -> None:
-        self.written.setdefault((namespace, name_key(entity)), []).extend(message.payload for message in messages)
 
 
 @final
@@ -94,12 +62,9 @@ class Bus:
         """``begins`` is the first time of the clock; the current time by default."""
         self._clock = TestClock(begins)
         self._name = f"test-{secrets.token_hex(8)}"
-        self._hooks = _Hooks(self._clock._clock)
-        self._clients: list[ServiceBusClient | ServiceBusAdministrationClient] = []
-        self._client: ServiceBusClient | None = None
-        self._own: ServiceBusAdministrationClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
+        self._hooks = BusHooks(movable(self._clock))
+        self._clients = BusClients(self.url)
+        self._contents = BusContents(self._clients)
         set_up(self._name, self._hooks)
 
     async def __aenter__(self) -> Self:
@@ -109,7 +74,7 @@ class Bus:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<Bus {self.url} {'closed' if self._closed else 'open'}>"
+        return f"<Bus {self.url} {'closed' if self._clients.closed else 'open'}>"
 
     # -- for the code under test ---------------------------------------------------------------------------------------
 
@@ -124,12 +89,7 @@ class Bus:
 
         If the code under test closes it, this property makes another client.
         """
-        self._check_open()
-        client = self._client
-        if client is None or client._connection.closed:
-            client = self._client = ServiceBusClient(self.url)
-            self._clients.append(client)
-        return client
+        return self._clients.client()
 
     @property
     def clock(self) -> TestClock:
@@ -141,11 +101,11 @@ class Bus:
 
         Code under test may also create its queues itself, in any way.
         """
-        return await self._administration().create_queue(queue_name, **properties)
+        return await self._clients.administration().create_queue(queue_name, **properties)
 
     async def create_topic(self, topic_name: str, **properties: Unpack[TopicOptions]) -> TopicProperties:
         """Create a topic without subscriptions, with the properties of :class:`~sbredis.management.TopicProperties`."""
-        return await self._administration().create_topic(topic_name, **properties)
+        return await self._clients.administration().create_topic(topic_name, **properties)
 
     async def create_subscription(
         self,
@@ -161,7 +121,7 @@ class Bus:
         :class:`~sbredis.management.RuleProperties`, or a mapping of rule names to filters, as in ``rules={"dear":
         "price > 100"}``.
         """
-        return await self._administration().create_subscription(
+        return await self._clients.administration().create_subscription(
             topic_name, subscription_name, rules=None if rules is None else _rules(rules), **properties
         )
 
@@ -177,7 +137,7 @@ class Bus:
 
         A subscription that was created without ``rules`` also has the rule ``$Default``, which matches every message.
         """
-        return await self._administration().create_rule(
+        return await self._clients.administration().create_rule(
             topic_name,
             subscription_name,
             rule_name,
@@ -202,7 +162,15 @@ class Bus:
         ``timeout`` is the longest wait in seconds of real time, of each wait of the run. At the end, running handlers
         get ``shutdown_timeout`` seconds to finish: by default those of the worker, but not more than ``timeout``.
         """
-        return running(self, worker, overrides=overrides, timeout=timeout, shutdown_timeout=shutdown_timeout)
+        return running(
+            self._contents,
+            self._clients.url,
+            self._clock,
+            worker,
+            overrides=overrides,
+            timeout=timeout,
+            shutdown_timeout=shutdown_timeout,
+        )
 
     # -- messages that were sent ---------------------------------------------------------------------------------------
 
@@ -214,8 +182,8 @@ class Bus:
         include messages that were refused. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if no
         message was sent and there is no such queue or topic.
         """
-        own = self._administration()._connection
-        written = self._hooks.written.get((own.target.namespace, name_key(queue_or_topic_name)))
+        own = self._clients.connection()
+        written = self._hooks.sent_to(own.target.namespace, queue_or_topic_name)
         if written is None:
             record = await own.record(queue_or_topic_name, deadline_of(None))
             if record.kind == "subscription":
@@ -235,7 +203,7 @@ class Bus:
         The dead-letter queue is not included. Everything that is due is done first: expired messages are gone, and
         scheduled messages whose time has come are active.
         """
-        return await self._messages_in(queue_or_topic_name, subscription_name)
+        return await self._contents.messages_in(queue_or_topic_name, subscription_name)
 
     async def active(
         self, queue_or_topic_name: str, subscription_name: str | None = None
@@ -244,30 +212,27 @@ class Bus:
 
         They include the :meth:`locked` messages, and those that were abandoned with a delay.
         """
-        found = await self._messages_in(queue_or_topic_name, subscription_name)
+        found = await self._contents.messages_in(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state not in ("f", "s")]
 
     async def locked(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
         """Return messages of a queue or a subscription that a receiver has locked and not settled yet."""
-        found = await self._messages_in(queue_or_topic_name, subscription_name)
+        found = await self._contents.messages_in(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state in ("l", "g")]
 
     async def scheduled(self, queue_or_topic_name: str) -> list[ServiceBusReceivedMessage]:
         """Return the scheduled messages of a queue or a topic whose time has not come yet. No subscription has them
         before that time.
         """
-        entity = await self._entity(queue_or_topic_name)
-        if entity.record.kind == "subscription":
-            raise ValueError(f"No message is scheduled in {entity.name!r}: scheduled messages wait on the topic.")
-        return [each for each in await self._peek_all(entity) if each.state is ServiceBusMessageState.SCHEDULED]
+        return await self._contents.scheduled(queue_or_topic_name)
 
     async def deferred(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
         """Return the deferred messages of a queue or a subscription."""
-        found = await self._messages_in(queue_or_topic_name, subscription_name)
+        found = await self._contents.messages_in(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state == "f"]
 
     async def dead_lettered(
@@ -277,7 +242,7 @@ class Bus:
 
         ``dead_letter_reason`` of a message says why it is there.
         """
-        return await self._messages_in(queue_or_topic_name, subscription_name, "d")
+        return await self._contents.messages_in(queue_or_topic_name, subscription_name, "d")
 
     @overload
     async def counts(self, queue_or_topic_name: str) -> QueueRuntimeProperties: ...
@@ -289,8 +254,9 @@ class Bus:
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> QueueRuntimeProperties | SubscriptionRuntimeProperties:
         """Return the message counts of a queue or a subscription. Everything that is due is done first."""
-        own = self._administration()
-        await self._catch_up(await self._queue_or_subscription(queue_or_topic_name, subscription_name))
+        own = self._clients.administration()
+        entity = await self._contents.queue_or_subscription(queue_or_topic_name, subscription_name)
+        await self._contents.catch_up(entity)
         if subscription_name is None:
             return await own.get_queue_runtime_properties(queue_or_topic_name)
         return await own.get_subscription_runtime_properties(queue_or_topic_name, subscription_name)
@@ -301,7 +267,7 @@ class Bus:
         For a topic, delete the messages that are scheduled on it. Locked messages stay. :meth:`sent` still returns all
         messages.
         """
-        entity = await self._entity(queue_or_topic_name, subscription_name)
+        entity = await self._contents.entity(queue_or_topic_name, subscription_name)
         kind, gone = entity.record.kind, 0
         async with ServiceBusClient(self.url) as client:
             if kind != "subscription":
@@ -324,91 +290,14 @@ class Bus:
 
     async def close(self) -> None:
         """Close the clients that this bus has made, and delete all its messages and entities."""
-        if not self._closed:
-            self._closed = True
-            await self._close_clients(asyncio.get_running_loop())
+        if not self._clients.closed:
+            await self._clients.close(asyncio.get_running_loop())
         dismantle(self._name)
 
     def discard(self) -> None:
         """Close the bus from outside the event loop in which it was used, even if that loop no longer exists."""
-        loops = {_loop_of(client) for client in self._clients}
-        self._closed = True
-        for loop in loops:
-            if loop is None or loop.is_closed() or loop.is_running() or _in_loop():
-                continue  # the clients of this loop end with the loop
-            loop.run_until_complete(self._close_clients(loop))
+        self._clients.discard()
         dismantle(self._name)
-
-    async def _close_clients(self, loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            async with asyncio.timeout(_CLOSING):
-                for client in self._clients:
-                    if _loop_of(client) is loop:
-                        await client.close()
-        except TimeoutError:
-            return  # a client that does not close in time must not keep the test from ending
-
-    # ------------------------------------------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError("The bus is closed: make another bus for each test.")
-
-    def _administration(self) -> ServiceBusAdministrationClient:
-        """Return the client that the helpers use in the running loop. The code under test cannot close it."""
-        self._check_open()
-        own, loop = self._own, asyncio.get_running_loop()
-        if own is None or self._loop is not loop or own._connection.closed:
-            own, self._loop = ServiceBusAdministrationClient(self.url), loop
-            self._own = own
-            self._clients.append(own)
-        return own
-
-    async def _entity(self, name: str, subscription: str | None = None) -> Entity:
-        path = name if subscription is None else path_of(name, subscription)
-        return await self._administration()._connection.entity(path, deadline_of(None))
-
-    async def _queue_or_subscription(self, name: str, subscription: str | None) -> Entity:
-        """Return a queue or a subscription. Refuse a topic, because it keeps no messages."""
-        entity = await self._entity(name, subscription)
-        if entity.record.kind == "topic":
-            raise ValueError(f"{entity.name!r} is a topic, which keeps no messages: name a subscription as well.")
-        return entity
-
-    async def _messages_in(
-        self, name: str, subscription: str | None, side: SidePrefix = ""
-    ) -> list[ServiceBusReceivedMessage]:
-        return await self._peek_all(await self._queue_or_subscription(name, subscription), side)
-
-    async def _peek_all(self, entity: Entity, side: SidePrefix = "") -> list[ServiceBusReceivedMessage]:
-        await self._catch_up(entity)
-        peeking, found = Peeking(entity, side), list[ServiceBusReceivedMessage]()
-        while page := await peeking.peek(MAXIMUM_CALL_MESSAGES, 0, deadline_of(None)):
-            found += page
-        return found
-
-    async def _catch_up(self, entity: Entity) -> None:
-        """Do everything that is due, because a peek does not do it, and move messages that are forwarded."""
-
-        def make(partition: Partition, call_id: CallId) -> Request[Awoken]:
-            return partition.due(CallId("", 0, call_id.now))
-
-        topic = await self._entity(split_path(entity.name)[0]) if entity.record.kind != "queue" else None
-        for number in entity.numbers:
-            if topic is not None:
-                with suppress(MessagingEntityDisabledError):  # a disabled topic does not publish its scheduled messages
-                    await TopicPublisher(topic, number).publish_due(None)
-            while (await entity.partition_client(number).call("u", make, deadline_of(None))).more:
-                continue
-
-        await self._move()
-
-    async def _move(self) -> None:
-        """Move all messages that wait to be forwarded, because a client of the bus may not have moved them yet."""
-        connection = self._administration()._connection
-        await connection.open(deadline_of(None))
-        with suppress(ServiceBusError):  # messages that cannot be moved now still wait, and are shown where they are
-            await Mover(Shared.of(connection)).move_now()
 
 
 def _rules(given: Rules) -> Sequence[RuleProperties]:
@@ -419,17 +308,3 @@ def _rules(given: Rules) -> Sequence[RuleProperties]:
 
 def _filter(given: RuleFilter | str) -> RuleFilter:
     return SqlRuleFilter(given) if isinstance(given, str) else given
-
-
-def _loop_of(client: ServiceBusClient | ServiceBusAdministrationClient) -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of a client; ``None`` if it was never used."""
-    root = client._connection._root
-    return None if root is None else root.get_loop()
-
-
-def _in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -12,7 +12,7 @@ from typing import Literal, final
 
 from sbredis.client._clock import Clock
 
-__all__ = ["MovableClock", "TestClock"]
+__all__ = ["MovableClock", "TestClock", "movable"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END = datetime(2286, 1, 1, tzinfo=UTC)
@@ -175,6 +175,11 @@ class TestClock:
 
     def __repr__(self) -> str:
         return f"<TestClock {self.now.isoformat(timespec='milliseconds')}>"
+
+
+def movable(clock: TestClock) -> MovableClock:
+    """Return the clock that the clients of a bus use."""
+    return clock._clock  # pyright: ignore[reportPrivateUsage]  # this function is the way to it for other modules
 
 
 def _checked(moment: datetime, name: str) -> datetime:

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Call one handler as a worker does, without a bus."""
 
 from __future__ import annotations
@@ -24,11 +23,13 @@ from sbredis.model import (
 )
 from sbredis.testing._records import SentMessage
 from sbredis.workers import DeadLetter, Outcome, Router, Worker
+from sbredis.workers._worker import setup_of
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.declaring._handlers import Declared, Defaults, EntityPlan, HandlerPlan, plan_of
 from sbredis.workers.declaring._handlers import Source as Entity
 from sbredis.workers.declaring._messages import message_with
 from sbredis.workers.declaring._options import HandlerSettings
+from sbredis.workers.declaring._router import declared_on
 from sbredis.workers.declaring._schedules import TICK
 from sbredis.workers.declaring._signatures import function_name
 from sbredis.workers.declaring._worker_options import WorkerSettings
@@ -134,12 +135,17 @@ def handle(
     that message. The value may also be a :class:`~sbredis.ServiceBusMessage`. A handler of batches gets a list of
     values, one for each message.
     """
-    return _handle(_plan(handler, options, sys._getframe(1).f_locals), value, options)
+    return _handle(_plan(handler, options, _locals_of_caller()), value, options)
 
 
 def handle_sync(handler: Callable[..., Any], value: object = b"", **options: Unpack[HandleOptions]) -> HandlerResult:
     """Do the same as :func:`handle` in a test without an event loop."""
-    return asyncio.run(_handle(_plan(handler, options, sys._getframe(1).f_locals), value, options))
+    return asyncio.run(_handle(_plan(handler, options, _locals_of_caller()), value, options))
+
+
+def _locals_of_caller() -> Mapping[str, Any]:
+    """Return the local names where :func:`handle` or :func:`handle_sync` is called."""
+    return sys._getframe(2).f_locals  # pyright: ignore[reportPrivateUsage]  # as in sbredis._call_site
 
 
 def _plan(handler: Callable[..., Any], options: HandleOptions, names: Mapping[str, Any]) -> EntityPlan:
@@ -150,15 +156,16 @@ def _plan(handler: Callable[..., Any], options: HandleOptions, names: Mapping[st
     if router is None:
         declared = Declared(handler, Entity("queue", "queue"), HandlerSettings(), {}, dict(names))
     else:
-        found = [each for each in router._declared if each.function is handler]
+        found = [each for each in declared_on(router) if each.function is handler]
         if not found:
             raise ValueError(f"{function_name(handler)} is not a handler of {router!r}.")
         declared = found[0]
         if isinstance(router, Worker):
-            settings = router._settings
-            overrides = {**router._overrides, **overrides}
+            setup = setup_of(router)
+            settings = setup.settings
+            overrides = {**setup.overrides, **overrides}
             path = declared.source.path.lower()
-            by_path = {path: router._by_path[path]} if path in router._by_path else {}
+            by_path = {path: setup.by_path[path]} if path in setup.by_path else {}
     defaults = Defaults(
         entity={},
         by_path=by_path,

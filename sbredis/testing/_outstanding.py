@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """The work that is left for a worker on a bus: in the worker itself, and in the entities that it handles."""
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from sbredis.client._arguments import deadline_of
 from sbredis.engine import Awoken, CallId, Partition, Request, SidePrefix
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, hold_of
+from sbredis.testing._contents import BusContents
 from sbredis.testing._records import Records, Working
 from sbredis.testing._watched import BusTime
 from sbredis.workers.running._runtime import Runtime
@@ -22,7 +22,6 @@ from sbredis.workers.running._serving import Service
 
 if TYPE_CHECKING:
     from sbredis.client._entity import Entity
-    from sbredis.testing._bus import Bus
 
 __all__ = ["Outstanding", "outstanding", "paused_by"]
 
@@ -78,7 +77,9 @@ class Outstanding:
         return min(found, default=None)
 
 
-async def outstanding(bus: Bus, runtime: Runtime, records: Records, clock: BusTime, *, all_: bool) -> Outstanding:
+async def outstanding(
+    contents: BusContents, runtime: Runtime, records: Records, clock: BusTime, *, all_: bool
+) -> Outstanding:
     """Return the work that is left. Without ``all_``, the entities are looked at only if the worker does nothing."""
     left = Outstanding()
     for work in records.working.values():
@@ -93,23 +94,23 @@ async def outstanding(bus: Bus, runtime: Runtime, records: Records, clock: BusTi
     if left.busy and not all_:
         return left
     topics: dict[str, None] = {}
-    for service in runtime._services:
+    for service in runtime.services:
         source = service.plan.source
         if source.topic is not None:
             topics[source.topic] = None
         try:
-            entity = await bus._queue_or_subscription(source.topic or source.name, source.topic and source.name)
-            messages = await bus._peek_all(entity, _SIDES[source.sub_queue])
+            entity = await contents.queue_or_subscription(source.topic or source.name, source.topic and source.name)
+            messages = await contents.peek_all(entity, _SIDES[source.sub_queue])
         except ServiceBusError as error:
             left.lines.append(f"{service.entity} cannot be looked at: {error}")
             continue
         left.entities.append(entity)
         _add(left, service, messages, records, clock)
     for topic in topics:
-        scheduled = await bus.scheduled(topic)
+        scheduled = await contents.scheduled(topic)
         if scheduled:
             left.later = True
-            left.entities.append(await bus._entity(topic))
+            left.entities.append(await contents.entity(topic))
             left.lines.append(f"{topic}: {_listed(scheduled, 'scheduled')}")
     return left
 

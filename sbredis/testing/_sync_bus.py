@@ -1,13 +1,13 @@
-# pyright: reportPrivateUsage=false
 """The bus for tests without an event loop."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, ExitStack
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, final, overload
 
 from anyio.from_thread import start_blocking_portal
 
@@ -28,16 +28,72 @@ from sbredis.model import (
     TrueRuleFilter,
 )
 from sbredis.sync import ServiceBusClient
+from sbredis.sync._client import is_closed
 from sbredis.testing._bus import Bus, Rules
 from sbredis.testing._clock import TestClock
-from sbredis.testing._sync_run import SyncWorkerRun, running_sync
-from sbredis.testing._worker_run import Overrides
-from sbredis.workers import Worker
+from sbredis.testing._contents import require_open
+from sbredis.testing._records import Handled
+from sbredis.testing._worker_run import Overrides, WorkerRun
+from sbredis.workers import Outcome, Worker
+from sbredis.workers.declaring._context import SendOptions
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
-__all__ = ["SyncBus"]
+__all__ = ["SyncBus", "SyncWorkerRun"]
+
+_LOOKING = 0.01
+
+
+@final
+class SyncWorkerRun:
+    """A :class:`WorkerRun` whose methods are not awaited: ``with sbredis_sync_bus.running(worker) as run``."""
+
+    def __init__(self, run: WorkerRun, call: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
+        self._run = run
+        self._call = call
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._run)[1:]}"
+
+    def send(self, entity: str, value: object, **options: Unpack[SendOptions]) -> None:
+        """Do the same as :meth:`WorkerRun.send`."""
+        self._call(partial(self._run.send, entity, value, **options))
+
+    def idle(self, *, advance: bool = False, raise_errors: bool = False, timeout: float | None = None) -> None:
+        """Do the same as :meth:`WorkerRun.idle`."""
+        self._call(partial(self._run.idle, advance=advance, raise_errors=raise_errors, timeout=timeout))
+
+    def until(self, condition: Callable[[], object], *, timeout: float | None = None) -> None:
+        """Do the same as :meth:`WorkerRun.until`. The function is called in the thread of the test."""
+        seconds = self._run.timeout if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        with self._run.hurrying():
+            while not condition():
+                if time.monotonic() > deadline:
+                    raise self._call(partial(self._run.not_true, seconds))
+                time.sleep(_LOOKING)
+
+    def handled(self, entity: str | None = None) -> list[Handled]:
+        """Do the same as :meth:`WorkerRun.handled`."""
+        return self._run.handled(entity)
+
+    def outcomes(self, entity: str | None = None) -> list[Outcome | None]:
+        """Do the same as :meth:`WorkerRun.outcomes`."""
+        return self._run.outcomes(entity)
+
+    @property
+    def paused(self) -> dict[str, str]:
+        """The entities that the worker does not receive from now, with the reasons."""
+        return self._run.paused
+
+
+@contextmanager
+def _running(portal: BlockingPortal, running: AbstractAsyncContextManager[WorkerRun]) -> Generator[SyncWorkerRun]:
+    """Run a worker in the thread of a bus while the block runs."""
+    with portal.wrap_async_context_manager(running) as run:
+        yield SyncWorkerRun(run, portal.call)
+
 
 T = TypeVar("T")
 
@@ -56,6 +112,7 @@ class SyncBus:
         self._thread = ExitStack()
         self._portal: BlockingPortal | None = None
         self._clients: list[ServiceBusClient] = []
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -77,8 +134,8 @@ class SyncBus:
 
         If the code under test closes it, this property makes another client.
         """
-        self._bus._check_open()
-        if not self._clients or self._clients[-1]._bridge.closed:
+        require_open(closed=self._closed)
+        if not self._clients or is_closed(self._clients[-1]):
             self._clients.append(ServiceBusClient(self.url))
         return self._clients[-1]
 
@@ -128,14 +185,8 @@ class SyncBus:
         shutdown_timeout: float | None = None,
     ) -> AbstractContextManager[SyncWorkerRun]:
         """Do the same as :meth:`Bus.running`. The worker runs in the thread of the helpers."""
-        return running_sync(
-            self._opened_portal(),
-            self._bus,
-            worker,
-            overrides=overrides,
-            timeout=timeout,
-            shutdown_timeout=shutdown_timeout,
-        )
+        running = self._bus.running(worker, overrides=overrides, timeout=timeout, shutdown_timeout=shutdown_timeout)
+        return _running(self._opened_portal(), running)
 
     def sent(self, queue_or_topic_name: str) -> list[ServiceBusMessage]:
         """Do the same as :meth:`Bus.sent`."""
@@ -191,6 +242,7 @@ class SyncBus:
 
     def close(self) -> None:
         """Close the client, end the thread, and delete everything in the bus."""
+        self._closed = True
         for client in self._clients:
             client.close()
         if self._portal is None:
@@ -204,7 +256,7 @@ class SyncBus:
         return self._opened_portal().call(make)
 
     def _opened_portal(self) -> BlockingPortal:
-        self._bus._check_open()
+        require_open(closed=self._closed)
         if self._portal is None:
             self._portal = self._thread.enter_context(start_blocking_portal("asyncio"))
         return self._portal

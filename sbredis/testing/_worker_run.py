@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """A worker that runs on a bus in memory."""
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack, final
+from typing import Any, Unpack, final
 
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.testing._clock import TestClock, movable
+from sbredis.testing._contents import BusContents
 from sbredis.testing._outstanding import Outstanding, outstanding, paused_by
 from sbredis.testing._records import Handled, Records
 from sbredis.testing._watched import BusTime, WatchedHandling, WatchedSettlements
 from sbredis.workers import Outcome, Worker
+from sbredis.workers._worker import begun, setup_of
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.running._runtime import Parts, Runtime
-
-if TYPE_CHECKING:
-    from sbredis.testing._bus import Bus
 
 __all__ = ["Overrides", "WorkerRun", "running"]
 
@@ -40,13 +39,22 @@ class WorkerRun:
     """
 
     def __init__(
-        self, bus: Bus, worker: Worker, *, runtime: Runtime, records: Records, clock: BusTime, timeout: float
+        self,
+        contents: BusContents,
+        clock: TestClock,
+        worker: Worker,
+        *,
+        runtime: Runtime,
+        records: Records,
+        bus_time: BusTime,
+        timeout: float,
     ) -> None:
-        self._bus = bus
+        self._contents = contents
+        self._clock = clock
         self._worker = worker
         self._runtime = runtime
         self._records = records
-        self._time = clock
+        self._time = bus_time
         self.timeout = timeout
         """The longest wait in seconds of real time."""
         self._told = 0
@@ -85,7 +93,7 @@ class WorkerRun:
                 if wait is None or steps > _MOST_STEPS:
                     reason = "nothing is due" if wait is None else f"the clock was moved {_MOST_STEPS} times"
                     raise TimeoutError(f"The worker does not become idle: {reason}.{left.described()}")
-                self._bus.clock.advance(seconds=wait)
+                self._clock.advance(seconds=wait)
         self._told = len(self._records.errors)
 
     async def _quiet(self, deadline: float, seconds: float, *, raise_errors: bool, advance: bool) -> Outstanding:
@@ -137,7 +145,7 @@ class WorkerRun:
         return TimeoutError(f"The condition is not true after {seconds:g} s.{left.described()}")
 
     async def _outstanding(self, *, all_: bool = False) -> Outstanding:
-        return await outstanding(self._bus, self._runtime, self._records, self._time, all_=all_)
+        return await outstanding(self._contents, self._runtime, self._records, self._time, all_=all_)
 
     # -- what has happened ---------------------------------------------------------------------------------------------
 
@@ -154,10 +162,10 @@ class WorkerRun:
     def paused(self) -> dict[str, str]:
         """The entities that the worker does not receive from now, with the reasons: an error, or a circuit breaker."""
         now = self._time.now()
-        return {each.entity: why for each in self._runtime._services if (why := paused_by(each, now))}
+        return {each.entity: why for each in self._runtime.services if (why := paused_by(each, now))}
 
     def _check(self, entity: str | None) -> None:
-        known = sorted(plan.source.path for plan in self._runtime._plans)
+        known = sorted(plan.source.path for plan in self._runtime.plans)
         if entity is not None and entity.lower() not in {path.lower() for path in known}:
             raise ValueError(f"The worker has no handler of {entity!r}. It handles: {', '.join(known) or 'nothing'}.")
 
@@ -172,48 +180,58 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 @asynccontextmanager
 async def running(
-    bus: Bus, worker: Worker, *, overrides: Overrides | None, timeout: float, shutdown_timeout: float | None
+    contents: BusContents,
+    url: str,
+    clock: TestClock,
+    worker: Worker,
+    *,
+    overrides: Overrides | None,
+    timeout: float,
+    shutdown_timeout: float | None,
 ) -> AsyncGenerator[WorkerRun]:
     """Run a worker on a bus while the block runs."""
     if not isinstance(worker, Worker):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"running() takes a Worker, not {type(worker).__name__}")
-    setup = worker._setup()
+    setup = setup_of(worker)
     ends = min(setup.settings.shutdown_timeout, timeout) if shutdown_timeout is None else shutdown_timeout
     setup = replace(
         setup,
-        url=bus.url,
+        url=url,
         settings=replace(
             setup.settings, namespace=None, credential=None, http=None, maintenance=False, shutdown_timeout=ends
         ),
         overrides={**setup.overrides, **(overrides or {})},
         entity_defaults={"create_if_missing": True},
     )
-    await _create_targets(bus, [(each.source.topic or each.source.name, each) for each in setup.declared])
-    records, clock = Records(), BusTime(bus.clock._clock)
+    await _create_targets(url, [(each.source.topic or each.source.name, each) for each in setup.declared])
+    clients_clock = movable(clock)
+    records, bus_time = Records(), BusTime(clients_clock)
     parts = Parts(
-        time=clock,
+        time=bus_time,
         handling=partial(WatchedHandling, records),
-        settlements=partial(WatchedSettlements, records, clock),
+        settlements=partial(WatchedSettlements, records, bus_time),
     )
-    with bus.clock._clock.held():
-        async with worker._begun(setup, parts) as runtime:
-            run = WorkerRun(bus, worker, runtime=runtime, records=records, clock=clock, timeout=timeout)
+    with clients_clock.held():
+        async with begun(worker, setup, parts) as runtime:
+            run = WorkerRun(
+                contents, clock, worker, runtime=runtime, records=records, bus_time=bus_time, timeout=timeout
+            )
             try:
                 # a schedule begins at the time of its start, which must not come after a move of the clock
-                await run.until(lambda: clock.day_tasks >= len(runtime._tickers) and not clock.ticking)
+                await run.until(lambda: bus_time.day_tasks >= len(runtime.tickers) and not bus_time.ticking)
                 yield run
             except BaseException:
-                runtime._setup = replace(setup, settings=replace(setup.settings, shutdown_timeout=0.0))
+                runtime.end_at_once()
                 raise
 
 
-async def _create_targets(bus: Bus, declared: Sequence[tuple[str, Any]]) -> None:
+async def _create_targets(url: str, declared: Sequence[tuple[str, Any]]) -> None:
     """Create the missing queues that get results or replies, except those of which the worker has handlers."""
     own = {name.lower() for name, _ in declared}
     wanted = {target for _, each in declared for target in each.settings.targets}
     missing = [name for name in sorted(wanted) if name.lower() not in own]
     if missing:
-        async with ServiceBusAdministrationClient(bus.url) as administration:
+        async with ServiceBusAdministrationClient(url) as administration:
             for name in missing:
                 if not await administration.queue_exists(name) and not await administration.topic_exists(name):
                     await administration.create_queue(name)

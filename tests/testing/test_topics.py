@@ -220,10 +220,10 @@ async def test_a_message_scheduled_on_a_disabled_topic_is_delivered_after_the_to
     assert await bus.purge("news") == 1
     assert await bus.scheduled("news") == []
     await schedule(bus, "two", hours=1)
-    await bus._administration().update_topic({"name": "news"}, status=EntityStatus.SEND_DISABLED)
+    await bus._clients.administration().update_topic({"name": "news"}, status=EntityStatus.SEND_DISABLED)
     bus.clock.advance(hours=2)
     assert await bus.active("news", "all") == []
-    await bus._administration().update_topic({"name": "news"}, status=EntityStatus.ACTIVE)
+    await bus._clients.administration().update_topic({"name": "news"}, status=EntityStatus.ACTIVE)
     assert bodies(await bus.active("news", "all")) == [b"two"]
 
 

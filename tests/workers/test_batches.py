@@ -224,7 +224,7 @@ async def test_no_more_batches_run_at_once_than_may_and_the_others_keep_their_lo
     await send(sbredis_bus, "orders", *received)
     async with worker.running():
         await eventually(lambda: running)
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         assert len(list(consumer.renewables())) == 9
         let_go.set()
         await eventually(lambda: empty(sbredis_bus, "orders"))
@@ -255,7 +255,7 @@ async def test_a_batch_that_waits_is_handled_without_a_message_whose_lock_was_lo
     await send(sbredis_bus, "orders", *(ServiceBusMessage(text, subject=subject) for text, subject in parts))
     async with worker.running():
         await begun.wait()
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         for message in list(consumer.renewables()):
             if str(message) in {"two", "four"}:
                 assert consumer.lost(message)
@@ -275,7 +275,7 @@ async def test_the_time_for_renewals_begins_when_a_batch_that_has_waited_starts(
     limit = 2.0
 
     async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         renewed[str(messages[0])] = [str(message) for message in consumer.renewables()]
         if len(renewed) == 1:
             outlasts = time.monotonic() + limit

@@ -231,7 +231,7 @@ async def test_a_worker_whose_handlers_become_slow_keeps_no_messages_from_others
 
     slow.queue("orders")(handler("slow"))
     await town.start(slow)
-    consumer: Any = slow._running()._services[0].consumer
+    consumer: Any = slow._running().services[0].consumer
     with town.exact():
         await town.send("orders", *["fast"] * 60)
         await eventually(lambda: consumer.origin.receiver.prefetch_count)

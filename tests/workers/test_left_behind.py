@@ -117,7 +117,7 @@ async def test_a_message_is_not_given_back_while_its_handler_goes_on(
         runtime = worker._running()
         await send_all(sbredis_bus, count)
         await eventually(lambda: stubborn.told)
-        (consumer,) = (service.consumer for service in runtime._services)
+        (consumer,) = (service.consumer for service in runtime.services)
         assert list(consumer.renewables())
     assert list(consumer.renewables()) == []
     assert stubborn.told == ["begun", "cancelled"]
@@ -170,7 +170,7 @@ async def test_a_handler_that_is_left_is_not_waited_for_again_after_a_second_can
         runtime = worker._running()
         await worker.send("orders", "one", session_id="a")
         await eventually(lambda: stubborn.told)
-        (consumer,) = (service.consumer for service in runtime._services)
+        (consumer,) = (service.consumer for service in runtime.services)
         await consumer.finish(0)
     assert caplog.text.count("still runs although it was cancelled") == 1
     stubborn.let_go.set()

@@ -185,7 +185,7 @@ async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stop
             await asyncio.sleep(3600)
 
     async with worker.running():
-        receiver = worker._running()._services[0]._receiver
+        receiver = worker._running().services[0]._receiver
         assert receiver.prefetch_count == 0
         await stops.wait()
         assert receiver.prefetch_count > 0

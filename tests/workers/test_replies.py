@@ -142,7 +142,7 @@ async def test_a_handler_whose_lock_was_lost_sends_no_reply(sbredis_bus: Bus, re
     async with worker.running():
         await worker.send("orders", b"", reply_to="answers", session_id="a")
         await eventually(begun.is_set)
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         (held,) = list(consumer.renewables())
         assert consumer.lost(held)
         if not requires_session:

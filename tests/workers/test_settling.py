@@ -146,7 +146,7 @@ async def test_a_batch_that_fails_is_reported_although_one_of_its_locks_was_lost
     @worker.queue("orders", batch=3, batch_wait=30)
     async def place(messages: list[ServiceBusReceivedMessage]) -> None:
         await asyncio.sleep(0)  # a lock is never lost during the first step of a task
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         assert consumer.lost(messages[0])
         raise ValueError("the reason")
 
@@ -246,7 +246,7 @@ async def test_few_handlers_start_while_outcomes_are_unacknowledged_and_the_end_
     sender = sbredis_bus.client.get_queue_sender("orders")
     await sender.send_messages([ServiceBusMessage(str(number)) for number in range(20)])
     async with worker.running():
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         await eventually(lambda: consumer.settlements.unacknowledged > 2)
         for _ in range(200):
             await asyncio.sleep(0)
@@ -343,7 +343,7 @@ async def test_a_session_whose_lock_is_lost_ends_its_handler_and_comes_again(sbr
     async with worker.running():
         await worker.send("steps", b"", session_id="a")
         await begun.wait()
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         (session,) = consumer.renewables()
         consumer.lost(session)
         await eventually(lambda: "handled" in told)

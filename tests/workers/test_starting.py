@@ -197,7 +197,7 @@ async def test_the_lock_of_a_handler_is_renewed_from_its_first_step_on(
 
     @worker.queue("orders", **options)
     async def place(context: Context) -> None:
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         renewed[str(context.message)] = any(each is context.message for each in consumer.renewables())
         if len(renewed) == 2:
             both.set()

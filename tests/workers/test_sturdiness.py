@@ -110,7 +110,7 @@ async def test_an_entity_that_is_disabled_or_deleted_pauses_and_resumes(sbredis_
     async def place(text: str) -> None:
         seen.append(text)
 
-    administration = sbredis_bus._administration()
+    administration = sbredis_bus._clients.administration()
     async with worker.running():
         queue.status = EntityStatus.DISABLED
         await administration.update_queue(queue)
@@ -163,7 +163,7 @@ async def test_an_entity_is_tried_again_after_longer_and_longer_pauses_until_it_
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = await sbredis_bus.create_queue("orders")
-    administration = sbredis_bus._administration()
+    administration = sbredis_bus._clients.administration()
     worker, clock = Worker(sbredis_bus.url), Hurried()
     worker.queue("orders")(nothing)
     async with Runtime(worker._setup(), Parts(time=clock)).running(worker) as runtime:

@@ -176,7 +176,7 @@ async def test_a_plain_function_whose_lock_was_lost_before_a_thread_was_free_is_
         await send(sbredis_bus, "one", "two")
         counts = worker._running().report().counts["orders"]
         await eventually(lambda: called and counts.running == 2)
-        consumer: Any = worker._running()._services[0].consumer
+        consumer: Any = worker._running().services[0].consumer
         (waiting,) = [message for message in consumer.renewables() if str(message) != called[0][0]]
         handle = await consumer.origin.receiver.get_lock_handle(waiting)
         await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended

@@ -18,7 +18,7 @@ from sbredis.workers.declaring._options import CallOptions, HandlerOptions, spli
 from sbredis.workers.declaring._schedules import Missed, Overlap, make_schedule
 from sbredis.workers.declaring._signatures import function_name
 
-__all__ = ["Router"]
+__all__ = ["Router", "declared_on"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -155,3 +155,8 @@ class Router:
             return handler
 
         return declare
+
+
+def declared_on(router: Router) -> list[Declared]:
+    """Return the handlers that are declared on a router, or on a worker."""
+    return router._declared  # pyright: ignore[reportPrivateUsage]  # this function is the way to it for sbredis.testing

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Literal, Self
 
@@ -91,9 +91,10 @@ class Runtime:
     def __init__(self, setup: Setup, parts: Parts | None = None) -> None:
         self._setup = setup
         self._parts = Parts() if parts is None else parts
-        self._plans = setup.plans()
-        require_processes(self._plans)
-        require_single_messages(self._plans)
+        self.plans = setup.plans()
+        """The plans of the entities that the worker handles."""
+        require_processes(self.plans)
+        require_single_messages(self.plans)
         settings = setup.settings
         self.client = ServiceBusClient(
             setup.url, settings.credential, namespace=settings.namespace, maintenance=settings.maintenance
@@ -102,8 +103,10 @@ class Runtime:
             _log.info("the worker runs on %s, which the command names, and not where its module says", self._address())
         self._senders = Senders(self.client)
         self._failures = Failures()
-        self._services: list[Service] = []
-        self._tickers: list[Ticker] = []
+        self.services: list[Service] = []
+        """What serves each of the entities, once the worker runs."""
+        self.tickers: list[Ticker] = []
+        """The schedules of the worker that send messages, once the worker runs."""
         self._counts: dict[str, Counts] = {}
         self._depths: dict[str, int] = {}
         self._state: Literal["starting", "running", "stopping"] = "starting"
@@ -131,6 +134,10 @@ class Runtime:
         with suppress(RuntimeError):  # the event loop has ended
             self._loop.call_soon_threadsafe(self.stopped.set)
 
+    def end_at_once(self) -> None:
+        """Give running handlers no time to finish at the end."""
+        self._setup = replace(self._setup, settings=replace(self._setup.settings, shutdown_timeout=0.0))
+
     def sender_to(self, entity: str) -> ServiceBusSender:
         """Return the sender to a queue or topic, for one call."""
         return self._senders.to(entity)
@@ -154,26 +161,25 @@ class Runtime:
                 made = lifespan_of(settings.lifespan, worker, settings.lifespan_timeout, self._parts.lifespan_stuck)
                 self._parts.lifespan_begins()
                 await stack.enter_async_context(made)
-            facts = [await facts_of(self.client, plan) for plan in self._plans]  # the lifespan may create entities
-            for handler in (each for plan in self._plans for each in plan.handlers):
+            facts = [await facts_of(self.client, plan) for plan in self.plans]  # the lifespan may create entities
+            for handler in (each for plan in self.plans for each in plan.handlers):
                 await check_targets(self.client, handler)
-            warn_of_few_threads(self._plans, settings.threads)
+            warn_of_few_threads(self.plans, settings.threads)
             threads = Threads(settings.threads, "sbredis-handler")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             app = Scopes()
             stack.push_async_callback(app.close)
-            Gates([handler for plan in self._plans for handler in plan.handlers]).begin(self._parts.time.now)
-            self._services = [
-                await self._service(plan, own, app, threads, stack)
-                for plan, own in zip(self._plans, facts, strict=True)
+            Gates([handler for plan in self.plans for handler in plan.handlers]).begin(self._parts.time.now)
+            self.services = [
+                await self._service(plan, own, app, threads, stack) for plan, own in zip(self.plans, facts, strict=True)
             ]
-            locks = Locks(self.client, [service.consumer for service in self._services], self._pulse)
+            locks = Locks(self.client, [service.consumer for service in self.services], self._pulse)
             await stack.enter_async_context(locks)
-            tasks = [asyncio.create_task(service.serve(), name=service.entity) for service in self._services]
-            tasks += [asyncio.create_task(ticker.run(), name=ticker.schedule.name) for ticker in self._tickers]
+            tasks = [asyncio.create_task(service.serve(), name=service.entity) for service in self.services]
+            tasks += [asyncio.create_task(ticker.run(), name=ticker.schedule.name) for ticker in self.tickers]
             stack.push_async_callback(self._finish, tasks)
-            if self._services:
-                self._reach = Reach(self.client, self._services[0].entity)
+            if self.services:
+                self._reach = Reach(self.client, self.services[0].entity)
                 if settings.http is not None:
                     await stack.enter_async_context(self._reach.watching())
             self._state = "running"
@@ -199,7 +205,7 @@ class Runtime:
         try:
             await self._end(tasks, self._setup.settings.shutdown_timeout)
         except asyncio.CancelledError:  # once more, while the worker ends: no handler may outlive its client
-            for service in self._services:
+            for service in self.services:
                 service.consumer.cancel()
             await self._end(tasks, 0)
             raise
@@ -211,9 +217,9 @@ class Runtime:
         if tasks:
             await asyncio.wait(tasks)
         ends = await asyncio.gather(
-            *(service.consumer.finish(timeout) for service in self._services), return_exceptions=True
+            *(service.consumer.finish(timeout) for service in self.services), return_exceptions=True
         )
-        for service, end in zip(self._services, ends, strict=True):
+        for service, end in zip(self.services, ends, strict=True):
             if isinstance(end, Exception):
                 _log.error("%s: the end of its handlers failed", service.entity, exc_info=end)
 
@@ -223,7 +229,7 @@ class Runtime:
 
     async def _create_missing(self) -> None:
         """Create the entities that are missing, as far as their handlers ask for it."""
-        wanted = [plan for plan in self._plans if plan.settings.create_if_missing is not False]
+        wanted = [plan for plan in self.plans if plan.settings.create_if_missing is not False]
         if not wanted:
             return
         async with self._administration() as administration:
@@ -296,7 +302,7 @@ class Runtime:
                     counts=own,
                     in_session=in_session,
                 )
-                self._tickers.append(ticker)
+                self.tickers.append(ticker)
 
     def _failed(
         self, what: str, messages: Sequence[ServiceBusReceivedMessage], error: BaseException, fate: str
@@ -331,20 +337,20 @@ class Runtime:
     @property
     def left(self) -> set[asyncio.Task[None]]:
         """The tasks of handlers that did not end although they were cancelled at the end of the worker."""
-        return {task for service in self._services for task in service.consumer.left}
+        return {task for service in self.services for task in service.consumer.left}
 
     def report(self) -> Report:
         """Return the state of the worker for its supervisor."""
-        if not self._services:
+        if not self.services:
             return Report()
         rows = [
             (service.entity, handler.name, service.plan.settings.max_concurrent_calls)
-            for service in self._services
+            for service in self.services
             for handler in service.plan.handlers
         ]
         schedules = [
             (each.entity, each.schedule.name, str(each.schedule), each.next.isoformat(" ", "seconds"))
-            for each in self._tickers
+            for each in self.tickers
         ]
         title = f"sbredis {__version__} · {self._address()}"
         return Report(
@@ -366,11 +372,11 @@ class Runtime:
 
     async def watch_depths(self) -> None:
         """Count the messages that are left in the entities again and again, for the reports."""
-        await watch_depths(self._administration(), [plan.source for plan in self._plans], self._depths)
+        await watch_depths(self._administration(), [plan.source for plan in self.plans], self._depths)
 
     def _paused(self) -> dict[str, str]:
         lost = None if self._reach is None else self._reach.lost
-        return {service.entity: why for service in self._services if (why := service.why_paused or lost) is not None}
+        return {service.entity: why for service in self.services if (why := service.why_paused or lost) is not None}
 
     def watching_server(self) -> AbstractAsyncContextManager[None]:
         """Ask the server now and then whether it answers, for reports, while the block runs."""

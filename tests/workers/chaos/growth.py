@@ -45,7 +45,7 @@ async def handled(url: str, rounds: int, each: int, look: Callable[[int], object
                     few = goal - each + start - 10 * AT_ONCE
                     await eventually(lambda few=few: count >= few, 600)
                 await all_of_them.wait()
-                consumer: Any = running._running()._services[0].consumer
+                consumer: Any = running._running().services[0].consumer
                 await eventually(lambda consumer=consumer: consumer.settlements.unacknowledged == 0)
                 look(number + 1)
 

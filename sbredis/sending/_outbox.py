@@ -178,7 +178,7 @@ class Outbox:
             except OperationTimeoutError as error:
                 error.entity = entity.name
                 raise
-        try:  # if the messages are not submitted, they must release their share of the throttle
+        try:  # if the messages are not submitted, they must return their allowance of the throttle
             if waits:
                 self.check_open()
             facts: Sequence[MessageView | None] = ()

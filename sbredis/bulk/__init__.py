@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sbredis.bulk._chunks import WriterKey, WriterKind
 from sbredis.bulk._claims import Awaited
-from sbredis.bulk._marks import forget_writer, known_writers, note_tasks, stored_rows
+from sbredis.bulk._marks import forget_marks, forget_writer, known_writers, note_tasks, stored_rows
 from sbredis.bulk._page_reading import LARGEST_NUMBER, Browser, read_range, read_settled
 from sbredis.bulk._reservation import Reservation, list_reservations, release, reserve
-from sbredis.bulk._reserving import SHOWING_LIFE
+from sbredis.bulk._reserving import SHOWING_LIFE, Reservations, status_of, statuses
 from sbredis.bulk._rows import Refusal
 from sbredis.bulk._writing import BulkWriter, WriteSummary, WriteTarget, destination_of
 from sbredis.engine import Committed, Planned, Rows
@@ -22,12 +22,14 @@ __all__ = [
     "Planned",
     "Refusal",
     "Reservation",
+    "Reservations",
     "Rows",
     "WriteSummary",
     "WriteTarget",
     "WriterKey",
     "WriterKind",
     "destination_of",
+    "forget_marks",
     "forget_writer",
     "known_writers",
     "list_reservations",
@@ -36,5 +38,7 @@ __all__ = [
     "read_settled",
     "release",
     "reserve",
+    "status_of",
+    "statuses",
     "stored_rows",
 ]

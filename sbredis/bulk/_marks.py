@@ -23,8 +23,7 @@ from sbredis.bulk._chunks import (
     writer_of,
     writers_prefix,
 )
-from sbredis.client._arguments import deadline_of
-from sbredis.client._connection import connection_of
+from sbredis.client import connection_of, deadline_of
 from sbredis.engine import (
     MAXIMUM_TRANSACTIONS,
     CallId,
@@ -36,14 +35,12 @@ from sbredis.engine import (
     transact_together,
 )
 from sbredis.exceptions import ServiceBusQuotaExceededError, WatermarkChangedError
-from sbredis.sending._outbox import destination
+from sbredis.sending import destination
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sbredis.client._connection import Connected
-    from sbredis.client._entity import Entity
-    from sbredis.client._partition_client import PartitionClient
+    from sbredis.client import Connected, Entity, PartitionClient
     from sbredis.engine import Partition, Request, TransactedTogether, Watermark, WatermarksRead
 
 __all__ = [

@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from sbredis.client._arguments import deadline_of
-from sbredis.client._connection import connection_of
+from sbredis.client import connection_of, deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     CallId,
@@ -28,16 +27,14 @@ from sbredis.engine import (
     number_of,
     read_record,
 )
-from sbredis.entities._sub_queues import SIDES
+from sbredis.entities import SIDES
 from sbredis.exceptions import MessagesLostError
 from sbredis.model import ServiceBusSubQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from sbredis.client._connection import Connected
-    from sbredis.client._entity import Entity
-    from sbredis.client._partition_client import PartitionClient
+    from sbredis.client import Connected, Entity, PartitionClient
 
 __all__ = ["LARGEST_NUMBER", "Browser", "range_pages", "read_range", "read_settled"]
 

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from sbredis.bulk import _claims as decide
 from sbredis.bulk._claims import Awaited
 from sbredis.bulk._reserving import Claimed, Reservations, statuses
-from sbredis.client._arguments import deadline_of, seconds_of
-from sbredis.client._connection import connection_of
+from sbredis.client import connection_of, deadline_of, seconds_of
 from sbredis.engine import CallId, Committed, Partition, Planned, Request
 from sbredis.model import ReservationStatus
 from sbredis.registry import STALE_AFTER
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connected
-    from sbredis.client._entity import Entity
+    from sbredis.client import Connected, Entity
 
 __all__ = ["Reservation", "list_reservations", "release", "reserve"]
 

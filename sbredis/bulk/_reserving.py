@@ -15,10 +15,9 @@ import anyio
 
 from sbredis.bulk import _claims as decide
 from sbredis.bulk._claims import Awaited, RecordChange, is_stale, last_seen
-from sbredis.client._clock import Clock
+from sbredis.client import Clock
 from sbredis.engine import CallId, Pin, Planned, ScriptCaller, Unpinned
-from sbredis.entities._asking import PATIENCE, Answers, AskedPartition, PartitionAsker
-from sbredis.entities._counting import Counter
+from sbredis.entities import PATIENCE, Answers, AskedPartition, Counter, PartitionAsker
 from sbredis.exceptions import (
     DataLayoutError,
     EntityReservedError,
@@ -32,7 +31,7 @@ from sbredis.model import ReservationPosition, ReservationStatus, moment
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace, reservation_of, split_path
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
+    from sbredis.client import Connection
 
 __all__ = ["SHOWING_LIFE", "Claimed", "Reservations", "status_of", "statuses"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sbredis.bulk._chunks import TaskProgress, Unmarked
 from sbredis.bulk._marks import NO_VALUE, change_mark, forget_old, stored_value
 from sbredis.bulk._rows import Backlog
-from sbredis.client._arguments import deadline_of
+from sbredis.client import deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -33,10 +33,10 @@ from sbredis.model import from_content
 if TYPE_CHECKING:
     from sbredis.bulk._chunks import Chunk, WriterKey
     from sbredis.bulk._rows import RowBlock, RowOptions
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
     from sbredis.engine import CallId, Partition, Request, Transacted
 
-from sbredis.sending._outbox import views_for_rules
+from sbredis.sending import views_for_rules
 
 __all__ = ["PartitionWriter"]
 

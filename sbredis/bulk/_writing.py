@@ -11,18 +11,16 @@ from sbredis.bulk._chunks import WriterKey, WriterKind
 from sbredis.bulk._marks import TaskNotes
 from sbredis.bulk._rows import Refusal, encoded, encoded_messages, partitions_of, refusals_of, too_large
 from sbredis.bulk._storing import PartitionWriter
-from sbredis.client._arguments import deadline_of, seconds_of
-from sbredis.client._connection import connection_of
+from sbredis.client import connection_of, deadline_of, seconds_of
 from sbredis.engine import Outbound, entity_name
 from sbredis.exceptions import Outcome, RowRefusedError
-from sbredis.sending._outbox import destination
+from sbredis.sending import destination
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sbredis.bulk._rows import Encoded
-    from sbredis.client._connection import Connected
-    from sbredis.client._entity import Entity
+    from sbredis.client import Connected, Entity
     from sbredis.model import ServiceBusMessage
 
 __all__ = ["BulkWriter", "WriteSummary", "WriteTarget", "destination_of"]

@@ -2,4 +2,89 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from sbredis.client._arguments import (
+    ANSWERING,
+    count_of,
+    deadline_of,
+    identifier_of,
+    milliseconds_of,
+    progress_of,
+    seconds_of,
+    sequence_numbers_of,
+    waiting_deadline,
+)
+from sbredis.client._background_work import CALLING, BackgroundFailures, BackgroundTasks
+from sbredis.client._clock import Clock
+from sbredis.client._connection import Connected, Connection, ConnectionObserver, ConnectionReference, connection_of
+from sbredis.client._delivering import OF_ONE_JOB, UnmadeError
+from sbredis.client._entity import Creation, Entity
+from sbredis.client._lane_kinds import MOST_COPIES, CallJob, RenewJob, SettleJob, TransactionJob, lock_lost
+from sbredis.client._partition_client import SETTLEMENTS, PartitionClient, do_due, read_after_due
+from sbredis.client._pauses import Pauses
+from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, call_role, is_held
+from sbredis.client._routing import RoutedCopies, Routing, facts_of
+from sbredis.client._send_lane import SendJob
+from sbredis.client._test_hooks import BusHooks, install_hooks, remove_hooks
+from sbredis.client._throttle import Throttle
+from sbredis.client._ticks import Tick, next_tick, period_of
+from sbredis.client._waking import LiveWatch, may_recover
+from sbredis.client._watching import Watch, to_ask
+
+__all__ = [
+    "ANSWERING",
+    "CALLING",
+    "IDLE",
+    "MOST_COPIES",
+    "MOVE",
+    "OF_ONE_JOB",
+    "OWN",
+    "ROUTE",
+    "SETTLEMENTS",
+    "BackgroundFailures",
+    "BackgroundTasks",
+    "BusHooks",
+    "CallJob",
+    "Clock",
+    "Connected",
+    "Connection",
+    "ConnectionObserver",
+    "ConnectionReference",
+    "Creation",
+    "Entity",
+    "LiveWatch",
+    "PartitionClient",
+    "Pauses",
+    "RenewJob",
+    "Role",
+    "RoleKeeper",
+    "RoutedCopies",
+    "Routing",
+    "SendJob",
+    "SettleJob",
+    "Throttle",
+    "Tick",
+    "TransactionJob",
+    "UnmadeError",
+    "Watch",
+    "call_role",
+    "connection_of",
+    "count_of",
+    "deadline_of",
+    "do_due",
+    "facts_of",
+    "identifier_of",
+    "install_hooks",
+    "is_held",
+    "lock_lost",
+    "may_recover",
+    "milliseconds_of",
+    "next_tick",
+    "period_of",
+    "progress_of",
+    "read_after_due",
+    "remove_hooks",
+    "seconds_of",
+    "sequence_numbers_of",
+    "to_ask",
+    "waiting_deadline",
+]

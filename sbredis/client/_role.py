@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sbredis.client._connection import Connection
-    from sbredis.client._waking import OpenChannel
     from sbredis.engine import ScriptCaller
+    from sbredis.transport import Subscription
 
 __all__ = ["IDLE", "MOVE", "OWN", "ROUTE", "Role", "RoleKeeper", "Standing", "call_role", "is_held", "role_channel"]
 
@@ -128,7 +128,7 @@ class RoleKeeper:
         self._called = called
         self._claim = _CLAIM if seconds is None else seconds
         self._claims: Role | None = None
-        self._channel: OpenChannel | None = None
+        self._channel: Subscription | None = None
         self._news = asyncio.Event()
         self.answered = asyncio.Event()
         """Set when the first claim has ended in any way but for want of rights."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sbredis.engine import Outgoing
     from sbredis.transport import Target
 
-__all__ = ["BusHooks", "dismantle", "hooks_for", "set_up"]
+__all__ = ["BusHooks", "hooks_for", "install_hooks", "remove_hooks"]
 
 
 class BusHooks:
@@ -41,7 +41,7 @@ class BusHooks:
 _hooks: dict[str, BusHooks] = {}
 
 
-def set_up(memory: str, hooks: BusHooks) -> None:
+def install_hooks(memory: str, hooks: BusHooks) -> None:
     """Install ``hooks`` for all later connections to ``memory://`` with this name.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if a package that an in-memory server needs is missing.
@@ -50,7 +50,7 @@ def set_up(memory: str, hooks: BusHooks) -> None:
     _hooks[memory] = hooks
 
 
-def dismantle(memory: str) -> None:
+def remove_hooks(memory: str) -> None:
     """Remove the hooks of this name, and the server with all its data."""
     _hooks.pop(memory, None)
     forget_memory(memory)

@@ -6,26 +6,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sbredis.client._watching import Watch
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.client._partition_client import PartitionClient
-    from sbredis.transport import Transport
+    from sbredis.transport import Subscription, Transport
 
-__all__ = ["LiveWatch", "OpenChannel", "WakeChannel", "listen", "may_recover"]
+__all__ = ["LiveWatch", "WakeChannel", "listen", "may_recover"]
 
 _log = logging.getLogger("sbredis.client")
-
-
-class OpenChannel(Protocol):
-    """A channel that the client listens to."""
-
-    def close(self) -> None:
-        """Stop listening."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ class _WakeListener:
 
 async def listen(
     transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
-) -> OpenChannel:
+) -> Subscription:
     """Listen to a channel. Call ``woken`` for each message, and ``missed`` if one may be lost, in the event loop."""
     return await transport.subscribe(channel, _WakeListener(woken, missed))
 
@@ -68,7 +60,7 @@ class WakeChannel:
         self._link = link
         self._identity = identity
         self._callbacks = woken, missed, heard, failed
-        self._listening: OpenChannel | None = None
+        self._listening: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self.name = b""

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import anyio
 
-from sbredis.client._clock import Clock
+from sbredis.client import Clock
 from sbredis.engine import Partition, Request, ScriptCaller, SettingsBehindError, SettingsStaleError, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypedDict
 
 import anyio
 
-from sbredis.client._clock import Clock
-from sbredis.client._partition_client import do_due, read_after_due
+from sbredis.client import Clock, do_due, read_after_due
 from sbredis.engine import CallId, Counts, Inspection, ScriptCaller
 from sbredis.entities._asking import AskedPartition, PartitionAsker
 from sbredis.model import (

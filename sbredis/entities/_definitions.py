@@ -53,7 +53,7 @@ from sbredis.rules import Rule
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from sbredis.client._entity import Creation
+    from sbredis.client import Creation
 
 __all__ = [
     "QUEUES",

@@ -13,7 +13,7 @@ from sbredis.model import QueueProperties, ServiceBusSubQueue, SubscriptionPrope
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
+    from sbredis.client import Connection
 
 __all__ = ["EntityInfo", "describe"]
 

@@ -12,7 +12,7 @@ from sbredis.entities._sub_queues import split_sub_queue
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
+    from sbredis.client import Connection
 
 __all__ = ["ClockReading", "read_clock", "server_time"]
 

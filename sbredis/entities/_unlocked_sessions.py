@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from sbredis.client._arguments import count_of, deadline_of, milliseconds_of, seconds_of
+from sbredis.client import count_of, deadline_of, milliseconds_of, seconds_of
 from sbredis.engine import NEVER, CallId, Partition, Request, SessionsListed
 from sbredis.entities._paging import AsyncItemPaged, ListPage
 from sbredis.entities._sub_queues import split_sub_queue
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
+    from sbredis.client import Connection
 
 __all__ = ["sessions_of", "state_of_session"]
 

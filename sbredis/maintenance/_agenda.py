@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sbredis.client._pauses import Pauses
+from sbredis.client import Pauses
 
 __all__ = ["Agenda", "BySlot", "DueTimes", "Read", "Sleep", "Visit", "VisitPace", "VisitPlace"]
 

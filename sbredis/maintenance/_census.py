@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.client._background_work import CALLING
+from sbredis.client import CALLING
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry import UnreadableLog, split_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sbredis.client._background_work import BackgroundFailures
+    from sbredis.client import BackgroundFailures
     from sbredis.registry import EntityRecord, Namespace, Unreadable
 
 __all__ = ["Census"]

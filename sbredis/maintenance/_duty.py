@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from sbredis.client._background_work import BackgroundFailures
+from sbredis.client import BackgroundFailures
 from sbredis.maintenance._census import Census
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
+    from sbredis.client import Connection
 
 __all__ = ["Duty", "Shared", "Tenure"]
 

@@ -15,8 +15,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.client._background_work import BackgroundTasks
-from sbredis.client._role import IDLE
+from sbredis.client import IDLE, BackgroundTasks
 from sbredis.engine import perform, quiet, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._duty import Duty, Shared, Tenure

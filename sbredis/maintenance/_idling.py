@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sbredis.client._pauses import Pauses
+from sbredis.client import Pauses
 from sbredis.maintenance._agenda import BySlot, DueTimes
 
 __all__ = ["MARGIN", "IdleAgenda", "IdlePace", "ReadQuiet", "RemoveIdle", "Temporary", "Wait"]

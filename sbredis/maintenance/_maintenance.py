@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sbredis._tasks import TaskScope
-from sbredis.client._role import MOVE, ROUTE, RoleKeeper, call_role, is_held
+from sbredis.client import MOVE, ROUTE, RoleKeeper, call_role, is_held
 from sbredis.engine import CallId, Counts, perform
 from sbredis.exceptions import ServiceBusError
 from sbredis.maintenance._duty import Duty, Shared, Tenure
@@ -31,8 +31,7 @@ from sbredis.maintenance._routing import RoutingDuty
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Entity
+    from sbredis.client import Connection, Entity
     from sbredis.registry import EntityRecord
 
 __all__ = ["Maintenance", "MaintenanceOffer"]

@@ -16,8 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.client._background_work import CALLING
-from sbredis.client._role import MOVE
+from sbredis.client import CALLING, MOVE
 from sbredis.engine import MOST_ASKED, Partition, calling, perform, read_call, recipient_of, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.maintenance._agenda import VisitPace
@@ -27,7 +26,7 @@ from sbredis.model import Purpose
 from sbredis.moving import Carrier, Destinations, Finder, NotKnownYetError, ask
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
     from sbredis.engine import Delivery, Destination, MovesRead, Origin
     from sbredis.maintenance._agenda import Read, VisitPlace
     from sbredis.maintenance._duty import Shared

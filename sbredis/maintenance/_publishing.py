@@ -14,11 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sbredis._threads import in_thread
-from sbredis.client._background_work import CALLING
-from sbredis.client._delivering import OF_ONE_JOB
-from sbredis.client._pauses import Pauses
-from sbredis.client._routing import facts_of
-from sbredis.client._waking import LiveWatch
+from sbredis.client import CALLING, OF_ONE_JOB, LiveWatch, Pauses, facts_of
 from sbredis.engine import (
     LOST_RECORD,
     MAXIMUM_CALL_BYTES,
@@ -38,10 +34,7 @@ from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceeded
 from sbredis.moving import has_reserve
 
 if TYPE_CHECKING:
-    from sbredis.client._background_work import BackgroundFailures
-    from sbredis.client._entity import Entity
-    from sbredis.client._partition_client import PartitionClient
-    from sbredis.client._routing import RoutedCopies, Routing
+    from sbredis.client import BackgroundFailures, Entity, PartitionClient, RoutedCopies, Routing
     from sbredis.rules import MessageView
 
 __all__ = ["TopicPublisher", "TopicWatcher", "Unpublishable"]

@@ -17,9 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.client._background_work import CALLING
-from sbredis.client._role import ROUTE
-from sbredis.client._watching import to_ask
+from sbredis.client import CALLING, ROUTE, to_ask
 from sbredis.engine import (
     CallId,
     RoleLostError,
@@ -37,7 +35,7 @@ from sbredis.maintenance._publishing import TopicWatcher
 from sbredis.maintenance._visiting import Visitor, is_move_announcement
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
     from sbredis.maintenance._agenda import Read, VisitPlace
     from sbredis.maintenance._duty import Shared
     from sbredis.registry import EntityRecord

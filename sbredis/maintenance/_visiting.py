@@ -16,17 +16,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sbredis.client._background_work import BackgroundTasks
-from sbredis.client._pauses import Pauses
+from sbredis.client import BackgroundTasks, Pauses
 from sbredis.engine import due_channel, salts
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
 from sbredis.moving import NotKnownYetError
 
 if TYPE_CHECKING:
-    from sbredis.client._waking import OpenChannel
     from sbredis.maintenance._duty import Shared
     from sbredis.registry import EntityRecord
+    from sbredis.transport import Subscription
 
 __all__ = ["Errand", "SlotChannels", "Visitor", "is_move_announcement"]
 
@@ -72,7 +71,7 @@ class SlotChannels:
         self._heard = heard
         self._missed = missed
         self._salts = salts(connection.namespace.partitions)
-        self._open: dict[int, OpenChannel] = {}
+        self._open: dict[int, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:

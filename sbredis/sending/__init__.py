@@ -2,4 +2,18 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from sbredis.sending._cancelling import cancel_scheduled
+from sbredis.sending._outbox import Outbox, destination, views_for_rules
+from sbredis.sending._sendable import require_one_key, require_sessions, scheduled, sent_key, transaction_key
+
+__all__ = [
+    "Outbox",
+    "cancel_scheduled",
+    "destination",
+    "require_one_key",
+    "require_sessions",
+    "scheduled",
+    "sent_key",
+    "transaction_key",
+    "views_for_rules",
+]

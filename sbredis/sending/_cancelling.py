@@ -9,7 +9,7 @@ from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Request, Un
 from sbredis.exceptions import MessageNotFoundError, Outcome
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
 
 __all__ = ["cancel_scheduled"]
 

@@ -7,10 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sbredis.client._delivering import UnmadeError
-from sbredis.client._routing import facts_of
-from sbredis.client._send_lane import SendJob
-from sbredis.client._throttle import Throttle
+from sbredis.client import SendJob, Throttle, UnmadeError, facts_of
 from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, decode
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.model import (
@@ -25,8 +22,7 @@ from sbredis.model import (
 from sbredis.sending._sendable import key_of, require_sessions, too_large
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Creation, Entity
+    from sbredis.client import Connection, Creation, Entity
     from sbredis.rules import MessageView
 
 __all__ = ["Outbox", "destination", "views_for_rules"]

@@ -11,7 +11,7 @@ from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusErro
 from sbredis.model import ServiceBusMessage, content_of, copied, due_time, from_content, message_key, routing_key
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
     from sbredis.registry import EntityRecord
 
 __all__ = ["key_of", "require_one_key", "require_sessions", "scheduled", "sent_key", "too_large", "transaction_key"]

@@ -2,4 +2,7 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from sbredis.telemetry._log_text import named, shortened
+from sbredis.telemetry._telemetry import UNOBSERVED, Observation, Telemetry
+
+__all__ = ["UNOBSERVED", "Observation", "Telemetry", "named", "shortened"]

@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Self, Unpack, final, overload
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client._arguments import deadline_of
-from sbredis.client._test_hooks import BusHooks, dismantle, set_up
+from sbredis.client import BusHooks, deadline_of, install_hooks, remove_hooks
 from sbredis.engine import decode
 from sbredis.model import (
     QueueOptions,
@@ -65,7 +64,7 @@ class Bus:
         self._hooks = BusHooks(movable(self._clock))
         self._clients = BusClients(self.url)
         self._contents = BusContents(self._clients)
-        set_up(self._name, self._hooks)
+        install_hooks(self._name, self._hooks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -292,12 +291,12 @@ class Bus:
         """Close the clients that this bus has made, and delete all its messages and entities."""
         if not self._clients.closed:
             await self._clients.close(asyncio.get_running_loop())
-        dismantle(self._name)
+        remove_hooks(self._name)
 
     def discard(self) -> None:
         """Close the bus from outside the event loop in which it was used, even if that loop no longer exists."""
         self._clients.discard()
-        dismantle(self._name)
+        remove_hooks(self._name)
 
 
 def _rules(given: Rules) -> Sequence[RuleProperties]:

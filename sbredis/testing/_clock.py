@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Literal, final
 
-from sbredis.client._clock import Clock
+from sbredis.client import Clock
 
 __all__ = ["MovableClock", "TestClock", "movable"]
 

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client._arguments import deadline_of
-from sbredis.client._connection import Connection, connection_of
+from sbredis.client import Connection, connection_of, deadline_of
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, CallId, Partition, Request, SidePrefix
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
-from sbredis.maintenance._duty import Shared
-from sbredis.maintenance._moving import Mover
-from sbredis.maintenance._publishing import TopicPublisher
+from sbredis.maintenance import Mover, Shared, TopicPublisher
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
 from sbredis.receiving._peeking import Peeking
 from sbredis.registry import path_of, split_path
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
 
 __all__ = ["BusClients", "BusContents", "require_open"]
 

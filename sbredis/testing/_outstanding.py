@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sbredis._counting import counted
-from sbredis.client._arguments import deadline_of
+from sbredis.client import deadline_of
 from sbredis.engine import Awoken, CallId, Partition, Request, SidePrefix
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, hold_of
@@ -21,7 +21,7 @@ from sbredis.workers.running._runtime import Runtime
 from sbredis.workers.running._serving import Service
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
 
 __all__ = ["Outstanding", "outstanding", "paused_by"]
 

@@ -266,11 +266,11 @@ PLANTED = (
         test="tests/aio/test_redriving.py::test_a_letter_that_a_receiver_gets_before_it_is_moved_elsewhere_is_not_counted",
     ),
     Planted(
-        "the last message of a share is not waited for",
+        "the last message of a portion is not waited for",
         file="sbredis/moving/_redrive_letters.py",
         right="any(own_number(message) <= last for message in page)",
         wrong="any(own_number(message) < last for message in page)",
-        test="tests/aio/test_redriving.py::test_a_share_is_judged_when_its_last_message_is_handled",
+        test="tests/aio/test_redriving.py::test_a_portion_is_judged_when_its_last_message_is_handled",
     ),
     Planted(
         "messages beyond a short page are missing",

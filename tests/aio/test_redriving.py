@@ -257,7 +257,7 @@ async def test_a_redrive_with_a_budget_ends_normally_if_the_messages_live(url: s
 @pytest.mark.slow
 @both
 @pytest.mark.parametrize("dies", [True, False])
-async def test_without_a_rate_a_budget_is_judged_share_by_share(url: str, partitioned: bool, dies: bool) -> None:
+async def test_without_a_rate_a_budget_is_judged_portion_by_portion(url: str, partitioned: bool, dies: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await kill(queue, *(str(number) for number in range(30)))
         async with handling(queue.receiver(), dies=dies):
@@ -271,7 +271,7 @@ async def test_without_a_rate_a_budget_is_judged_share_by_share(url: str, partit
 
 
 @both
-async def test_a_share_that_nobody_handles_holds_a_redrive_up_for_the_window_only(url: str, partitioned: bool) -> None:
+async def test_a_portion_that_nobody_handles_holds_a_redrive_up_for_the_window_only(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await kill(queue, *"abcdef")
         letters = queue.receiver(sub_queue="deadletter")
@@ -280,8 +280,8 @@ async def test_a_share_that_nobody_handles_holds_a_redrive_up_for_the_window_onl
 
 
 @in_memory
-async def test_a_share_is_judged_when_its_last_message_is_handled(url: str) -> None:
-    """The redrive looks at the messages of the share again and again, and moves no other one meanwhile."""
+async def test_a_portion_is_judged_when_its_last_message_is_handled(url: str) -> None:
+    """The redrive looks at the messages of the portion again and again, and moves no other one meanwhile."""
     async with queue_at(url, partitions=1) as queue:
         await kill(queue, *"ab")
         letters, receiver = queue.receiver(sub_queue="deadletter"), queue.receiver()

@@ -188,7 +188,7 @@ def test_a_redrive_without_a_limit_may_say_so_as_a_rate() -> None:
     assert (pace.step, pace.page, pace.wait(5)) == (1000, 1000, 0)
 
 
-def test_each_share_is_twice_as_large_as_the_one_before() -> None:
+def test_each_portion_is_twice_as_large_as_the_one_before() -> None:
     portions, sizes = Portions(3, 10), list[int]()
     for _ in range(4):
         sizes.append(portions.left)

@@ -40,7 +40,7 @@ def acquire(
     timeout: float = 30.0,
     linger: float = 2.0,
 ) -> EmbeddedLease:
-    """Take a share of the embedded server of a folder. Start the server if it does not run. Returns when it answers.
+    """Take a lease of the embedded server of a folder. Start the server if it does not run. Returns when it answers.
 
     The folder is made if it does not exist, accessible to this user only. ``fsync`` says when the server's append-only
     file is forced to the disk: each second, or before each answer. The first client that asks for ``"always"`` switches
@@ -70,9 +70,9 @@ def _has_file_locks() -> bool:
 
 
 class EmbeddedLease:
-    """A share of an embedded server, made by :func:`acquire`. The server stays as long as at least one share is held.
+    """The right to use an embedded server, made by :func:`acquire`. The server stays as long as a lease is held.
 
-    The share ends with :meth:`release`, or when this process ends in any way. It is a file lock. A forked child holds
+    The lease ends with :meth:`release`, or when this process ends in any way. It is a file lock. A forked child holds
     the lock too, until the child ends or runs another program. All methods may be called from any thread. As a context
     manager, the lease is released at the end of the block.
     """
@@ -106,7 +106,7 @@ class EmbeddedLease:
         self._ensure(look_first=True)
 
     def release(self) -> None:
-        """Release the share. A second call does nothing."""
+        """Release the lease. A second call does nothing."""
         clients, self._clients = self._clients, None
         if clients is not None:
             clients.close()  # not dropped, because a forked child or the parent may still hold the lock
@@ -132,7 +132,7 @@ class EmbeddedLease:
             raise unusable(self._folder.path, error) from error
 
     def _with_owner_lock(self, deadline: float) -> None:
-        """Take the share if this lease has none, and start the server if it does not run. Meanwhile ``owner.lock``
+        """Take the lock of the lease if it has none, and start the server if it does not run. Meanwhile ``owner.lock``
         keeps other processes from doing the same.
         """
         while True:
@@ -145,7 +145,7 @@ class EmbeddedLease:
                     )
                 try:
                     if owner.is_current():
-                        self._take_share(deadline)
+                        self._take_lease(deadline)
                         self._starter.bring_up(deadline)
                         return
                 finally:
@@ -154,7 +154,7 @@ class EmbeddedLease:
                 owner.close()
             open_folder(self._folder.path)  # the folder was removed after the lock file was opened
 
-    def _take_share(self, deadline: float) -> None:
+    def _take_lease(self, deadline: float) -> None:
         if self._clients is not None:
             return
         clients = FileLock(self._folder.clients_lock)

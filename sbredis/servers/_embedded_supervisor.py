@@ -6,7 +6,7 @@ inherits the taken locks ``server.lock`` and ``supervisor.lock``, and a log as i
 session of its own, and the process that started it has ended.
 
 It looks at ``clients.lock`` a few times a second. When that lock has been free for a while, it takes ``owner.lock``, so
-that no client can take a share while the server is ended. Then it looks at ``clients.lock`` once more, and ends the
+that no client can take a lease while the server is ended. Then it looks at ``clients.lock`` once more, and ends the
 server. When the server ends by itself, the embedded supervisor ends too. When the embedded supervisor is killed, the
 kernel tells the server to end (Linux), and the server shuts down cleanly.
 """

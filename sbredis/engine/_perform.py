@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ScriptCaller(Protocol):
-    """The method of a transport that the engine needs; a protocol, so that the engine need not import redis-py."""
+    """The one method that requests are sent with: of a transport, or of an object around one that a test controls."""
 
     async def call(
         self,

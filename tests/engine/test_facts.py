@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import sbredis.engine
 from sbredis.engine import (
     NO_CALL_ID,
@@ -46,6 +48,7 @@ def listed(tree: ast.Module) -> Iterator[tuple[int, list[str]]]:
                 yield node.lineno, found
 
 
+@pytest.mark.slow
 @for_each("module", [each for each in modules() if each.folder in OF_SCRIPTS], ids=lambda each: each.name)
 def test_python_lists_no_fact_of_scripts(module: Module) -> None:
     assert list(listed(module.tree)) == [], "state the fact in the headers, and ask for it with with_fact or facts_of"
@@ -119,19 +122,13 @@ def test_every_script_is_there_once() -> None:
 # -- exports -----------------------------------------------------------------------------------------------------------
 
 
-def imported_from_the_engine() -> Iterator[tuple[str, str]]:
-    """Yield the modules of other rooms and the names that they import from the engine."""
-    for module in modules():
-        if module.folder != "engine":
-            for name in module.imports():
-                if name.startswith("sbredis.engine."):
-                    yield module.name, name.removeprefix("sbredis.engine.")
-
-
-def test_the_engine_exports_exactly_what_other_rooms_use() -> None:
-    used = {name for _, name in imported_from_the_engine()}
-    assert used == set(sbredis.engine.__all__)
-
-
-def test_no_other_room_imports_a_private_module_of_the_engine() -> None:
-    assert [pair for pair in imported_from_the_engine() if pair[1].startswith("_")] == []
+@pytest.mark.slow
+def test_the_engine_exports_exactly_what_other_rooms_import_from_it() -> None:
+    used = {
+        name.removeprefix("sbredis.engine.")
+        for module in modules()
+        if module.folder != "engine"
+        for name in module.imports()
+        if name.startswith("sbredis.engine.")
+    }
+    assert used == set(sbredis.engine.__all__), "another room imports a private module, or an export is not used"

@@ -6,15 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from sbredis.engine import Request, perform
 from sbredis.entities._server_time import read_clock
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport import (
     SLOTS,
     Endpoint,
-    Script,
     ServerFacts,
     Target,
     as_mapping,
@@ -127,8 +126,7 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
     :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change.
     """
     target = parse_target(url)
-    probe = Script("probe", (files("sbredis") / "lua" / "probe.lua").read_text(encoding="utf-8"), takes_run_id=True)
-    async with await open_transport(target, scripts=[probe], connect_timeout=timeout) as transport:
+    async with await open_transport(target, scripts=[_probe(b"").script], connect_timeout=timeout) as transport:
         # Find one key for each master: try tags until every master has one.
         keys: dict[Endpoint, bytes] = {}
         for number in range(SLOTS):
@@ -140,8 +138,9 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
                 break
         reports: list[ServerReport] = []
         for key in keys.values():
-            await transport.call(probe, (key,), timeout=timeout, repeatable=True)  # the first call also connects
-            read = await read_clock(partial(_asked_time, transport, probe, key, timeout))
+            ask_time = partial(perform, transport, _probe(key), timeout=timeout)
+            await ask_time()  # the first call also connects
+            read = await read_clock(ask_time)
             facts = transport.server_of(key)
             assert facts is not None  # the server has just answered
             loses = transport.loses_acknowledged(facts)
@@ -155,9 +154,9 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
         return report
 
 
-async def _asked_time(transport: Transport, probe: Script, key: bytes, timeout: float) -> float:
-    microseconds, _, _ = await transport.call(probe, (key,), timeout=timeout, repeatable=True)
-    return float(microseconds) / 1e6
+def _probe(key: bytes) -> Request[float]:
+    """Return the request for the time of the server of a key, in seconds since 1970."""
+    return Request.of("probe", (key,), (), lambda reply: float(reply[0]) / 1e6)
 
 
 async def _with_details(report: ServerReport, transport: Transport, key: bytes) -> ServerReport:

@@ -13,6 +13,7 @@ from sbredis.transport import Argument, Script
 __all__ = ["Request"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Request(NamedTuple, Generic[T]):
@@ -31,12 +32,10 @@ class Request(NamedTuple, Generic[T]):
     This is for calls that store no more than they remove. It needs nothing of a script that frees memory in all calls.
     """
 
-    @classmethod
-    def of(
-        cls, name: str, keys: tuple[bytes, ...], arguments: tuple[Argument, ...], read: Callable[[Any], T]
-    ) -> Request[T]:
+    @staticmethod
+    def of(name: str, keys: tuple[bytes, ...], arguments: tuple[Argument, ...], read: Callable[[Any], R]) -> Request[R]:
         """Return a call of the script of this name, without a lane. The header says whether it is repeatable."""
-        return cls(load(name), keys, arguments, read, repeatable=facts_of(name).repeatable.always)
+        return Request(load(name), keys, arguments, read, repeatable=facts_of(name).repeatable.always)
 
     def result(self, reply: Any) -> T:
         """Return the result in a reply; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read.

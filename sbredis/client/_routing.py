@@ -132,7 +132,7 @@ def _dead_letters(routed: RoutedSubscription) -> bool:
 
 
 def _judged_by(routed: RoutedSubscription) -> tuple[str, bool]:
-    return routed.mark, _dead_letters(routed)
+    return routed.edition, _dead_letters(routed)
 
 
 _MOST_COPIES = 4000

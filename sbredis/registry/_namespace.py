@@ -425,8 +425,10 @@ class Namespace:
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
         until, stamp = anyio.current_time() + timeout, new_token()
-        mark = "" if seen is None else seen.stamp
-        done = await self._changed(path, rule.name, lambda record: self._rules.update(record, rule, stamp, mark), until)
+        seen_stamp = "" if seen is None else seen.stamp
+        done = await self._changed(
+            path, rule.name, lambda record: self._rules.update(record, rule, stamp, seen_stamp), until
+        )
         await self._steps.told(done.topic, until)
         return KeptRule(rule, done.created_at, stamp)
 

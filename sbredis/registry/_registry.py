@@ -121,17 +121,17 @@ class Unregistered(NamedTuple):
 
 
 class JudgedRecord(NamedTuple):
-    """A subscription's record, and a mark that differs after each change of its rules."""
+    """A subscription's record, and an edition that differs after each change of its rules."""
 
     record: EntityRecord
-    mark: str
+    edition: str
 
 
 class JudgedUnreadable(NamedTuple):
-    """A subscription whose record cannot be read, and the mark of its rules, which is empty if it is being deleted."""
+    """A subscription whose record cannot be read, and the edition of its rules; empty if it is being deleted."""
 
     subscription: Unreadable
-    mark: str
+    edition: str
 
 
 class Page(NamedTuple):
@@ -355,12 +355,12 @@ class Registry:
         require_bounds("a subscription", after, limit)
 
         def read(reply: list[Any]) -> Page:
-            mark, more, *rest = reply
+            edition, more, *rest = reply
             paths, texts, marks = rest[::3], rest[1::3], [each.decode() for each in rest[2::3]]
             named = [each for pair in zip(paths, texts, strict=True) for each in pair]
             pairs = list(zip(read_all(named, decode_again), marks, strict=True))
             return Page(
-                mark.decode(),
+                edition.decode(),
                 bool(more),
                 tuple(JudgedRecord(each, of) for each, of in pairs if isinstance(each, EntityRecord)),
                 tuple(JudgedUnreadable(each, of) for each, of in pairs if isinstance(each, Unreadable)),

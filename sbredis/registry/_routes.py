@@ -35,13 +35,13 @@ class RoutedSubscription(NamedTuple):
     record: EntityRecord
     rules: tuple[Rule, ...]
     """The rules, in the order of their names in lower case."""
-    mark: str = ""
+    edition: str = ""
     """A text that is different after each change of the rules. It has a blank if some rules cannot be read."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all rules can be read. Otherwise they may be repaired without a change of the topic's version."""
-        return " " not in self.mark
+        return " " not in self.edition
 
 
 class Routes(NamedTuple):
@@ -63,7 +63,7 @@ async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Route
     broken: _Broken = {}
     for routed in known.subscriptions if known is not None else ():
         if routed.is_whole:
-            rules[routed.record.incarnation, routed.mark] = routed.rules
+            rules[routed.record.incarnation, routed.edition] = routed.rules
     while True:
         record = await steps.existing(topic, until, TOPIC)
         reader = _RoutesReader(steps, rulebook, record, (rules, broken), until)
@@ -87,7 +87,7 @@ class _RoutesReader:
         self._steps = steps
         self._rulebook = rulebook
         self._topic = topic
-        self._mark = f"{topic.incarnation} {topic.version}"
+        self._edition = f"{topic.incarnation} {topic.version}"
         self._known, self._broken = known
         self._until = until
 
@@ -97,7 +97,7 @@ class _RoutesReader:
         for stretch in _unknown(active, self._known):
             await self._read(stretch)
         return tuple(
-            RoutedSubscription(each.record, self._known[_key(each)], each.mark + self._broken.get(_key(each), ""))
+            RoutedSubscription(each.record, self._known[_key(each)], each.edition + self._broken.get(_key(each), ""))
             for each in active
         )
 
@@ -107,8 +107,8 @@ class _RoutesReader:
         while pages.more:
             page = await pages.next()
             self._require_untorn(page.topic)
-            for each, mark in page.unreadable:
-                if mark:  # otherwise it is being deleted, and gets no messages any more
+            for each, edition in page.unreadable:
+                if edition:  # otherwise it is being deleted, and gets no messages any more
                     raise _unsendable(self._topic.path, each)
             found += page.subscriptions
         return [each for each in found if each.record.state in ("active", "removing")]
@@ -138,8 +138,8 @@ class _RoutesReader:
                 if path in broken:
                     self._broken[_key(done)] = f" {crc32(broken[path]):x}"
 
-    def _require_untorn(self, mark: str) -> None:
-        if mark != self._mark:
+    def _require_untorn(self, edition: str) -> None:
+        if edition != self._edition:
             raise _TornError
 
 
@@ -160,7 +160,7 @@ def _unsendable(topic: str, subscription: Unreadable) -> DataLayoutError:
 
 
 def _key(subscription: JudgedRecord) -> tuple[str, str]:
-    return subscription.record.incarnation, subscription.mark
+    return subscription.record.incarnation, subscription.edition
 
 
 def _unknown(subscriptions: Sequence[JudgedRecord], known: _Known) -> list[list[JudgedRecord]]:

@@ -99,11 +99,11 @@ class Rulebook:
 
     def _page(self, topic: str, after: str, before: str, limit: int) -> Request[RulePage]:
         def read(reply: list[Any]) -> RulePage:
-            mark, more, *rest = reply
+            edition, more, *rest = reply
             places = [place.decode() for place in rest[::2]]
             rules = read_all(rest, lambda place, text: decode_rule(text, place))
             pairs = tuple((place.partition(" ")[0], rule) for place, rule in zip(places, rules, strict=True))
-            return RulePage(mark.decode(), places[-1] if more and places else None, pairs)
+            return RulePage(edition.decode(), places[-1] if more and places else None, pairs)
 
         arguments = (self.partitions, name_key(topic), after, before, limit)
         return Request.of("list_rules", self.keys, arguments, read)

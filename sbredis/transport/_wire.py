@@ -28,7 +28,7 @@ __all__ = ["Wire", "WireLimits"]
 _log = logging.getLogger("sbredis.transport")
 _ASKING = pack((b"ASKING",))
 _HEALS = 2
-_TICK = 0.25
+_CHECK_EVERY = 0.25
 _IDLE = 20.0
 """Seconds between uses of an idle connection, so that no device on the way forgets it, and a dead connection is found
 before a call needs it.
@@ -158,7 +158,7 @@ class Wire:
         self._room -= call.size + self._share
         self._enqueue(call)
         if self._timer is None or deadline < self._timer_at:
-            self._set_timer(min(deadline, self._loop.time() + _TICK))
+            self._set_timer(min(deadline, self._loop.time() + _CHECK_EVERY))
 
     async def room(self, deadline: float) -> bool:
         """Wait in line until one more call may be submitted; ``False`` if the deadline or the end of the wire comes
@@ -373,15 +373,15 @@ class Wire:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
-        self._timer = self._loop.call_at(when, self._tick)
+        self._timer = self._loop.call_at(when, self._on_timer)
 
-    def _tick(self) -> None:
+    def _on_timer(self) -> None:
         """End calls whose deadline has passed, and check on a server that owes an answer. Runs only during calls."""
         self._timer = None
         if self.failure is not None:
             return
         now = self._loop.time()
-        earliest = now + _TICK
+        earliest = now + _CHECK_EVERY
         for queue, sent in ((self._in_flight, True), (self._waiting, False)):
             for call in queue:
                 if call is None or call.future.done():

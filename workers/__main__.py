@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sbredis.exceptions import InvalidConnectionStringError, ServiceBusError, WorkerSetupError
 from sbredis.workers.observing._logs import set_up_logs
 from sbredis.workers.observing._terminal import above_the_line
-from sbredis.workers.supervising._commands import PROGRAM, Command, read_command
+from sbredis.workers.supervising._commands import PROGRAM, WorkerCommand, read_command
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
         return _run(command, given)
 
 
-def _run(command: Command, given: Sequence[str]) -> int:
+def _run(command: WorkerCommand, given: Sequence[str]) -> int:
     from sbredis.workers._targets import load_worker  # these need the client, and the help of the command does not
     from sbredis.workers.supervising._programs import run_in_loop
     from sbredis.workers.supervising._supervisor import SETUP_FAILED, Supervisor

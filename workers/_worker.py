@@ -15,7 +15,7 @@ from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._checks import require_function, require_instance, require_text
 from sbredis.workers.declaring._context import SendOptions
-from sbredis.workers.declaring._handlers import Declared
+from sbredis.workers.declaring._handlers import HandlerDeclaration
 from sbredis.workers.declaring._messages import message_with
 from sbredis.workers.declaring._options import EntityOptions, checked
 from sbredis.workers.declaring._retries import Retries
@@ -24,7 +24,7 @@ from sbredis.workers.declaring._worker_options import Setup, WorkerOptions, Work
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import above_the_line
 from sbredis.workers.running._runtime import Parts, Runtime
-from sbredis.workers.supervising._commands import Command
+from sbredis.workers.supervising._commands import WorkerCommand
 from sbredis.workers.supervising._programs import run_in_loop, run_program
 
 __all__ = ["Worker", "begun", "setup_of"]
@@ -59,7 +59,7 @@ class Worker(Router):
         state = "stopped" if self._runtime is None else "running"
         return f"<Worker with {count} handler{'s' if count != 1 else ''}, {state}>"
 
-    def _check_new(self, declared: Sequence[Declared]) -> None:
+    def _check_new(self, declared: Sequence[HandlerDeclaration]) -> None:
         self._require_stopped()
         super()._check_new(declared)
 
@@ -130,9 +130,9 @@ class Worker(Router):
     def run_sync(self) -> None:
         """Handle messages until SIGTERM or SIGINT comes. The running handlers finish; a second signal ends them."""
         with above_the_line():
-            self.run_command(Command(target=repr(self)))
+            self.run_command(WorkerCommand(target=repr(self)))
 
-    def run_command(self, command: Command) -> None:
+    def run_command(self, command: WorkerCommand) -> None:
         """Run as a program with the arguments of ``python -m sbredis.workers``."""
         if not self._declared:
             raise WorkerSetupError(

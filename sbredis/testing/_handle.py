@@ -25,15 +25,21 @@ from sbredis.testing._records import SentMessage
 from sbredis.workers import DeadLetter, Outcome, Router, Worker
 from sbredis.workers._worker import setup_of
 from sbredis.workers.declaring._context import SendOptions
-from sbredis.workers.declaring._handlers import Declared, Defaults, EntityPlan, HandlerPlan, plan_of
-from sbredis.workers.declaring._handlers import Source as Entity
+from sbredis.workers.declaring._handlers import (
+    Defaults,
+    EntityPlan,
+    HandlerDeclaration,
+    HandlerPlan,
+    HandlerSource,
+    plan_of,
+)
 from sbredis.workers.declaring._messages import message_with
 from sbredis.workers.declaring._options import HandlerSettings
 from sbredis.workers.declaring._router import declared_on
 from sbredis.workers.declaring._schedules import TICK
 from sbredis.workers.declaring._signatures import function_name
 from sbredis.workers.declaring._worker_options import WorkerSettings
-from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.running._additions import UNCHANGED, decoded_state, encoded_state
 from sbredis.workers.running._calls import CallOrigin, HandlerCall
 from sbredis.workers.running._handling import Handling
@@ -154,7 +160,7 @@ def _plan(handler: Callable[..., Any], options: HandleOptions, names: Mapping[st
     overrides = options.get("overrides", {})
     settings, by_path = WorkerSettings(), dict[str, Mapping[str, Any]]()
     if router is None:
-        declared = Declared(handler, Entity("queue", "queue"), HandlerSettings(), {}, dict(names))
+        declared = HandlerDeclaration(handler, HandlerSource("queue", "queue"), HandlerSettings(), {}, dict(names))
     else:
         found = [each for each in declared_on(router) if each.function is handler]
         if not found:
@@ -212,7 +218,7 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
     )
     receiver: Any = _Receiver()
     held: Any = session
-    call = HandlerCall(CallOrigin(plan.source.path, receiver, Counts(), held, settle), handler, messages)
+    call = HandlerCall(CallOrigin(plan.source.path, receiver, EntityCounts(), held, settle), handler, messages)
     try:
         outcomes = await _outcomes(handling, call)
     finally:

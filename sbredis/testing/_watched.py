@@ -16,7 +16,7 @@ from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
-from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._time import Time
 
 __all__ = ["BusTime", "WatchedHandling", "WatchedSettlements"]
@@ -148,7 +148,7 @@ class WatchedHandling(Handling):
         return outcomes
 
 
-class WatchedSettlements(Settlements):
+class WatchedSettlements(CallSettler):
     """Settles messages, and records their outcomes."""
 
     def __init__(self, records: Records, time: Time, *given: Any, **options: Any) -> None:

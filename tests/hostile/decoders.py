@@ -69,9 +69,9 @@ from sbredis.transport._resp import ProtocolError, PythonParser, ReplyLimits, as
 from sbredis.transport._server_facts import problems, server_facts
 from sbredis.transport._slots import is_steady, parse_cluster_slots, parse_redirection, replica_counts
 from sbredis.workers.declaring._cron import parse_cron
-from sbredis.workers.observing._counts import Counts, merged
+from sbredis.workers.observing._counts import EntityCounts, merged
 from sbredis.workers.observing._reports import Report, ReportReader
-from sbredis.workers.running._frames import Answer, Asked, Sent, read_answer, read_asked, write_answer, write_asked
+from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_answer, read_asked, write_answer, write_asked
 from tests.engine.test_contracts import PARTITION, REQUESTS
 from tests.hostile.command_lines import COMMAND_LINES, parse
 from tests.hostile.replies import ENTITIES, REPLIES, RULES, record_of
@@ -296,10 +296,12 @@ def _bodies(given: Any) -> object:
 _ASKED = Asked(b"body", "text/plain", {"a": 1, "b": {"c": _UUID}}, {"attempt": 2, "tick": _NOON})
 _ANSWERS = [
     Answer(("Complete", {})),
-    Answer(None, ("ValueError", "ValueError", "text", True), [Sent("q", b"x", {"session_id": "s"})]),
-    Answer(("Retry", {"delay": timedelta(seconds=5)}), None, [Sent("q", b"", {})], Sent("", b"y", {"raw": b"z"})),
+    Answer(None, ("ValueError", "ValueError", "text", True), [SentFrame("q", b"x", {"session_id": "s"})]),
+    Answer(
+        ("Retry", {"delay": timedelta(seconds=5)}), None, [SentFrame("q", b"", {})], SentFrame("", b"y", {"raw": b"z"})
+    ),
 ]
-_COUNTS = Counts(received=3)
+_COUNTS = EntityCounts(received=3)
 _COUNTS.lag.observe(0.5)
 _COUNTS.of("handler").handling.observe(1.5)
 _REPORT = Report(

@@ -16,7 +16,7 @@ from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import CircuitBreaker, Context, DeadLetter, Proceed, Retries, Router, Worker
 from sbredis.workers.declaring._handlers import Defaults, plan_of
-from sbredis.workers.included._circuit import UNLIMITED, Call, Circuit
+from sbredis.workers.included._circuit import UNLIMITED, Circuit, CircuitCall
 from sbredis.workers.running._gates import Gates
 from tests.waiting import eventually
 
@@ -31,7 +31,7 @@ async def empty(bus: Bus) -> bool:
 async def nothing() -> None: ...
 
 
-def begun(circuit: Circuit, now: float) -> Call:
+def begun(circuit: Circuit, now: float) -> CircuitCall:
     call = circuit.begins(now)
     assert call is not None
     return call
@@ -68,7 +68,7 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.circuit = Circuit(2, 10)
         self.now = 0.0
-        self.calls: list[Call] = []
+        self.calls: list[CircuitCall] = []
 
     @rule()
     def begin(self) -> None:

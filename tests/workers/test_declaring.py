@@ -28,7 +28,7 @@ from sbredis.workers import (
     Router,
     Worker,
 )
-from sbredis.workers.declaring._conditions import Chooser, Condition
+from sbredis.workers.declaring._conditions import Chooser, HandlerCondition
 from sbredis.workers.declaring._handlers import Defaults, EntityPlan, plan_of
 from sbredis.workers.declaring._outcomes import outcome_in
 from sbredis.workers.declaring._retries import after_failure
@@ -173,15 +173,20 @@ class Message:
         self.application_properties = properties
 
 
-def chosen(handlers: list[tuple[Condition, str]], message: Message) -> str | None:
+def chosen(handlers: list[tuple[HandlerCondition, str]], message: Message) -> str | None:
     chooser = Chooser("orders", [(name, condition, name) for condition, name in handlers])
     given: Any = message
     return chooser.choose(given)
 
 
 def test_the_first_handler_whose_condition_holds_takes_the_message() -> None:
-    big = Condition(when=lambda message: bool((message.application_properties or {}).get("big")))
-    handlers = [(Condition("paid"), "paid"), (big, "big"), (Condition(), "rest"), (Condition("sent"), "sent")]
+    big = HandlerCondition(when=lambda message: bool((message.application_properties or {}).get("big")))
+    handlers = [
+        (HandlerCondition("paid"), "paid"),
+        (big, "big"),
+        (HandlerCondition(), "rest"),
+        (HandlerCondition("sent"), "sent"),
+    ]
     assert chosen(handlers, Message("paid", big=True)) == "paid"
     assert chosen(handlers, Message("sent", big=True)) == "big"
     assert chosen(handlers, Message("sent")) == "sent"
@@ -190,14 +195,14 @@ def test_the_first_handler_whose_condition_holds_takes_the_message() -> None:
 
 
 def test_subjects_alone_choose_like_all_conditions() -> None:
-    handlers = [(Condition("paid"), "paid"), (Condition("sent"), "sent")]
+    handlers = [(HandlerCondition("paid"), "paid"), (HandlerCondition("sent"), "sent")]
     assert [chosen(handlers, Message(subject)) for subject in ("paid", "sent", "other", None)] == [
         *("paid", "sent", None, None)
     ]
 
 
 def test_a_subject_and_a_function_must_both_hold() -> None:
-    handlers = [(Condition("paid", lambda message: "x" in (message.application_properties or {})), "x")]
+    handlers = [(HandlerCondition("paid", lambda message: "x" in (message.application_properties or {})), "x")]
     assert [chosen(handlers, message) for message in (Message("paid", x=1), Message("paid"), Message("x", x=1))] == [
         *("x", None, None)
     ]
@@ -206,11 +211,11 @@ def test_a_subject_and_a_function_must_both_hold() -> None:
 @pytest.mark.parametrize(
     ("conditions", "said"),
     [
-        ([Condition(), Condition()], "Two handlers of 'orders' have no condition: one and two"),
-        ([Condition("a"), Condition("a")], "Two handlers of 'orders' take the subject 'a': one and two"),
+        ([HandlerCondition(), HandlerCondition()], "Two handlers of 'orders' have no condition: one and two"),
+        ([HandlerCondition("a"), HandlerCondition("a")], "Two handlers of 'orders' take the subject 'a': one and two"),
     ],
 )
-def test_handlers_that_cannot_be_told_apart_are_refused(conditions: list[Condition], said: str) -> None:
+def test_handlers_that_cannot_be_told_apart_are_refused(conditions: list[HandlerCondition], said: str) -> None:
     with pytest.raises(WorkerSetupError, match=said):
         Chooser("orders", list(zip(("one", "two"), conditions, (1, 2), strict=True)))
 

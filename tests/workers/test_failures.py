@@ -7,7 +7,7 @@ import pytest
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Retries, Worker
-from sbredis.workers.observing._failures import EVERY, Counted, Failures
+from sbredis.workers.observing._failures import EVERY, Counted, FailureLog
 from sbredis.workers.running._runtime import Parts, Runtime
 from tests.waiting import eventually
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_the_first_failures_of_a_kind_are_whole_and_the_others_are_counted() -> None:
-    failures = Failures()
+    failures = FailureLog()
     assert [failures.is_whole("place", ValueError(), number, 0.0) for number in range(13)] == [True] * 10 + [False] * 3
     assert failures.is_whole("place", KeyError(), 13, 0.0)
     assert failures.is_whole("post", ValueError(), 14, 0.0)
@@ -24,7 +24,7 @@ def test_the_first_failures_of_a_kind_are_whole_and_the_others_are_counted() -> 
 
 
 def test_a_kind_that_goes_on_is_only_counted_and_one_that_has_rested_begins_anew() -> None:
-    failures = Failures()
+    failures = FailureLog()
     for number in range(10):
         assert failures.is_whole("place", ValueError(), number, 0.0)
     assert not failures.is_whole("place", ValueError(), 10, EVERY)
@@ -34,7 +34,7 @@ def test_a_kind_that_goes_on_is_only_counted_and_one_that_has_rested_begins_anew
 
 
 def test_endlessly_many_kinds_take_no_endless_memory() -> None:
-    failures = Failures()
+    failures = FailureLog()
     for number in range(5000):
         assert failures.is_whole(f"place {number}", ValueError(), number, 0.0)
     for number in range(20):

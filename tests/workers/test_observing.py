@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.workers.declaring._addresses import address_of
-from sbredis.workers.observing._counts import BOUNDS, Counts, Histogram, merged
+from sbredis.workers.observing._counts import BOUNDS, EntityCounts, Histogram, merged
 from sbredis.workers.observing._http import Health, serving_http
 from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._pulse import Pulse
@@ -38,8 +38,8 @@ def test_a_histogram_counts_each_duration_in_one_bucket(durations: list[float]) 
     assert histogram.total == pytest.approx(sum(durations))
 
 
-def example() -> Counts:
-    counts = Counts(received=5, completed=3)
+def example() -> EntityCounts:
+    counts = EntityCounts(received=5, completed=3)
     own = counts.of("shop.place")
     own.running = 2
     own.handling.observe(0.002)
@@ -48,9 +48,9 @@ def example() -> Counts:
 
 
 def test_the_counts_of_processes_are_added_and_survive_json() -> None:
-    counts = Counts.from_json(json.loads(json.dumps(example().to_json())))
+    counts = EntityCounts.from_json(json.loads(json.dumps(example().to_json())))
     assert counts == example()
-    together = merged([{"orders": example(), "news": Counts(received=1)}, {"orders": counts}])
+    together = merged([{"orders": example(), "news": EntityCounts(received=1)}, {"orders": counts}])
     assert together["news"].received == 1
     assert (together["orders"].received, together["orders"].running) == (10, 4)
     (handler,) = together["orders"].handlers.values()
@@ -111,7 +111,7 @@ def families(text: str) -> dict[str, tuple[str, dict[tuple[str, frozenset[tuple[
 def test_prometheus_reads_the_counts() -> None:
     counts = example()
     counts.lag.observe(3)
-    found = families(prometheus('a"b', {"orders": counts, 'odd\\"\n': example(), "none": Counts()}))
+    found = families(prometheus('a"b', {"orders": counts, 'odd\\"\n': example(), "none": EntityCounts()}))
     labels = frozenset({("namespace", 'a\\"b'), ("entity", "orders")})
     own = labels | {("handler", "shop.place")}
     assert found["sbredis_worker_messages_received_total"][1]["sbredis_worker_messages_received_total", labels] == 5

@@ -22,7 +22,7 @@ from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Context, Proceed, Retries, Worker
-from sbredis.workers.running._frames import Answer, Asked, Sent, read_answer, read_asked, write_answer, write_asked
+from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_answer, read_asked, write_answer, write_asked
 from tests.waiting import eventually
 from tests.workers import slow_to_start
 from tests.workers.process_handlers import (
@@ -53,7 +53,7 @@ VALUES = st.one_of(
 )
 PROPERTIES = st.none() | st.dictionaries(TEXT, VALUES | st.dictionaries(TEXT, VALUES, max_size=2), max_size=3)
 
-SENT = st.builds(Sent, TEXT, st.binary(), st.dictionaries(TEXT, VALUES))
+SENT = st.builds(SentFrame, TEXT, st.binary(), st.dictionaries(TEXT, VALUES))
 
 
 @given(st.binary(), st.none() | TEXT, PROPERTIES, st.dictionaries(TEXT, VALUES))
@@ -68,7 +68,7 @@ def test_a_message_crosses_as_it_is(body: bytes, content_type: str | None, prope
     st.lists(SENT),
     st.none() | SENT,
 )
-def test_an_answer_crosses_as_it_is(outcome: Any, error: Any, sends: list[Sent], result: Sent | None) -> None:
+def test_an_answer_crosses_as_it_is(outcome: Any, error: Any, sends: list[SentFrame], result: SentFrame | None) -> None:
     answer = Answer(outcome, error, sends, result)
     assert read_answer(write_answer(answer)) == answer
 

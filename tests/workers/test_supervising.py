@@ -14,10 +14,10 @@ from sbredis.exceptions import WorkerSetupError
 from sbredis.workers import Worker
 from sbredis.workers.__main__ import main
 from sbredis.workers._targets import load_worker
-from sbredis.workers.observing._counts import Counts, HandlerCounts
+from sbredis.workers.observing._counts import EntityCounts, HandlerCounts
 from sbredis.workers.observing._exits import ending_of
 from sbredis.workers.observing._reports import Report
-from sbredis.workers.supervising._commands import Command, read_command
+from sbredis.workers.supervising._commands import WorkerCommand, read_command
 from sbredis.workers.supervising._restarts import Restarts
 from sbredis.workers.supervising._screen import banner, rates, summary
 
@@ -39,9 +39,11 @@ def test_the_end_of_a_process_in_words(code: int, text: str) -> None:
 
 
 def test_the_arguments_of_the_command() -> None:
-    assert read_command(["app:worker"]) == Command(target="app:worker")
+    assert read_command(["app:worker"]) == WorkerCommand(target="app:worker")
     given = ["app:worker", "--processes", "2", "--queue", "a", "--queue", "b", "--concurrency", "5", "--http", "80"]
-    assert read_command([*given, "--max-messages-per-process", "9", "--reload", "--log-format", "json"]) == Command(
+    assert read_command(
+        [*given, "--max-messages-per-process", "9", "--reload", "--log-format", "json"]
+    ) == WorkerCommand(
         target="app:worker",
         processes=2,
         reload=True,
@@ -170,14 +172,14 @@ def test_a_server_in_memory_is_refused_for_several_processes() -> None:
     began: list[str] = []
     worker = in_memory(began)
     with pytest.raises(WorkerSetupError, match=r"^A server in memory belongs to one process: each of the 2 processes"):
-        worker.run_command(Command(target="app:worker", processes=2))
+        worker.run_command(WorkerCommand(target="app:worker", processes=2))
     assert (began, repr(worker)) == ([], "<Worker with 1 handler, stopped>")
 
 
 @pytest.mark.parametrize("processes", [None, 1])
 def test_a_program_on_a_server_in_memory_warns(processes: int | None, caplog: pytest.LogCaptureFixture) -> None:
     began: list[str] = []
-    in_memory(began).run_command(Command(target="app:worker", processes=processes))
+    in_memory(began).run_command(WorkerCommand(target="app:worker", processes=processes))
     assert began == ["lifespan"]
     said = (
         "the worker runs on a server in memory: no other process can send to it, and its messages end with the worker"
@@ -225,8 +227,11 @@ def test_the_banner_and_the_line_of_rates_fit_the_terminal() -> None:
     ]
     assert all(len(line) <= 20 for line in banner(report, 1, 20).splitlines())
     assert summary(report, 1) == "sbredis 1.0 · redis://h · namespace shop · 1 process · 2 handlers of 2 entities"
-    now = {"orders": Counts(completed=1234, handlers={"place": HandlerCounts(errors=1, running=3)}), "news": Counts()}
-    assert rates({"orders": Counts(completed=34)}, now, {"orders": 1000}, 1, 80) == (
+    now = {
+        "orders": EntityCounts(completed=1234, handlers={"place": HandlerCounts(errors=1, running=3)}),
+        "news": EntityCounts(),
+    }
+    assert rates({"orders": EntityCounts(completed=34)}, now, {"orders": 1000}, 1, 80) == (
         "news 0/s, 0 running · orders 1,200/s, 3 running, 1,000 left, 1.0/s failing"
     )
     assert len(rates({}, now, {}, 1, 20)) == 20

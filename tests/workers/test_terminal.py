@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from sbredis.servers import LocalServer
-from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.observing._logs import set_up_logs
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, AboveLine, above_the_line, terminal
@@ -70,7 +70,7 @@ def test_only_a_terminal_is_written_to_in_this_way(
 
 def test_the_live_line_shows_what_has_happened_since_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts of a worker in the same process are always the same object."""
-    stream, counts = Terminal(), Counts()
+    stream, counts = Terminal(), EntityCounts()
     monkeypatch.setattr(sys, "stderr", stream)
     screen, report = Screen(1), Report({"orders": counts}, title="shop")
     shown: list[str] = []

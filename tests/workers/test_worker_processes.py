@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.observing._reports import Report, ReportReader
-from sbredis.workers.supervising._commands import Command
+from sbredis.workers.supervising._commands import WorkerCommand
 from sbredis.workers.supervising._process import WorkerProcess
 from sbredis.workers.supervising._reports import ReportPipe
 from sbredis.workers.supervising._supervisor import Supervisor
@@ -26,8 +26,8 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-FIRST = Report({"orders": Counts(received=3, completed=2)}, namespace="shop", running=True)
-LAST = Report({"orders": Counts(received=5, completed=5)}, namespace="shop", ending=True)
+FIRST = Report({"orders": EntityCounts(received=3, completed=2)}, namespace="shop", running=True)
+LAST = Report({"orders": EntityCounts(received=5, completed=5)}, namespace="shop", ending=True)
 FOREVER = "import time; time.sleep(3600)\n"
 
 
@@ -75,7 +75,7 @@ def test_a_line_without_an_end_is_not_kept() -> None:
 
 
 async def test_a_report_that_finds_little_room_is_written_in_parts() -> None:
-    large = Report({"orders": Counts()}, paused={"orders": "x" * 200_000})
+    large = Report({"orders": EntityCounts()}, paused={"orders": "x" * 200_000})
     reads, writes = os.pipe()
     pipe, reader = ReportPipe(writes), ReportReader()
     for _ in range(3):  # the pipe is full after a part of the first
@@ -138,7 +138,7 @@ async def test_the_counts_of_ended_processes_are_kept_and_never_fall(caplog: pyt
         seen.append(process.counts["orders"].received if process.counts else 0)
         return seen[-1] >= 10
 
-    last = Report({"orders": Counts(received=5)}, namespace="shop", ending=True)
+    last = Report({"orders": EntityCounts(received=5)}, namespace="shop", ending=True)
     last.counts["orders"].of("place").running = 1
     async with kept_running(f"{says(FIRST)}os.write(out, b'half a li\\n')\n{says(last)}sys.exit(9)") as (process, _):
         await eventually(lambda: look(process))
@@ -167,7 +167,7 @@ async def test_a_process_is_replaced_although_a_fork_of_it_keeps_its_pipe_open(t
 
 async def test_a_process_that_closes_its_pipe_is_killed_if_it_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sbredis.workers.supervising._process._PATIENCE", 0.0)
-    brief = Report({"orders": Counts(received=5)}, shutdown_timeout=0.1, running=True)
+    brief = Report({"orders": EntityCounts(received=5)}, shutdown_timeout=0.1, running=True)
     async with kept_running(f"{says(brief)}os.close(out)\n{FOREVER}") as (process, _):
         await eventually(lambda: process.counts and process.counts["orders"].received >= 10)
 
@@ -175,7 +175,7 @@ async def test_a_process_that_closes_its_pipe_is_killed_if_it_does_not_end(monke
 @pytest.mark.parametrize("asked", [True, False])
 async def test_a_process_that_does_not_end_in_its_time_is_killed(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sbredis.workers.supervising._process._PATIENCE", 0.0)
-    brief = Report({"orders": Counts(received=5)}, shutdown_timeout=0.1, running=True, ending=not asked)
+    brief = Report({"orders": EntityCounts(received=5)}, shutdown_timeout=0.1, running=True, ending=not asked)
     async with kept_running(f"signal.signal(15, signal.SIG_IGN)\n{says(brief)}{FOREVER}") as (process, _):
         await process.ran.wait()
         if asked:
@@ -185,7 +185,7 @@ async def test_a_process_that_does_not_end_in_its_time_is_killed(asked: bool, mo
 
 async def test_each_process_of_a_place_that_does_not_end_in_its_time_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sbredis.workers.supervising._process._PATIENCE", 0.0)
-    brief = Report({"orders": Counts(received=5)}, shutdown_timeout=0.1, running=True)
+    brief = Report({"orders": EntityCounts(received=5)}, shutdown_timeout=0.1, running=True)
     async with kept_running(f"signal.signal(15, signal.SIG_IGN)\n{says(brief)}{FOREVER}") as (process, _):
         await process.ran.wait()
         for received in (10, 15):
@@ -347,7 +347,7 @@ async def test_a_file_that_changes_while_a_process_starts_lets_it_start_again(
 
 
 async def test_a_supervisor_is_not_ready_while_one_of_its_processes_does_not_run() -> None:
-    supervisor = Supervisor(Command(target="app:worker", processes=2), ["app:worker"])
+    supervisor = Supervisor(WorkerCommand(target="app:worker", processes=2), ["app:worker"])
     health = supervisor._ready()
     assert (health.well, health.details) == (
         False,
@@ -381,7 +381,7 @@ REPLACED = """
 async def replaced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> AsyncGenerator[tuple[Supervisor, WorkerProcess]]:
     """Give a supervisor of two processes, one of which has ended as planned."""
     monkeypatch.chdir(folder)
-    supervisor = Supervisor(Command(target="app:worker", processes=2), ["app:worker"])
+    supervisor = Supervisor(WorkerCommand(target="app:worker", processes=2), ["app:worker"])
     text = REPLACED.replace("FIRST", repr(FIRST.to_line())).replace("LAST", repr(LAST.to_line()))
     async with (
         kept_running(text) as (process, _),
@@ -437,7 +437,7 @@ class Stuck(WorkerProcess):
 
 
 async def test_a_supervisor_that_was_stopped_itself_first_reads_what_its_processes_have_reported() -> None:
-    supervisor, stuck = Supervisor(Command(target="app:worker"), ["app:worker"]), Stuck()
+    supervisor, stuck = Supervisor(WorkerCommand(target="app:worker"), ["app:worker"]), Stuck()
     supervisor._processes[:] = [stuck]
     supervisor._looked_at = 100.0
     supervisor._kill_stuck(120.0)

@@ -8,12 +8,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
 
-__all__ = ["Chooser", "Condition", "ConditionError"]
+__all__ = ["Chooser", "ConditionError", "HandlerCondition"]
 
 T = TypeVar("T")
 
 
-class Condition(NamedTuple):
+class HandlerCondition(NamedTuple):
     """Which messages a handler takes. A condition without a part is always true."""
 
     subject: str | None = None
@@ -47,9 +47,9 @@ class Chooser(Generic[T]):
     subject and nothing else.
     """
 
-    def __init__(self, entity: str, handlers: Sequence[tuple[str, Condition, T]]) -> None:
+    def __init__(self, entity: str, handlers: Sequence[tuple[str, HandlerCondition, T]]) -> None:
         self._rest: T | None = None
-        self._conditional: list[tuple[Condition, T]] = []
+        self._conditional: list[tuple[HandlerCondition, T]] = []
         self._by_subject: dict[str, T] = {}
         names: dict[str | None, str] = {}
         for name, condition, handler in handlers:

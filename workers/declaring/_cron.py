@@ -26,7 +26,7 @@ from sbredis._quoting import quoted
 __all__ = ["Cron", "parse_cron"]
 
 
-class _Field(NamedTuple):
+class _CronField(NamedTuple):
     name: str
     least: int
     most: int
@@ -37,11 +37,11 @@ class _Field(NamedTuple):
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS: Final = (
-    _Field("minute", 0, 59),
-    _Field("hour", 0, 23),
-    _Field("day of the month", 1, 31),
-    _Field("month", 1, 12, _MONTHS),
-    _Field("day of the week", 0, 7, _DAYS),
+    _CronField("minute", 0, 59),
+    _CronField("hour", 0, 23),
+    _CronField("day of the month", 1, 31),
+    _CronField("month", 1, 12, _MONTHS),
+    _CronField("day of the week", 0, 7, _DAYS),
 )
 _NICKNAMES: Final = {
     "@yearly": "0 0 1 1 *",
@@ -165,7 +165,7 @@ def parse_cron(line: str, zone: tzinfo = UTC) -> Cron:
     return cron
 
 
-def _values(line: str, field: _Field, text: str) -> frozenset[int]:
+def _values(line: str, field: _CronField, text: str) -> frozenset[int]:
     values: set[int] = set()
     for part in text.split(","):
         found = _PART.fullmatch(part)
@@ -186,7 +186,7 @@ def _values(line: str, field: _Field, text: str) -> frozenset[int]:
     return frozenset(values)
 
 
-def _number(line: str, field: _Field, part: str, text: str) -> int:
+def _number(line: str, field: _CronField, part: str, text: str) -> int:
     if text.lower() in field.names:
         return field.names.index(text.lower()) + field.least
     if not text.isdecimal():
@@ -197,5 +197,5 @@ def _number(line: str, field: _Field, part: str, text: str) -> int:
     return value
 
 
-def _wrong(line: str, field: _Field, part: str, why: str) -> ValueError:
+def _wrong(line: str, field: _CronField, part: str, why: str) -> ValueError:
     return ValueError(f"The {field.name} of the cron line {quoted(line)} is wrong: {quoted(part)}: {why}.")

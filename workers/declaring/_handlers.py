@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self
 
 from sbredis.exceptions import WorkerSetupError
-from sbredis.workers.declaring._conditions import Chooser, Condition
+from sbredis.workers.declaring._conditions import Chooser, HandlerCondition
 from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._options import EntitySettings, Execution, HandlerSettings, merged
@@ -23,7 +23,7 @@ from sbredis.workers.declaring._signatures import (
     read_signature,
 )
 
-__all__ = ["Declared", "EntityPlan", "HandlerPlan", "Source", "plan_of"]
+__all__ = ["EntityPlan", "HandlerDeclaration", "HandlerPlan", "HandlerSource", "plan_of"]
 
 
 _BECAUSE: Final[Mapping[Execution, str]] = {
@@ -34,7 +34,7 @@ _BECAUSE: Final[Mapping[Execution, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class HandlerSource:
     """Where a handler takes its messages from."""
 
     kind: Literal["queue", "subscription"]
@@ -50,11 +50,11 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class HandlerDeclaration:
     """A handler as its decorator was written."""
 
     function: Callable[..., Any]
-    source: Source
+    source: HandlerSource
     settings: HandlerSettings
     entity_options: Mapping[str, Any]
     names: Mapping[str, Any]
@@ -92,7 +92,7 @@ class HandlerPlan:
 class EntityPlan:
     """An entity with its handlers."""
 
-    source: Source
+    source: HandlerSource
     settings: EntitySettings
     chooser: Chooser[HandlerPlan]
     handlers: tuple[HandlerPlan, ...]
@@ -115,13 +115,13 @@ class Defaults:
     overrides: Mapping[Callable[..., Any], Callable[..., Any]]
 
 
-def plan_of(declared: Sequence[Declared], defaults: Defaults) -> list[EntityPlan]:
+def plan_of(declared: Sequence[HandlerDeclaration], defaults: Defaults) -> list[EntityPlan]:
     """Return the entities of a worker with their handlers, in the order of their declaration.
 
     Raises :class:`~sbredis.exceptions.WorkerSetupError` for a handler that cannot be called, and for handlers that do
     not fit together.
     """
-    by_path: dict[str, list[Declared]] = {}
+    by_path: dict[str, list[HandlerDeclaration]] = {}
     for each in declared:
         by_path.setdefault(each.source.path.lower(), []).append(each)
     for path in defaults.by_path:
@@ -130,7 +130,7 @@ def plan_of(declared: Sequence[Declared], defaults: Defaults) -> list[EntityPlan
     return [_entity(own, defaults, defaults.by_path.get(path, {})) for path, own in by_path.items()]
 
 
-def _entity(declared: Sequence[Declared], defaults: Defaults, said: Mapping[str, Any]) -> EntityPlan:
+def _entity(declared: Sequence[HandlerDeclaration], defaults: Defaults, said: Mapping[str, Any]) -> EntityPlan:
     path = declared[0].source.path
     handlers = tuple(_handler(each, defaults, said.get("retries")) for each in declared)
     options = {name: value for name, value in said.items() if name != "retries"}
@@ -150,7 +150,7 @@ def _entity(declared: Sequence[Declared], defaults: Defaults, said: Mapping[str,
         )
     if not single:
         _check_batches(path, handlers, settings)
-    conditions = [(plan.name, Condition(plan.settings.subject, plan.settings.when), plan) for plan in handlers]
+    conditions = [(plan.name, HandlerCondition(plan.settings.subject, plan.settings.when), plan) for plan in handlers]
     return EntityPlan(declared[0].source, settings, Chooser(path, conditions), handlers)
 
 
@@ -172,7 +172,7 @@ def _check_batches(path: str, handlers: Sequence[HandlerPlan], settings: EntityS
         )
 
 
-def _handler(declared: Declared, defaults: Defaults, of_entity: Retries | None) -> HandlerPlan:
+def _handler(declared: HandlerDeclaration, defaults: Defaults, of_entity: Retries | None) -> HandlerPlan:
     settings = declared.settings
     execution = settings.execution
     waits = is_coroutine_function(declared.function)

@@ -13,7 +13,7 @@ from sbredis._nearest import unexpected_keyword
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusSubQueue, keywords_of
 from sbredis.workers.declaring._checks import require_handler, require_text
-from sbredis.workers.declaring._handlers import Declared, Source
+from sbredis.workers.declaring._handlers import HandlerDeclaration, HandlerSource
 from sbredis.workers.declaring._options import CallOptions, HandlerOptions, split
 from sbredis.workers.declaring._schedules import Missed, Overlap, make_schedule
 from sbredis.workers.declaring._signatures import function_name
@@ -35,7 +35,7 @@ class Router:
     """
 
     def __init__(self) -> None:
-        self._declared: list[Declared] = []
+        self._declared: list[HandlerDeclaration] = []
         self._included: list[Router] = []  # keeps them alive, because their own links to this one are weak only
         self._including: WeakSet[Router] = WeakSet()  # weak, because the router of a module outlives workers
 
@@ -93,8 +93,8 @@ class Router:
             inside = "<locals>" in function_name(handler)
             names = dict(sys._getframe(1).f_locals) if inside else {}  # pyright: ignore[reportPrivateUsage]
             own = replace(settings, subject=called)
-            source = Source("queue", called if queue is None else queue)
-            self._add([Declared(handler, source, own, entity_options, names, schedule)])
+            source = HandlerSource("queue", called if queue is None else queue)
+            self._add([HandlerDeclaration(handler, source, own, entity_options, names, schedule)])
             return handler
 
         return declare
@@ -118,7 +118,7 @@ class Router:
             found |= dict.fromkeys([router, *router._all_including()])
         return list(found)
 
-    def _add(self, declared: Sequence[Declared]) -> None:
+    def _add(self, declared: Sequence[HandlerDeclaration]) -> None:
         """Add handlers here and to all routers that include this one, or to none of them if one cannot take them."""
         routers = [self, *self._all_including()]
         for router in routers:
@@ -126,7 +126,7 @@ class Router:
         for router in routers:
             router._declared.extend(declared)
 
-    def _check_new(self, declared: Sequence[Declared]) -> None:
+    def _check_new(self, declared: Sequence[HandlerDeclaration]) -> None:
         """Raise if handlers cannot be added, because two schedules have the same name."""
         known = {each.schedule.name: each.name for each in self._declared if each.schedule is not None}
         for each in declared:
@@ -145,18 +145,20 @@ class Router:
             require_text(f"the name of a {kind}", part)
         settings, entity_options = split(function, options)
         sub_queue = settings.sub_queue
-        source = Source(kind, name, topic, None if sub_queue is None else _SUB_QUEUES[ServiceBusSubQueue(sub_queue)])
+        source = HandlerSource(
+            kind, name, topic, None if sub_queue is None else _SUB_QUEUES[ServiceBusSubQueue(sub_queue)]
+        )
 
         def declare(handler: F) -> F:
             require_handler(function, handler)
             inside = "<locals>" in function_name(handler)  # annotations may name what only the outer function knows
             names = dict(sys._getframe(1).f_locals) if inside else {}  # pyright: ignore[reportPrivateUsage]
-            self._add([Declared(handler, source, settings, entity_options, names)])
+            self._add([HandlerDeclaration(handler, source, settings, entity_options, names)])
             return handler
 
         return declare
 
 
-def declared_on(router: Router) -> list[Declared]:
+def declared_on(router: Router) -> list[HandlerDeclaration]:
     """Return the handlers that are declared on a router, or on a worker."""
     return router._declared  # pyright: ignore[reportPrivateUsage]  # this function is the way to it for sbredis.testing

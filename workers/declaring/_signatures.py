@@ -20,7 +20,7 @@ from sbredis.workers.declaring._markers import Depends, Property, Scope
 
 __all__ = [
     "Dependency",
-    "Parameter",
+    "HandlerParameter",
     "Signature",
     "function_name",
     "hides_coroutine",
@@ -46,11 +46,11 @@ class Dependency:
     call: Callable[..., Any]
     scope: Scope
     how: How = field(compare=False)
-    parameters: tuple[Parameter, ...] = field(compare=False)
+    parameters: tuple[HandlerParameter, ...] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class HandlerParameter:
     """Where the value of one parameter comes from."""
 
     name: str
@@ -72,8 +72,8 @@ class Parameter:
 class Signature:
     """All parameters of a handler."""
 
-    parameters: tuple[Parameter, ...]
-    body: Parameter | None
+    parameters: tuple[HandlerParameter, ...]
+    body: HandlerParameter | None
     injects: bool
     """Whether the handler needs dependencies or properties."""
     wants_context: bool
@@ -98,7 +98,7 @@ def read_signature(
 
     Raises :class:`~sbredis.exceptions.WorkerSetupError` and names the parameter, if a value cannot be had.
     """
-    reading = _Reading(function_name(function), overrides or {}, names or {}, context, because, batch=batch)
+    reading = _SignatureReader(function_name(function), overrides or {}, names or {}, context, because, batch=batch)
     parameters = reading.parameters(function, "message", in_handler=True)
     bodies = [each for each in parameters if each.kind == "body"]
     if len(bodies) > 1:
@@ -122,7 +122,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _SignatureReader:
     """The reading of one handler's signature, together with the functions of its dependencies."""
 
     handler: str
@@ -143,13 +143,13 @@ class _Reading:
 
     def parameters(
         self, function: Callable[..., Any], scope: Scope, *, in_handler: bool = False
-    ) -> tuple[Parameter, ...]:
+    ) -> tuple[HandlerParameter, ...]:
         hints = self._hints(function)
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
             raise self.refused(f"{function_name(function)} has no signature that can be read.") from error
-        found: list[Parameter] = []
+        found: list[HandlerParameter] = []
         bound = _bound(function)
         for name, declared in signature.parameters.items():
             if name in bound:
@@ -166,7 +166,7 @@ class _Reading:
 
     def _parameter(
         self, declared: inspect.Parameter, hint: Any, where: str, scope: Scope, *, in_handler: bool
-    ) -> Parameter | None:
+    ) -> HandlerParameter | None:
         name, default = declared.name, declared.default
         named = declared.kind is inspect.Parameter.KEYWORD_ONLY
         if declared.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -177,31 +177,31 @@ class _Reading:
             raise self.refused(f"{where} has several marks. Keep one.")
         if marks and isinstance(marks[0], Depends):
             dependency = self._dependency(marks[0], where, scope)
-            return Parameter(name, "dependency", named, bare, dependency=dependency)
+            return HandlerParameter(name, "dependency", named, bare, dependency=dependency)
         if scope == "message" and marks:
             if self.batch:
                 raise self.refused(f"{where} is a property of one message, but the handler takes a batch.")
             if not _is_property_type(bare):
                 raise self.refused(f"{where} has the type {type_name(bare)}, which application properties cannot have.")
-            return Parameter(name, "property", named, bare, default, property_name=marks[0].name)
+            return HandlerParameter(name, "property", named, bare, default, property_name=marks[0].name)
         if marks:
             raise self.refused(f"{where} is a property of a message, but the scope of the dependency is {scope!r}.")
         given = _listed(bare) if self.batch else bare
         if given is ServiceBusReceivedMessage:
             self._require_message_scope(where, scope, "a message")
-            return Parameter(name, "message", named, bare)
+            return HandlerParameter(name, "message", named, bare)
         if wanted := _contexts_in(bare):
             self._require_message_scope(where, scope, "the context of a message")
             self._require_context(wanted, where, in_handler=in_handler)
             self.wants_context = True
-            return Parameter(name, "context", named, bare)
+            return HandlerParameter(name, "context", named, bare)
         if not in_handler:
             if default is not _NONE:
                 return None
             raise self.refused(f"{where} has no mark, so it has no value. Use Annotated[…, Depends(…)], or a default.")
         return self._body(name, bare, where, named=named)
 
-    def _body(self, name: str, bare: Any, where: str, *, named: bool) -> Parameter:
+    def _body(self, name: str, bare: Any, where: str, *, named: bool) -> HandlerParameter:
         as_type = bare
         if self.batch and bare is not Any:
             as_type = _listed(bare)
@@ -213,7 +213,7 @@ class _Reading:
             check_type(as_type)
         except UnsupportedTypeError as error:
             raise self.refused(f"{where} cannot be the body: {error}") from error
-        return Parameter(name, "body", named, as_type)
+        return HandlerParameter(name, "body", named, as_type)
 
     def _require_message_scope(self, where: str, scope: Scope, what: str) -> None:
         if scope != "message":

@@ -22,7 +22,7 @@ from sbredis.workers.declaring._checks import (
     require_text,
     require_whole,
 )
-from sbredis.workers.declaring._handlers import Declared, Defaults, EntityPlan, plan_of
+from sbredis.workers.declaring._handlers import Defaults, EntityPlan, HandlerDeclaration, plan_of
 from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._retries import Retries
 
@@ -121,7 +121,7 @@ class Setup:
     url: str | None
     """The connection string; ``None`` for that of the variable ``SBREDIS_URL``."""
     settings: WorkerSettings
-    declared: tuple[Declared, ...]
+    declared: tuple[HandlerDeclaration, ...]
     by_path: Mapping[str, Mapping[str, Any]]
     """The worker's options for an entity, and its ``retries``."""
     overrides: Mapping[Callable[..., Any], Callable[..., Any]]

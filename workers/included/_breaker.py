@@ -12,7 +12,7 @@ from sbredis.workers.declaring._context import Context
 from sbredis.workers.declaring._middleware import Proceed
 from sbredis.workers.declaring._outcomes import GiveBack, outcome_in
 from sbredis.workers.declaring._retries import is_of, require_exceptions
-from sbredis.workers.included._circuit import Call, Circuit
+from sbredis.workers.included._circuit import Circuit, CircuitCall
 
 __all__ = ["CircuitBreaker"]
 
@@ -72,7 +72,7 @@ class CircuitBreaker:
         self._succeeded(call, context)
         return result
 
-    def _succeeded(self, call: Call, context: Context) -> None:
+    def _succeeded(self, call: CircuitCall, context: Context) -> None:
         if self._circuit.open:
             _log.info("%s: receiving again", context.entity)
         self._circuit.succeeded(call)

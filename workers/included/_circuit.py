@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-__all__ = ["UNLIMITED", "Call", "Circuit"]
+__all__ = ["UNLIMITED", "Circuit", "CircuitCall"]
 
 UNLIMITED: Final = 1 << 30
 
 
-class Call(NamedTuple):
+class CircuitCall(NamedTuple):
     """A call that the circuit has let begin."""
 
     trial: bool
@@ -55,21 +55,21 @@ class Circuit:
         """Return the seconds until a call may begin by the clock alone; ``None`` if no call waits for the clock."""
         return max(0.0, self._next_trial - now) if self.open and not self._trying else None
 
-    def begins(self, now: float) -> Call | None:
+    def begins(self, now: float) -> CircuitCall | None:
         """Note that a call begins. Return ``None`` if it must not."""
         if not self.open:
-            return Call(trial=False)
+            return CircuitCall(trial=False)
         if self.room(now) <= 0:
             return None
         self._trying = True
-        return Call(trial=True)
+        return CircuitCall(trial=True)
 
-    def succeeded(self, call: Call) -> None:
+    def succeeded(self, call: CircuitCall) -> None:
         """Note that a call was answered by the service."""
         self._failures = 0
         self.ended_otherwise(call)
 
-    def failed(self, call: Call, now: float) -> bool:
+    def failed(self, call: CircuitCall, now: float) -> bool:
         """Note that the service failed a call. Return whether this has opened the circuit."""
         was_open = self.open
         self._failures += 1
@@ -78,7 +78,7 @@ class Circuit:
         self.ended_otherwise(call)
         return self.open and not was_open
 
-    def ended_otherwise(self, call: Call) -> None:
+    def ended_otherwise(self, call: CircuitCall) -> None:
         """Note that a call ended and says nothing about the service."""
         if call.trial:
             self._trying = False

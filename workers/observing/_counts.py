@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
-__all__ = ["Counts", "HandlerCounts", "Histogram", "merged"]
+__all__ = ["EntityCounts", "HandlerCounts", "Histogram", "merged"]
 
 BOUNDS: Final = (
     0.001,
@@ -78,7 +78,7 @@ class HandlerCounts:
 
 
 @dataclass(slots=True)
-class Counts:
+class EntityCounts:
     """The counts of one entity in this worker."""
 
     received: int = 0
@@ -111,7 +111,7 @@ class Counts:
         """Handlers that are running now."""
         return sum(each.running for each in list(self.handlers.values()))
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: EntityCounts) -> None:
         """Add the counts of another process."""
         _add(self, other)
         for name, counts in other.handlers.items():
@@ -135,7 +135,7 @@ class Counts:
         return cls(**_read(own), handlers=handlers)
 
 
-def _add(counts: Counts | HandlerCounts, other: Counts | HandlerCounts) -> None:
+def _add(counts: EntityCounts | HandlerCounts, other: EntityCounts | HandlerCounts) -> None:
     """Add numbers and histograms."""
     for each in fields(counts):
         value = getattr(other, each.name)
@@ -145,7 +145,7 @@ def _add(counts: Counts | HandlerCounts, other: Counts | HandlerCounts) -> None:
             setattr(counts, each.name, getattr(counts, each.name) + value)
 
 
-def _written(counts: Counts | HandlerCounts) -> dict[str, Any]:
+def _written(counts: EntityCounts | HandlerCounts) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for each in fields(counts):
         value = getattr(counts, each.name)
@@ -173,10 +173,10 @@ def _whole(value: object) -> int:
     return value
 
 
-def merged(processes: Iterable[Mapping[str, Counts]]) -> dict[str, Counts]:
+def merged(processes: Iterable[Mapping[str, EntityCounts]]) -> dict[str, EntityCounts]:
     """Return the counts of all processes together, by the path of the entity."""
-    together: dict[str, Counts] = {}
+    together: dict[str, EntityCounts] = {}
     for counts in processes:
         for entity, own in counts.items():
-            together.setdefault(entity, Counts()).add(own)
+            together.setdefault(entity, EntityCounts()).add(own)
     return together

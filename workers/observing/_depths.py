@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sbredis.exceptions import ServiceBusError
-from sbredis.workers.declaring._handlers import Source
+from sbredis.workers.declaring._handlers import HandlerSource
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
@@ -19,7 +19,7 @@ _EVERY: Final = 2.0
 
 
 async def watch_depths(
-    administration: ServiceBusAdministrationClient, sources: Iterable[Source], depths: dict[str, int]
+    administration: ServiceBusAdministrationClient, sources: Iterable[HandlerSource], depths: dict[str, int]
 ) -> None:
     """Count the messages of each entity again and again, until cancelled. An entity that cannot be read is left out."""
     async with administration:
@@ -31,7 +31,7 @@ async def watch_depths(
             await asyncio.sleep(_EVERY)
 
 
-async def _depth(administration: ServiceBusAdministrationClient, source: Source) -> int:
+async def _depth(administration: ServiceBusAdministrationClient, source: HandlerSource) -> int:
     found = (
         await administration.get_queue_runtime_properties(source.name)
         if source.topic is None

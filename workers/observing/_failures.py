@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["EVERY", "Counted", "Failures"]
+__all__ = ["EVERY", "Counted", "FailureLog"]
 
 EVERY: Final = 60.0
 """The seconds between two lines with the number of failures of a kind."""
@@ -38,7 +38,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Kind:
+class _FailureTally:
     last_at: float
     whole: int = 0
     """The number of failures that were logged whole."""
@@ -47,11 +47,11 @@ class _Kind:
     last: object = None
 
 
-class Failures:
+class FailureLog:
     """The failures of a process, by their kinds. Times are in seconds of any clock that never goes back."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._kinds: dict[tuple[str, str], _FailureTally] = {}
 
     def is_whole(self, what: str, error: BaseException, last: object, now: float) -> bool:
         """Note a failure. Return whether it is logged whole. ``last`` names its message."""
@@ -60,7 +60,7 @@ class Failures:
         if kind is None:
             if len(self._kinds) >= _MOST:
                 del self._kinds[next(iter(self._kinds))]
-            kind = self._kinds[name] = _Kind(now)
+            kind = self._kinds[name] = _FailureTally(now)
         elif now - kind.last_at > EVERY:
             kind.whole = 0
         kind.last_at = now

@@ -51,7 +51,7 @@ def _for_json(value: object) -> object:
     return value
 
 
-class _Once(logging.Filter):
+class _RepeatFilter(logging.Filter):
     """Keeps one of the equal lines about connections: a worker has several clients of the same servers."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ def set_up_logs(form: str | None) -> None:
         handler.setFormatter(_Json())
     else:
         handler.setFormatter(logging.Formatter(_LINE, _TIME))
-    handler.addFilter(_Once())
+    handler.addFilter(_RepeatFilter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
@@ -133,7 +133,7 @@ def log_like(logs: Logs) -> None:
         formatter = pickle.loads(logs.formatter)  # noqa: S301 -- it comes from the process that has started this one
     handler.setFormatter(formatter if isinstance(formatter, logging.Formatter) else logging.Formatter(_LINE, _TIME))
     if logs.by_command:
-        handler.addFilter(_Once())
+        handler.addFilter(_RepeatFilter())
     root.setLevel(logs.levels[0])
     handler.setLevel(logs.levels[1])
     root.addHandler(handler)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from sbredis.workers.observing._counts import BOUNDS, Counts, Histogram
+from sbredis.workers.observing._counts import BOUNDS, EntityCounts, Histogram
 
 __all__ = ["CONTENT_TYPE", "prometheus"]
 
@@ -24,12 +24,12 @@ _COUNTERS: Final = {
 _LAG: Final = "From the enqueueing of a message to the first start of a handler, by the clocks of server and worker."
 
 
-def prometheus(namespace: str, entities: Mapping[str, Counts]) -> str:
+def prometheus(namespace: str, entities: Mapping[str, EntityCounts]) -> str:
     """Return the counts of all entities, and nothing else, as Prometheus reads them."""
     return "".join(f"{line}\n" for line in _lines(namespace, entities))
 
 
-def _lines(namespace: str, entities: Mapping[str, Counts]) -> Iterator[str]:
+def _lines(namespace: str, entities: Mapping[str, EntityCounts]) -> Iterator[str]:
     labels = {entity: f'namespace="{_escaped(namespace)}",entity="{_escaped(entity)}"' for entity in sorted(entities)}
     for attribute, (name, text) in _COUNTERS.items():
         values = [(label, getattr(entities[entity], attribute)) for entity, label in labels.items()]

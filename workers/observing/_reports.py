@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from sbredis._unreadable import MALFORMED
-from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._counts import EntityCounts
 
 __all__ = ["Report", "ReportReader"]
 
@@ -20,7 +20,7 @@ _LONGEST: Final = 1 << 24
 class Report:
     """The state of one worker process."""
 
-    counts: dict[str, Counts] = field(default_factory=dict[str, Counts])
+    counts: dict[str, EntityCounts] = field(default_factory=dict[str, EntityCounts])
     paused: dict[str, str] = field(default_factory=dict[str, str])
     """The entities that are not consumed, with the reasons."""
     rows: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
@@ -71,7 +71,7 @@ class Report:
             if type(given[name]) not in kinds:
                 raise TypeError(f"{name} is malformed")
         return cls(
-            {entity: Counts.from_json(counts) for entity, counts in given["counts"].items()},
+            {entity: EntityCounts.from_json(counts) for entity, counts in given["counts"].items()},
             given["paused"],
             [(entity, handler, concurrency) for entity, handler, concurrency in given["rows"]],
             given["depths"],

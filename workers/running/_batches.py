@@ -20,7 +20,7 @@ from sbredis.workers.running._consuming import Running
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
 from sbredis.workers.running._locks import Renewable, snapshot
-from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._time import Time
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _calls_of(
 
 
 async def settle_parts(
-    settlements: Settlements, call: HandlerCall, outcomes: Sequence[Outcome | None]
+    settlements: CallSettler, call: HandlerCall, outcomes: Sequence[Outcome | None]
 ) -> list[Outcome | None]:
     """Settle the messages of a batch, each by its own outcome. Errors are reported.
 
@@ -178,7 +178,7 @@ class BatchConsumer(Running):
     which there is no room yet wait, and their locks are renewed.
     """
 
-    def __init__(self, plan: EntityPlan, handling: Handling, settlements: Settlements) -> None:
+    def __init__(self, plan: EntityPlan, handling: Handling, settlements: CallSettler) -> None:
         super().__init__(plan, handling, settlements)
         self._size = BatchSize(plan)
         self._wait = plan.handlers[0].settings.batch_wait

@@ -31,7 +31,7 @@ from sbredis.workers.running._call_states import CallCondition, CallEvent, CallS
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver, ServiceBusSession
-    from sbredis.workers.observing._counts import Counts
+    from sbredis.workers.observing._counts import EntityCounts
 
 __all__ = ["CallOrigin", "HandlerCall", "can_be_settled", "is_too_large"]
 
@@ -44,7 +44,7 @@ class CallOrigin:
 
     entity: str
     receiver: ServiceBusReceiver
-    counts: Counts
+    counts: EntityCounts
     session: ServiceBusSession | None
     settle: Callable[[HandlerCall, Outcome], Awaitable[Outcome]]
     """Settles the messages of a call now."""
@@ -55,7 +55,7 @@ class HandlerCall:
 
     Whatever happens to the call goes through its :attr:`state` (:mod:`sbredis.workers.running._call_states`). Each
     method for an event returns the task of the caller. The call is also what the context of the handler sees
-    (:class:`~sbredis.workers.declaring._context.Work`).
+    (:class:`~sbredis.workers.declaring._context.ContextCall`).
     """
 
     __slots__ = (

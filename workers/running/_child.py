@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,10 +26,10 @@ from sbredis.workers.declaring._messages import encoded_with
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, outcome_in
 from sbredis.workers.declaring._retries import described, is_of
 from sbredis.workers.declaring._signatures import read_signature
-from sbredis.workers.observing._failures import Failures
+from sbredis.workers.observing._failures import FailureLog
 from sbredis.workers.observing._logs import Logs, log_like
 from sbredis.workers.observing._terminal import above_the_line
-from sbredis.workers.running._frames import Answer, Asked, Sent, read_asked, write_answer
+from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
 from sbredis.workers.running._results import checked_result
 from sbredis.workers.running._tracebacks import for_the_log
@@ -75,12 +75,12 @@ class _Message:
 
 
 @dataclass(slots=True)
-class _Work:
+class _ProcessCall:
     """A call in the process of a handler, as its context sees it."""
 
     asked: Asked
     message: Any
-    sends: list[Sent] = field(default_factory=list[Sent])
+    sends: list[SentFrame] = field(default_factory=list[SentFrame])
     bodies: None = None
     lock_lost: bool = False
     """Always false: a process whose lock is lost is killed."""
@@ -107,11 +107,11 @@ class _Work:
     def send(self, entity: str, value: object, options: SendOptions) -> None:
         if isinstance(value, ServiceBusMessage):
             raise TypeError("A handler in a process sends values with options, not a ServiceBusMessage.")
-        self.sends.append(Sent(entity, *encoded_with(value, options)))
+        self.sends.append(SentFrame(entity, *encoded_with(value, options)))
 
-    def returned(self, result: object) -> Sent | None:
+    def returned(self, result: object) -> SentFrame | None:
         """Return the handler's result as a message without an entity."""
-        return None if result is None else Sent("", *encoded_with(result, {}))
+        return None if result is None else SentFrame("", *encoded_with(result, {}))
 
     def remember(self, key: MessageId, window: float) -> None:
         del key, window
@@ -137,14 +137,13 @@ def _not_here(what: str) -> RuntimeError:
     return RuntimeError(f"A handler in a process has no {what}: the worker that started it has the lock.")
 
 
-class _NoPortal:
-    def wait(self, work: Any) -> NoReturn:
-        """Refuse to wait: nothing of a context waits in a process."""
-        try:
-            work.send(None)
-        finally:
-            work.close()
-        raise _not_here("waiting calls")
+def _refuse_to_wait(work: Coroutine[Any, Any, Any]) -> NoReturn:
+    """Refuse a call that waits for the event loop of a worker: a process has none."""
+    try:
+        work.send(None)
+    finally:
+        work.close()
+    raise _not_here("waiting calls")
 
 
 def find(module: str, name: str) -> Callable[..., Any]:
@@ -241,17 +240,17 @@ class _Handler:
         self._function = function
         self._injector = injector
         self._start = start
-        self._failures = Failures()
+        self._failures = FailureLog()
 
     async def answer(self, outer: Scopes, asked: Asked) -> Answer:
         """Call the handler for a message."""
         facts = asked.facts
         message = _Message(asked.body, asked.content_type, asked.properties, facts["attempt"], facts["fence"])
-        work = _Work(asked, message)
-        call: Any = work
+        call = _ProcessCall(asked, message)
+        like_a_call: Any = call  # as far as the arguments are concerned
         scopes = outer.inner("message")
         try:
-            arguments = await self._injector.arguments(call, SyncContext(work, _NoPortal()), scopes)
+            arguments = await self._injector.arguments(like_a_call, SyncContext(call, _refuse_to_wait), scopes)
             try:
                 result = self._function(**arguments)
                 if inspect.iscoroutine(result):
@@ -262,12 +261,12 @@ class _Handler:
             await scopes.close()
             result = checked_result(result)
             if isinstance(result, Outcome):
-                return _answer(result, work)
-            return _answer(Complete(), work, work.returned(result) if self._start.uses_result else None)
+                return _answer(result, call)
+            return _answer(Complete(), call, call.returned(result) if self._start.uses_result else None)
         except Exception as error:  # noqa: BLE001 -- a handler of the application may raise anything
             outcome = outcome_in(error)
             if outcome is not None:
-                return _answer(outcome, work)
+                return _answer(outcome, call)
             name = self._start.name
             if self._failures.is_whole(name, error, None, monotonic()):  # the worker counts the others
                 _log.warning("%s failed", name, exc_info=for_the_log(error))
@@ -279,9 +278,9 @@ def _failure(error: Exception, final: bool) -> Answer:
     return Answer(None, (type(error).__name__, built_in, described(error), final))
 
 
-def _answer(outcome: Outcome, work: _Work, result: Sent | None = None) -> Answer:
+def _answer(outcome: Outcome, call: _ProcessCall, result: SentFrame | None = None) -> Answer:
     for kind, names in _VALUES.items():
         if isinstance(outcome, kind):  # or a class of the application that is derived from it
             values = {name: getattr(outcome, name) for name in names}
-            return Answer((kind.__name__, values), None, work.sends, result)
+            return Answer((kind.__name__, values), None, call.sends, result)
     return _failure(TypeError(f"{outcome!r} is not an outcome that a worker knows."), False)

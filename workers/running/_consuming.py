@@ -18,7 +18,7 @@ from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._locks import Renewable, RenewalLimit, snapshot
 from sbredis.workers.running._prefetching import Prefetching
-from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._starting import SharedTask, new_task
 
 __all__ = ["CANCELLING", "Consumer", "Running"]
@@ -37,7 +37,7 @@ class Running:
     settlements are unanswered than handlers may run.
     """
 
-    def __init__(self, plan: EntityPlan, handling: Handling, settlements: Settlements) -> None:
+    def __init__(self, plan: EntityPlan, handling: Handling, settlements: CallSettler) -> None:
         self.plan = plan
         self.handling = handling
         self.settlements = settlements
@@ -197,7 +197,7 @@ class Consumer(Running):
     """
 
     def __init__(
-        self, plan: EntityPlan, handling: Handling, settlements: Settlements, prefetching: Prefetching
+        self, plan: EntityPlan, handling: Handling, settlements: CallSettler, prefetching: Prefetching
     ) -> None:
         super().__init__(plan, handling, settlements)
         self._prefetching = prefetching

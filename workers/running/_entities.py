@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
 
 __all__ = [
-    "Facts",
+    "SourceFacts",
     "check_targets",
     "create_missing",
     "facts_of",
@@ -29,7 +29,7 @@ __all__ = [
 _log = logging.getLogger("sbredis.worker")
 
 
-class Facts(NamedTuple):
+class SourceFacts(NamedTuple):
     """The properties of an entity that its handlers depend on."""
 
     requires_session: bool
@@ -113,7 +113,7 @@ async def check_targets(client: ServiceBusClient, handler: HandlerPlan) -> None:
             raise WorkerSetupError(f"{handler.name} {does} to {target!r}, which is {what}: name a queue or a topic.")
 
 
-async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> Facts:
+async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> SourceFacts:
     """Return the facts of an entity.
 
     Raises :class:`~sbredis.exceptions.WorkerSetupError` if there is no such entity, or if a handler does not fit it.
@@ -133,7 +133,7 @@ async def facts_of(client: ServiceBusClient, plan: EntityPlan) -> Facts:
             f"{plan.handlers[0].name} handles {path!r}, which is a topic: handle one of its subscriptions."
         )
     properties: Any = info.properties
-    facts = Facts(bool(info.requires_session), info.lock_duration.total_seconds(), properties.max_delivery_count)
+    facts = SourceFacts(bool(info.requires_session), info.lock_duration.total_seconds(), properties.max_delivery_count)
     if facts.requires_session and plan.settings.prefetch:
         raise WorkerSetupError(
             f"{plan.handlers[0].name} handles {path!r}, which has sessions: nothing is fetched ahead of a session, so "

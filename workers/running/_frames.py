@@ -15,7 +15,7 @@ from uuid import UUID
 from sbredis._unreadable import decodes
 from sbredis.codec import decode_body, encode_body
 
-__all__ = ["Answer", "Asked", "Sent", "read_answer", "read_asked", "write_answer", "write_asked"]
+__all__ = ["Answer", "Asked", "SentFrame", "read_answer", "read_asked", "write_answer", "write_asked"]
 
 _KINDS: Final[dict[str, type]] = {
     "str": str,
@@ -42,7 +42,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentFrame:
     """A message that the handler has sent."""
 
     entity: str
@@ -58,8 +58,8 @@ class Answer:
     """The name and the values of an outcome; ``None`` if the handler raised an error."""
     error: tuple[str, str, str, bool] | None = None
     """The class of an error, its nearest built-in class, its text, and whether the message must not come again."""
-    sends: Sequence[Sent] = field(default_factory=tuple)
-    result: Sent | None = None
+    sends: Sequence[SentFrame] = field(default_factory=tuple)
+    result: SentFrame | None = None
     """The handler's result, as a message without an entity."""
 
 
@@ -99,7 +99,7 @@ def read_answer(frame: bytes) -> Answer:
     header, bodies = _parts(frame)
     outcome = header["outcome"]
     sent = [
-        Sent(entity, body, _read(options) or {})
+        SentFrame(entity, body, _read(options) or {})
         for (entity, options), body in zip(header["sends"], bodies, strict=True)
     ]
     result = sent.pop() if header["result"] else None

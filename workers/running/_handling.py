@@ -28,7 +28,7 @@ from sbredis.workers.running._time import Time
 
 if TYPE_CHECKING:
     from sbredis.model import ServiceBusReceivedMessage
-    from sbredis.workers.observing._counts import Counts
+    from sbredis.workers.observing._counts import EntityCounts
 
 __all__ = ["Handling"]
 
@@ -205,7 +205,7 @@ class Handling:
             self._on_error(call.handler, [message for message, _ in kept], error, kept[0][1])
         return [*outcomes]
 
-    def note_lag(self, counts: Counts, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    def note_lag(self, counts: EntityCounts, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Count how long messages have waited in the entity, if this is their first delivery.
 
         Messages that come together are as old as the first and the last of them, if these two fall into one bucket.

@@ -24,7 +24,7 @@ from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._context import Context, SyncContext
 from sbredis.workers.declaring._markers import Scope
 from sbredis.workers.declaring._outcomes import DeadLetter
-from sbredis.workers.declaring._signatures import Dependency, Parameter, Signature
+from sbredis.workers.declaring._signatures import Dependency, HandlerParameter, Signature
 from sbredis.workers.running._calls import HandlerCall
 
 __all__ = ["Injector", "Scopes", "UnfitMessage", "decoded", "in_thread", "start_in_thread"]
@@ -99,7 +99,7 @@ class Injector:
         return await self._values(self._signature.parameters, call, context, scopes)
 
     async def _values(
-        self, parameters: tuple[Parameter, ...], call: HandlerCall, context: AnyContext, scopes: Scopes
+        self, parameters: tuple[HandlerParameter, ...], call: HandlerCall, context: AnyContext, scopes: Scopes
     ) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for parameter in parameters:
@@ -135,7 +135,7 @@ class Injector:
         )
 
 
-def value_of(parameter: Parameter, call: HandlerCall, context: AnyContext | None) -> Any:
+def value_of(parameter: HandlerParameter, call: HandlerCall, context: AnyContext | None) -> Any:
     """Return the value of a parameter that needs no waiting. Raise a dead letter if the message does not fit."""
     if parameter.kind == "body":
         return call.bodies if call.bodies is not None else decoded(call.message, parameter.type)
@@ -182,7 +182,7 @@ async def _in_threads(manager: Any, threads: Executor) -> AsyncGenerator[Any]:
         await in_thread(threads, partial(manager.__exit__, None, None, None))
 
 
-def _property(message: ServiceBusReceivedMessage, parameter: Parameter) -> Any:
+def _property(message: ServiceBusReceivedMessage, parameter: HandlerParameter) -> Any:
     value = (message.application_properties or {}).get(parameter.property_name)
     if value is None and parameter.has_default:
         return parameter.default

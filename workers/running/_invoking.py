@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any, Self
 
-from sbredis.workers.declaring._context import Context, SyncContext
+from sbredis.workers.declaring._context import Context, RunInLoop, SyncContext
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import outcome_in
 from sbredis.workers.running._additions import AdditionsMark
@@ -19,7 +19,7 @@ from sbredis.workers.running._injecting import Injector, Scopes, start_in_thread
 from sbredis.workers.running._processes import HandlerProcesses
 from sbredis.workers.running._time import limited
 
-__all__ = ["Invoke", "Portal", "invoker"]
+__all__ = ["Invoke", "invoker"]
 
 _log = logging.getLogger("sbredis.worker")
 
@@ -27,15 +27,13 @@ Invoke = Callable[[HandlerCall, Scopes], Awaitable[Any]]
 """Calls the handler with its arguments, and returns its result."""
 
 
-class Portal:
-    """The way from a thread of a plain function to the worker's event loop."""
+def _running_in(loop: asyncio.AbstractEventLoop) -> RunInLoop:
+    """Return the function by which a plain function in a thread runs coroutines in the worker's event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def run_in_loop(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
 
-    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the event loop, and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    return run_in_loop
 
 
 def invoker(plan: HandlerPlan, threads: Executor, processes: HandlerProcesses | None = None) -> Invoke:
@@ -89,11 +87,11 @@ def _injected(plan: HandlerPlan) -> Invoke:
 
 
 def _threaded(plan: HandlerPlan, threads: Executor) -> Invoke:
-    injector, portal = Injector(plan.signature, threads), Portal(asyncio.get_running_loop())
+    injector, run_in_loop = Injector(plan.signature, threads), _running_in(asyncio.get_running_loop())
     seconds = plan.settings.timeout
 
     async def invoke(call: HandlerCall, scopes: Scopes) -> Any:
-        arguments = await injector.arguments(call, SyncContext(call, portal), scopes)
+        arguments = await injector.arguments(call, SyncContext(call, run_in_loop), scopes)
         work: Callable[[], Any] = functools.partial(plan.function, **arguments)
         if seconds is None:
             call.thread = start_in_thread(threads, work)

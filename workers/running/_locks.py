@@ -15,7 +15,7 @@ from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._time import Time
 
-__all__ = ["Held", "Locks", "Renewable", "RenewalLimit", "beating", "snapshot"]
+__all__ = ["LockHolder", "Locks", "Renewable", "RenewalLimit", "beating", "snapshot"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _BEAT: Final = 0.5
 Renewable = ServiceBusReceivedMessage | ServiceBusSession
 
 
-class Held(Protocol):
+class LockHolder(Protocol):
     """A consumer, as its locks see it."""
 
     def renewables(self) -> Iterable[Renewable]:
@@ -61,7 +61,7 @@ class Locks:
     others.
     """
 
-    def __init__(self, client: ServiceBusClient, consumers: Iterable[Held], pulse: Pulse) -> None:
+    def __init__(self, client: ServiceBusClient, consumers: Iterable[LockHolder], pulse: Pulse) -> None:
         self._consumers = list(consumers)
         self._renewer = BackgroundLockRenewer(
             client, self._held, on_lost=self._lost, while_alive=lambda: not pulse.stuck(time.monotonic())

@@ -22,7 +22,7 @@ from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._markers import Depends
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from sbredis.workers.declaring._signatures import Parameter, function_name
+from sbredis.workers.declaring._signatures import HandlerParameter, function_name
 from sbredis.workers.observing._exits import ending_of
 from sbredis.workers.observing._logs import logs_here
 from sbredis.workers.running._calls import HandlerCall
@@ -244,7 +244,7 @@ def start_of(plan: HandlerPlan) -> Start:
 
 
 def _overrides(
-    function: Callable[..., Any], parameters: Sequence[Parameter]
+    function: Callable[..., Any], parameters: Sequence[HandlerParameter]
 ) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
     """Find the dependencies that are overridden: the function that the code names, and the one that takes its place."""
     declared = inspect.signature(function, eval_str=True).parameters

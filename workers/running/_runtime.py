@@ -30,9 +30,9 @@ from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Outcome
 from sbredis.workers.declaring._retries import fate_of
 from sbredis.workers.declaring._worker_options import Setup
-from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.observing._depths import watch_depths
-from sbredis.workers.observing._failures import EVERY, Failures
+from sbredis.workers.observing._failures import EVERY, FailureLog
 from sbredis.workers.observing._http import Health, serving_http_in_thread
 from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._pulse import Pulse
@@ -40,7 +40,7 @@ from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._batches import BatchConsumer
 from sbredis.workers.running._consuming import Consumer
 from sbredis.workers.running._entities import (
-    Facts,
+    SourceFacts,
     check_targets,
     create_missing,
     facts_of,
@@ -59,7 +59,7 @@ from sbredis.workers.running._reaching import Reach
 from sbredis.workers.running._senders import Senders
 from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
-from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._threads import Threads
 from sbredis.workers.running._time import Time
 from sbredis.workers.running._tracebacks import for_the_log
@@ -82,7 +82,7 @@ class Parts:
     """Ends the program if the lifespan cannot be ended. Called in a thread."""
     count_failures_every: float = EVERY
     handling: Callable[..., Handling] = Handling
-    settlements: Callable[..., Settlements] = Settlements
+    settlements: Callable[..., CallSettler] = CallSettler
 
 
 class Runtime:
@@ -102,12 +102,12 @@ class Runtime:
         if setup.replaces_own:
             _log.info("the worker runs on %s, which the command names, and not where its module says", self._address())
         self._senders = Senders(self.client)
-        self._failures = Failures()
+        self._failures = FailureLog()
         self.services: list[Service] = []
         """What serves each of the entities, once the worker runs."""
         self.tickers: list[Ticker] = []
         """The schedules of the worker that send messages, once the worker runs."""
-        self._counts: dict[str, Counts] = {}
+        self._counts: dict[str, EntityCounts] = {}
         self._depths: dict[str, int] = {}
         self._state: Literal["starting", "running", "stopping"] = "starting"
         self._reach: Reach | None = None
@@ -236,7 +236,7 @@ class Runtime:
             await create_missing(administration, wanted)
 
     async def _service(
-        self, plan: EntityPlan, facts: Facts, app: Scopes, threads: Executor, stack: AsyncExitStack
+        self, plan: EntityPlan, facts: SourceFacts, app: Scopes, threads: Executor, stack: AsyncExitStack
     ) -> Service:
         client, source, most = self.client, plan.source, facts.max_delivery_count
 
@@ -263,10 +263,10 @@ class Runtime:
             limit=self._parts.limit,
         )
         stack.push_async_callback(handling.close)
-        counts = self._counts.setdefault(source.path, Counts())
+        counts = self._counts.setdefault(source.path, EntityCounts())
         self._prepare_ticks(plan, counts, in_session=facts.requires_session)
 
-        def settlements(receiver: ServiceBusReceiver, session: ServiceBusSession | None = None) -> Settlements:
+        def settlements(receiver: ServiceBusReceiver, session: ServiceBusSession | None = None) -> CallSettler:
             return self._parts.settlements(
                 client,
                 receiver,
@@ -278,7 +278,7 @@ class Runtime:
                 judge=handling.after_refusal,
             )
 
-        def settlements_of(receiver: ServiceBusSessionReceiver) -> Settlements:
+        def settlements_of(receiver: ServiceBusSessionReceiver) -> CallSettler:
             return settlements(receiver, receiver.session)
 
         receiver, time = client.get_receiver(source.path), self._parts.time
@@ -289,7 +289,7 @@ class Runtime:
             return Service(plan, BatchConsumer(plan, handling, settlements(receiver)), receiver, time)
         return Service(plan, Consumer(plan, handling, settlements(receiver), prefetching), receiver, time)
 
-    def _prepare_ticks(self, plan: EntityPlan, counts: Counts, *, in_session: bool) -> None:
+    def _prepare_ticks(self, plan: EntityPlan, counts: EntityCounts, *, in_session: bool) -> None:
         for handler in plan.handlers:
             if handler.schedule is not None:
                 own = counts.of(handler.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from sbredis.exceptions import ServiceBusError
 from sbredis.workers.declaring._handlers import EntityPlan
 from sbredis.workers.running._gates import Gates
-from sbredis.workers.running._locks import Held
+from sbredis.workers.running._locks import LockHolder
 from sbredis.workers.running._time import Time
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _STEADY = 1.0
 """The seconds after which a service that receives again counts as steady."""
 
 
-class Consuming(Held, Protocol):
+class Consuming(LockHolder, Protocol):
     """A consumer of an entity, with or without sessions."""
 
     @property

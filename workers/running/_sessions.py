@@ -21,7 +21,7 @@ from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._locks import Renewable, RenewalLimit, snapshot
-from sbredis.workers.running._settling import Settlements
+from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._tracebacks import for_the_log
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _AHEAD: Final = 10
 """The number of messages of a session that are received with one call."""
 _SETTLING: Final = frozenset({CallState.DECIDED, CallState.DECIDED_LATE})
 """The states in which the worker settles the messages of a call of a session."""
-SettlementsOf = Callable[["ServiceBusSessionReceiver"], Settlements]
+SettlementsOf = Callable[["ServiceBusSessionReceiver"], CallSettler]
 
 
 class SessionConsumer:
@@ -135,7 +135,7 @@ class SessionConsumer:
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
             await self._clean_up(scopes)
 
-    async def _end_call(self, settlements: Settlements, call: HandlerCall) -> None:
+    async def _end_call(self, settlements: CallSettler, call: HandlerCall) -> None:
         """Decide what becomes of the messages of a call that the work on its session leaves unsettled."""
         match call.stop() if self._stopping else call.broken():
             case CallTask.GIVE_BACK:
@@ -163,7 +163,7 @@ class SessionConsumer:
     async def _handle_all(
         self,
         task: asyncio.Task[None],
-        settlements: Settlements,
+        settlements: CallSettler,
         messages: Sequence[ServiceBusReceivedMessage],
         scopes: Scopes,
         ends: float,
@@ -195,7 +195,7 @@ class SessionConsumer:
     async def _handle_batch(
         self,
         task: asyncio.Task[None],
-        settlements: Settlements,
+        settlements: CallSettler,
         messages: Sequence[ServiceBusReceivedMessage],
         scopes: Scopes,
         ends: float,
@@ -248,7 +248,7 @@ class SessionConsumer:
         return own, None
 
     async def _handle_run(
-        self, task: asyncio.Task[None], settlements: Settlements, call: HandlerCall, scopes: Scopes
+        self, task: asyncio.Task[None], settlements: CallSettler, call: HandlerCall, scopes: Scopes
     ) -> bool:
         """Handle messages of one handler. Return whether further messages may be handled after them."""
         self._held[task] = call

@@ -16,9 +16,9 @@ from sbredis.workers.running._calls import CallOrigin, HandlerCall, can_be_settl
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSession
-    from sbredis.workers.observing._counts import Counts
+    from sbredis.workers.observing._counts import EntityCounts
 
-__all__ = ["Settlements"]
+__all__ = ["CallSettler"]
 
 _log = logging.getLogger("sbredis.worker")
 _DONE: Final = Complete()
@@ -26,7 +26,7 @@ _CALLS: Final = 4
 """The number of calls for completions that are under way at once. Further completions gather until one has ended."""
 
 
-class Settlements:
+class CallSettler:
     """Settles the messages of one entity or, with sessions, of one session."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Settlements:
         sender_to: Callable[[str], ServiceBusSender],
         *,
         entity: str,
-        counts: Counts,
+        counts: EntityCounts,
         session: ServiceBusSession | None = None,
         when_failed: Callable[[Sequence[ServiceBusReceivedMessage], Exception], None],
         judge: Callable[[HandlerPlan, ServiceBusReceivedMessage, Exception], Outcome],

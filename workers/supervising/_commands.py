@@ -11,7 +11,7 @@ from sbredis._arguments import ArgumentParser
 from sbredis._server_url import URL_VARIABLE
 from sbredis.workers.declaring._addresses import address_of
 
-__all__ = ["PROGRAM", "Command", "read_command"]
+__all__ = ["PROGRAM", "WorkerCommand", "read_command"]
 
 PROGRAM = "python -m sbredis.workers"
 _DESCRIPTION = f"""\
@@ -29,7 +29,7 @@ examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class WorkerCommand:
     """The worker to run, and the options of its run."""
 
     target: str
@@ -56,7 +56,7 @@ class Command:
         return self.processes is not None or self.reload or self.max_messages is not None
 
 
-def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> Command:
+def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> WorkerCommand:
     """Read the arguments of the command. Ends the program with a message if they are wrong.
 
     ``program`` is the command as the user has typed it.
@@ -92,7 +92,7 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
     given = parser.parse_args(arguments)
     if given.processes is not None and given.processes > 4 * (os.cpu_count() or 1):
         parser.error(f"--processes {given.processes} is more than four times the {os.cpu_count()} processors here")
-    return Command(
+    return WorkerCommand(
         target=given.target,
         processes=given.processes,
         reload=given.reload,

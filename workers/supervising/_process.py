@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from sbredis.workers.observing._counts import Counts, merged
+from sbredis.workers.observing._counts import EntityCounts, merged
 from sbredis.workers.observing._exits import ending_of
 from sbredis.workers.observing._reports import Report, ReportReader
 from sbredis.workers.supervising._reports import EVERY
@@ -57,7 +57,7 @@ class WorkerProcess:
         self._killing: asyncio.TimerHandle | None = None
         self._waiting: asyncio.TimerHandle | None = None
         """Waits for the lifespan of the process to begin."""
-        self._past: dict[str, Counts] = {}
+        self._past: dict[str, EntityCounts] = {}
         """The counts of the processes that have ended."""
         self._heard = 0.0
         """When the last report came."""
@@ -219,7 +219,7 @@ class WorkerProcess:
     # -- what it tells -------------------------------------------------------------------------------------------------
 
     @property
-    def counts(self) -> dict[str, Counts]:
+    def counts(self) -> dict[str, EntityCounts]:
         """The counts of the process and of those that were here before it. They never fall."""
         return merged((self._past, self.report.counts))
 

@@ -12,13 +12,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from typing import Any
 
-from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, terminal
 from sbredis.workers.running._consuming import CANCELLING
 from sbredis.workers.running._limit import MessageLimit
 from sbredis.workers.running._runtime import Parts, Runtime
-from sbredis.workers.supervising._commands import Command
+from sbredis.workers.supervising._commands import WorkerCommand
 from sbredis.workers.supervising._reports import EVERY, ReportPipe
 from sbredis.workers.supervising._screen import banner, rates, summary
 from sbredis.workers.supervising._signals import forget_requests, stopping_by_signals
@@ -87,7 +87,7 @@ class Screen:
         self._processes = processes
         self._terminal = terminal()
         self._greeted = False
-        self._before: dict[str, Counts] = {}
+        self._before: dict[str, EntityCounts] = {}
 
     def show(self, report: Report) -> None:
         """Show the banner once, and then the rates since the last call. Without a terminal, log one line at first."""
@@ -105,7 +105,7 @@ class Screen:
         line = rates(self._before, report.counts, report.depths, EVERY, width - 1)
         self._terminal.write(CLEAR + line)
         self._terminal.flush()
-        self._before = {entity: Counts.from_json(counts.to_json()) for entity, counts in report.counts.items()}
+        self._before = {entity: EntityCounts.from_json(counts.to_json()) for entity, counts in report.counts.items()}
 
     def end(self) -> None:
         """Leave the line of rates."""
@@ -115,13 +115,13 @@ class Screen:
 
 
 async def run_program(
-    begun: Callable[[Parts], AbstractAsyncContextManager[Runtime]], command: Command, first: Report
+    begun: Callable[[Parts], AbstractAsyncContextManager[Runtime]], command: WorkerCommand, first: Report
 ) -> None:
     """Run a worker until a signal stops it, and report to the supervisor or show it on the terminal.
 
     ``first`` is what a supervisor is told before the worker has begun.
     """
-    run = _Run(command, first)
+    run = _ProgramRun(command, first)
     with (
         stopping_by_signals(run.stop, supervised=command.reports_to is not None),
         suppress(asyncio.CancelledError),
@@ -142,10 +142,10 @@ def _end_at_once() -> None:
     os._exit(1)
 
 
-class _Run:
+class _ProgramRun:
     """A run of a worker as a program, and what it tells of itself: to its supervisor, or on the terminal."""
 
-    def __init__(self, command: Command, first: Report) -> None:
+    def __init__(self, command: WorkerCommand, first: Report) -> None:
         self._first = first
         task = asyncio.current_task()
         assert task is not None

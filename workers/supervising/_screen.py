@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sbredis._quoting import shortened
-from sbredis.workers.observing._counts import Counts
+from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.observing._reports import Report
 
 __all__ = ["banner", "rates", "summary"]
@@ -34,12 +34,16 @@ def summary(report: Report, processes: int) -> str:
 
 
 def rates(
-    before: Mapping[str, Counts], now: Mapping[str, Counts], depths: Mapping[str, int], seconds: float, width: int
+    before: Mapping[str, EntityCounts],
+    now: Mapping[str, EntityCounts],
+    depths: Mapping[str, int],
+    seconds: float,
+    width: int,
 ) -> str:
     """Return a line with the speed of each entity since the counts of before, and with the messages that are left."""
     parts: list[str] = []
     for entity, counts in sorted(now.items()):
-        old = before.get(entity, Counts())
+        old = before.get(entity, EntityCounts())
         part = f"{entity} {_rate(counts.completed - old.completed, seconds)}/s, {counts.running} running"
         if entity in depths:
             part += f", {depths[entity]:,} left"

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers.declaring._addresses import address_of
-from sbredis.workers.observing._counts import Counts, merged
+from sbredis.workers.observing._counts import EntityCounts, merged
 from sbredis.workers.observing._http import Health, serving_http
 from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._reports import Report
-from sbredis.workers.supervising._commands import Command
+from sbredis.workers.supervising._commands import WorkerCommand
 from sbredis.workers.supervising._process import SETUP_FAILED, WorkerProcess
 from sbredis.workers.supervising._programs import Screen
 from sbredis.workers.supervising._reports import EVERY
@@ -33,7 +33,7 @@ _log = logging.getLogger("sbredis.worker")
 class Supervisor:
     """Runs a worker in several processes."""
 
-    def __init__(self, command: Command, arguments: Sequence[str]) -> None:
+    def __init__(self, command: WorkerCommand, arguments: Sequence[str]) -> None:
         self._command = command
         line = [sys.executable, "-m", "sbredis.workers", *arguments]
         reloads = command.reload
@@ -187,7 +187,7 @@ class Supervisor:
         namespace = next((process.namespace for process in self._processes if process.namespace), "")
         return prometheus(namespace, self._counts())
 
-    def _counts(self) -> dict[str, Counts]:
+    def _counts(self) -> dict[str, EntityCounts]:
         return merged(process.counts for process in self._processes)
 
 

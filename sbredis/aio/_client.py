@@ -187,7 +187,7 @@ class ServiceBusClient(Connected):
         )
         self._reference = self._connection.reference()
         self._connection.observer = _Observer(self._telemetry, self._offer)
-        self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
+        self._children: set[ServiceBusSender | ServiceBusReceiver] = set()
         self._requests = Requests(self._connection)
 
     @classmethod
@@ -415,9 +415,9 @@ class ServiceBusClient(Connected):
             create=create,
             max_in_flight=asked["max_in_flight"],
             max_in_flight_bytes=asked["max_in_flight_bytes"],
-            on_close=self._handlers.discard,
+            on_close=self._children.discard,
         )
-        self._handlers.add(sender)
+        self._children.add(sender)
         return sender
 
     def _receiver(  # noqa: PLR0917 -- the public functions that make receivers pass these arguments
@@ -441,9 +441,9 @@ class ServiceBusClient(Connected):
             client_identifier=identifier_of(asked.get("client_identifier")),
             create=create,
             options=options,
-            on_close=self._handlers.discard,
+            on_close=self._children.discard,
         )
-        self._handlers.add(receiver)
+        self._children.add(receiver)
         return receiver
 
     # -- sessions ------------------------------------------------------------------------------------------------------
@@ -678,7 +678,7 @@ class ServiceBusClient(Connected):
         self._connection.check_loop()
         try:
             if not self._connection.orphaned:
-                await asyncio.gather(*(handler.close() for handler in list(self._handlers)))
+                await asyncio.gather(*(child.close() for child in list(self._children)))
                 await self._connection.all_seen_off()
         finally:
             await to_the_end(self._connection.aclose())

@@ -24,32 +24,32 @@ __all__ = [
     "RECEIVER",
     "SENDER",
     "SESSION_RECEIVER",
-    "HandlerKeywords",
     "ReceiverKeywords",
     "ReceiverOptions",
     "ReceivingKeywords",
     "SenderKeywords",
     "SessionReceiverKeywords",
+    "SharedKeywords",
     "known_of",
     "receiver_options",
 ]
 
 
-class HandlerKeywords(TypedDict, total=False):
+class SharedKeywords(TypedDict, total=False):
     """The keywords of all senders and receivers."""
 
     client_identifier: str | None
     socket_timeout: float | None
 
 
-class SenderKeywords(HandlerKeywords, total=False):
+class SenderKeywords(SharedKeywords, total=False):
     """The keywords of every sender."""
 
     max_in_flight: int
     max_in_flight_bytes: int
 
 
-class ReceivingKeywords(HandlerKeywords, total=False):
+class ReceivingKeywords(SharedKeywords, total=False):
     """The keywords of every receiver, except ``auto_lock_renewer``, which has another type in the synchronous API."""
 
     receive_mode: ServiceBusReceiveMode | str

@@ -36,7 +36,7 @@ from sbredis.model import (
     ServiceBusReceiveMode,
     hold_of,
 )
-from sbredis.moving import Redriver, RedriveRequest
+from sbredis.moving import RedriveArguments, Redriver
 from sbredis.receiving import (
     Deferred,
     EntityLookup,
@@ -638,7 +638,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
         nothing was moved, unless the client was away for so long that another redrive has begun.
         """
-        request = RedriveRequest(
+        arguments = RedriveArguments(
             to=to,
             sequence_numbers=None if sequence_numbers is None else sequence_numbers_of(sequence_numbers),
             reason=reason,
@@ -651,9 +651,9 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             timeout=timeout,
             progress=progress_of(progress),
         )
-        chosen = self._redriver.check(request)
+        chosen = self._redriver.check(arguments)
         with self._telemetry.operation("redrive", self.entity_path) as operation:
-            result = await self._redriver.redrive(await self._found(deadline_of(timeout)), request, chosen)
+            result = await self._redriver.redrive(await self._found(deadline_of(timeout)), arguments, chosen)
             operation.counted(result.moved)
             return result
 

@@ -4,7 +4,7 @@ from sbredis.moving._carrying import Carrier, ask
 from sbredis.moving._choosing import Condition, condition_of
 from sbredis.moving._destinations import Destinations, Finder, NotKnownYetError
 from sbredis.moving._redrive_limits import LONGEST_LINE, NO_REASON, fingerprint
-from sbredis.moving._redriving import Redriver, RedriveRequest
+from sbredis.moving._redriving import RedriveArguments, Redriver
 from sbredis.moving._reserve import has_reserve
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "Destinations",
     "Finder",
     "NotKnownYetError",
-    "RedriveRequest",
+    "RedriveArguments",
     "Redriver",
     "ask",
     "condition_of",

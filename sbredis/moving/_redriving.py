@@ -1,4 +1,4 @@
-"""Redrive dead letters: check a request, claim the dead-letter queue, and carry the request out.
+"""Redrive dead letters: check the arguments, claim the dead-letter queue, and move the messages.
 
 One run goes through a dead-letter queue. It chooses messages, moves them at a rate, and watches a budget. Only one run
 at a time goes through a queue, because it has the *claim* to the queue.
@@ -59,18 +59,18 @@ if TYPE_CHECKING:
     from sbredis.client._connection import Connection
     from sbredis.client._entity import Entity
 
-__all__ = ["RedriveRequest", "Redriver"]
+__all__ = ["RedriveArguments", "Redriver"]
 
 _HIGHEST = (1 << 48) - 1
 _SOONEST, _LATEST = 0.02, 1.0
-"""The shortest and the longest pause between two looks at the messages of a portion, in seconds."""
+"""The shortest and the longest pause between two checks of the messages of a portion, in seconds."""
 _CLAIM = 10.0
 """The seconds for which a redrive claims the dead-letter queue. The claim of a killed client ends after this time."""
 _RENEW = 3.0
 
 
 @dataclass(slots=True, kw_only=True)
-class RedriveRequest:
+class RedriveArguments:
     """The arguments of a redrive, checked before anything is sent."""
 
     to: str | None
@@ -127,30 +127,30 @@ class Redriver:
         self.goes_on: Callable[[int], bool] = lambda _: True
         """Called again and again with the number of moved messages. If it returns false, the redrive stops."""
 
-    def check(self, request: RedriveRequest) -> Condition:
+    def check(self, arguments: RedriveArguments) -> Condition:
         """Raise for arguments that are wrong. Return the function that chooses the messages."""
-        chosen = request.check()
+        chosen = arguments.check()
         if self._side == "":
             raise ValueError(
                 "Messages are redriven from a dead-letter queue: make the receiver with sub_queue='deadletter'."
             )
         return chosen
 
-    async def redrive(self, entity: Entity, request: RedriveRequest, chosen: Condition) -> RedriveResult:
-        """Carry out a request that was checked."""
-        timeout, modify = request.timeout, request.modify
+    async def redrive(self, entity: Entity, arguments: RedriveArguments, chosen: Condition) -> RedriveResult:
+        """Carry out a redrive whose arguments were checked."""
+        timeout, modify = arguments.timeout, arguments.modify
         letters = DeadLetters(entity, self._side, timeout)
         find = partial(self._entity_named, timeout=timeout)
         way: Way
-        if request.to is None:
+        if arguments.to is None:
             way = Back(letters, modify, find)
         else:
-            way = Elsewhere(letters, modify, find, await self._other(request.to, entity, timeout))
-        if request.budget is not None:
+            way = Elsewhere(letters, modify, find, await self._other(arguments.to, entity, timeout))
+        if arguments.budget is not None:
             _require_watchable(way.watched)
-        run = _RedriveRun(letters, request, chosen, way, self.goes_on)
-        if request.dry_run:
-            return await run.look()
+        run = _RedriveRun(letters, arguments, chosen, way, self.goes_on)
+        if arguments.dry_run:
+            return await run.count()
         claim = _RedriveClaim(letters)
         try:
             await claim.keep()
@@ -196,22 +196,22 @@ class _RedriveRun:
     def __init__(
         self,
         letters: DeadLetters,
-        request: RedriveRequest,
+        arguments: RedriveArguments,
         chosen: Condition,
         way: Way,
         goes_on: Callable[[int], bool],
     ) -> None:
         self._letters = letters
         self._entity = letters.entity
-        self._request = request
+        self._arguments = arguments
         self._chosen = chosen
         self._way = way
         self._goes_on = goes_on
         self._loop = asyncio.get_running_loop()
-        self._pace = RedrivePace(request.rate, MAXIMUM_CALL_MESSAGES)
-        budget = request.budget
+        self._pace = RedrivePace(arguments.rate, MAXIMUM_CALL_MESSAGES)
+        budget = arguments.budget
         self._relapses = None if budget is None else Relapses(budget)
-        by_portions = budget is not None and request.rate is None
+        by_portions = budget is not None and arguments.rate is None
         self._portions = Portions(budget.minimum, MAXIMUM_CALL_MESSAGES) if budget is not None and by_portions else None
         self._counts = DeadLetterCounts()
         self._moved = 0
@@ -229,7 +229,7 @@ class _RedriveRun:
 
     # -- the runs ------------------------------------------------------------------------------------------------------
 
-    async def look(self) -> RedriveResult:
+    async def count(self) -> RedriveResult:
         """Count the messages, and change nothing."""
         given = self._given_bounds() or {number: PartitionBounds(0, _HIGHEST) for number in self._entity.numbers}
         await self._find_named(given)
@@ -238,7 +238,7 @@ class _RedriveRun:
             async for messages in self._messages(number, PartitionBounds(bound.start, bound.last)):
                 for message in messages:
                     self._add(message)
-                self._request.progress(self._counts.matched)
+                self._arguments.progress(self._counts.matched)
         return self._result(completed=True, because="It was a dry run: no message was moved.")
 
     async def run(self, claim: _RedriveClaim) -> RedriveResult:
@@ -265,9 +265,9 @@ class _RedriveRun:
         return self._result(completed=True, because=because or "All messages were dealt with.")
 
     def _given_bounds(self) -> dict[int, PartitionBounds] | None:
-        if self._request.cursor is None:
+        if self._arguments.cursor is None:
             return None
-        return read_cursor(self._request.cursor, self._origin, self._entity.numbers)
+        return read_cursor(self._arguments.cursor, self._origin, self._entity.numbers)
 
     def _passed(self, number: int, bound: PartitionBounds) -> None:
         """Record that the redrive has gone through a partition."""
@@ -295,7 +295,7 @@ class _RedriveRun:
         """Yield the chosen messages of a partition, page by page."""
         if self._named is not None:
             named = self._named.get(number, [])
-            if self._request.dry_run and named:
+            if self._arguments.dry_run and named:
                 self._bounds[number].last = own_number(named[-1])
             if messages := [message for message in named if self._chosen(message)]:
                 yield messages
@@ -306,7 +306,7 @@ class _RedriveRun:
             if not page:
                 return
             bound.start = own_number(page[-1]) + 1
-            if self._request.dry_run:
+            if self._arguments.dry_run:
                 self._bounds[number].last = bound.start - 1
             if messages := [message for message in page if self._chosen(message)]:
                 yield messages
@@ -316,12 +316,12 @@ class _RedriveRun:
 
         Messages before the place of the cursor are left out, because an earlier redrive has dealt with them.
         """
-        if self._request.sequence_numbers is None:
+        if self._arguments.sequence_numbers is None:
             return
         found: dict[int, list[ServiceBusReceivedMessage]] = {}
         missing: list[int] = []
         wanted: dict[int, list[int]] = {}
-        for sequence_number in self._request.sequence_numbers:
+        for sequence_number in self._arguments.sequence_numbers:
             partition, own = self._entity.place(sequence_number)
             bound = bounds.get(partition)
             if bound is None or not 0 < own <= bound.last:
@@ -351,7 +351,7 @@ class _RedriveRun:
         """Wait until the next messages may be moved. Return why the redrive must stop, or ``None``."""
         await claim.sleep(self._pace.wait(self._loop.time()))
         await claim.keep()
-        because, portions, budget = await self._reason_to_stop(), self._portions, self._request.budget
+        because, portions, budget = await self._reason_to_stop(), self._portions, self._arguments.budget
         if because is not None or portions is None or budget is None or portions.left:
             return because
         ends, pause = self._loop.time() + budget.window, _SOONEST
@@ -372,7 +372,7 @@ class _RedriveRun:
         if self._relapses is not None:
             self._relapses.put_back(moved.values(), now)
         self._moved += len(moved)
-        self._request.progress(self._moved)
+        self._arguments.progress(self._moved)
         self._skipped += len(messages) - len(moved)
         self._pace.moved(len(moved), now)
         if self._portions is not None:

@@ -54,19 +54,19 @@ _HURRYING = 0.1
 
 
 class ReceiveCall:
-    """A request for messages that waits at an inbox."""
+    """A receive call of the application that waits at an inbox."""
 
     __slots__ = ("_loop", "_news", "error", "gathers", "got", "missing", "unanswered")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, missing: int, *, gathers: bool) -> None:
         self.missing = missing
         self.gathers = gathers
-        """Whether the request waits for more messages when it has some."""
+        """Whether the call waits for more messages when it has some."""
         self.unanswered: dict[PartitionWatcher, int] | None = None
-        """The partitions whose answer the request still needs; ``None`` while it waits for messages to come.
+        """The partitions whose answer the call still needs; ``None`` while it waits for messages to come.
 
-        A request for the messages that are there now needs an answer from each partition. A request that has waited
-        long enough also needs these answers. This is a mapping from each partition to the number of a call: only
+        A call for the messages that are there now needs an answer from each partition. A call that has waited
+        long enough also needs these answers. This is a mapping from each partition to the number of its last call: only
         answers to later calls count.
         """
         self.got: list[ServiceBusReceivedMessage] = []
@@ -77,12 +77,12 @@ class ReceiveCall:
 
     @property
     def waits(self) -> bool:
-        """Whether the request needs more messages."""
+        """Whether the call needs more messages."""
         return self.missing > 0 and self.error is None
 
     @property
     def content(self) -> bool:
-        """Whether the request has messages and does not wait for more."""
+        """Whether the call has messages and does not wait for more."""
         return bool(self.got) and not self.gathers
 
     def tell(self) -> None:

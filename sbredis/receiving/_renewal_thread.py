@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["RenewalThread"]
 
 _log = logging.getLogger("sbredis.client")
-_LOOKING = 1.0
-"""The longest time in seconds between two looks at the locks that are held. The shortest lock lasts 5 seconds."""
+_CHECKING = 1.0
+"""The longest time in seconds between two checks of the locks that are held. The shortest lock lasts 5 seconds."""
 _TOGETHER = 0.5
 """The renewals of a partition that are due within this number of seconds share a call."""
 _AGAIN = 0.5
@@ -103,14 +103,14 @@ class RenewalThread(threading.Thread):
     def stop(self) -> None:
         """Let the thread end soon. May be called in any thread."""
         self._stopping = True
-        self._look_again()
+        self._check_again()
 
     def run(self) -> None:
         """Run the event loop of the thread until the renewals end."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._renew())
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         with suppress(RuntimeError):  # the thread has ended
             self._loop.call_soon_threadsafe(self._changed.set)
 
@@ -119,12 +119,12 @@ class RenewalThread(threading.Thread):
         return self._stopping or self._connection.closed or self._home.is_closed()
 
     async def _renew(self) -> None:
-        unwatch = self._own.clock.when_moved(self._look_again)
+        unwatch = self._own.clock.when_moved(self._check_again)
         self._start(("", 0), self._open())
         try:
             while not self._over:
                 self._changed.clear()
-                wait = self._look()
+                wait = self._check()
                 await wait_until(self._changed, self._loop.time() + wait)
         except Exception:  # noqa: BLE001  # a defect: without the thread, all locks would end without a word
             _log.exception("the renewal of locks for %s has ended because of a defect", self._own.target)
@@ -136,12 +136,12 @@ class RenewalThread(threading.Thread):
             await asyncio.gather(*calling, return_exceptions=True)
             await self._own.aclose()
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- checking ------------------------------------------------------------------------------------------------------
 
-    def _look(self) -> float:
+    def _check(self) -> float:
         """Start the renewals that are due now. Return the time in seconds until the next look."""
         locks = self._locks()
-        now, wait = self._own.clock.now(), _LOOKING
+        now, wait = self._own.clock.now(), _CHECKING
         due: dict[tuple[str, int], list[_RenewedLease]] = {}
         for lock in locks:
             key = lock.entity.name, lock.number

@@ -163,7 +163,7 @@ class Renewals:
             or last.entity is not entity
         ):
             last = self._last = _RenewalGroup(entity, report, until, now + asked, asked, on_failure)
-            self._plan(last, until)
+            self._schedule(last, until)
         last.locks[id(hold)] = lock
         if last.drop not in hold.watchers:
             hold.watchers = (*hold.watchers, last.drop)
@@ -199,8 +199,8 @@ class Renewals:
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def _plan(self, group: _RenewalGroup, until: float, *, soon: bool = False) -> None:
-        """Plan the next renewal of a group whose first lock ends at ``until``."""
+    def _schedule(self, group: _RenewalGroup, until: float, *, soon: bool = False) -> None:
+        """Schedule the next renewal of a group whose first lock ends at ``until``."""
         clock = group.entity.connection.clock
         if clock.kind == "test" and clock not in self._unwatched:
             self._unwatched[clock] = clock.when_moved(self._clock_moved)
@@ -217,12 +217,12 @@ class Renewals:
             self._timer = loop.call_at(when, self._renew)
 
     def _clock_moved(self) -> None:
-        """Plan all renewals again, because the clock was moved and locks end earlier. Due renewals start at once."""
-        planned, self._due = self._due, []
-        for _, _, group in planned:
+        """Schedule all renewals again, because the clock was moved and locks end earlier. Start those that are due."""
+        scheduled, self._due = self._due, []
+        for _, _, group in scheduled:
             first = group.first_end()
             if first is not None:
-                self._plan(group, first)
+                self._schedule(group, first)
 
     def _renew(self) -> None:
         self._timer = None
@@ -295,7 +295,7 @@ class Renewals:
                 group.release(hold)  # the settlement of the message reports its lost lock to the caller
         first = group.first_end()
         if first is not None:
-            self._plan(group, first, soon=again)
+            self._schedule(group, first, soon=again)
 
     def _give_up(self, group: _RenewalGroup, failed: list[tuple[RenewedLock, Exception]]) -> None:
         """Stop renewing these locks. Report the errors to the log, to spans and metrics, and to the application."""

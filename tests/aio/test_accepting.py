@@ -656,14 +656,14 @@ async def test_a_client_forgets_a_receiver_after_a_cancelled_close(url: str, par
         await queue.send_to("a", "1")
         receiver = queue.session(name)
         await receiver.__aenter__()
-        assert receiver in queue.client._handlers
+        assert receiver in queue.client._children
         closing = asyncio.ensure_future(receiver.close())
         await steps(1)
         closing.cancel()
         await asyncio.gather(closing, return_exceptions=True)
         assert closing.cancelled()
         await eventually(queue.is_unused)
-        await eventually(lambda: receiver not in queue.client._handlers)
+        await eventually(lambda: receiver not in queue.client._children)
 
 
 @both
@@ -685,7 +685,7 @@ async def test_closing_a_client_ends_all_its_waiting_acceptors(url: str, partiti
 async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: str, partitioned: bool) -> None:
     """So a client can ask for the next session for days without storing receivers that failed."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
-        before = len(queue.client._handlers)
+        before = len(queue.client._children)
         for _ in range(3):
             with pytest.raises(OperationTimeoutError):
                 async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=0.01):
@@ -697,7 +697,7 @@ async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: s
             with pytest.raises(MessagingEntityNotFoundError):
                 async with queue.client.get_queue_sender("missing"):
                     pass
-        assert len(queue.client._handlers) == before
+        assert len(queue.client._children) == before
 
 
 # -- unreachable partitions --------------------------------------------------------------------------------------------

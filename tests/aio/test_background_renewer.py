@@ -89,7 +89,7 @@ async def test_code_that_blocks_the_event_loop_for_three_lock_durations_keeps_it
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shortest lock of an entity lasts 5 seconds. The test is faster, so the thread must look more often."""
-    monkeypatch.setattr(_renewal_thread, "_LOOKING", 0.2)
+    monkeypatch.setattr(_renewal_thread, "_CHECKING", 0.2)
     holding = Holding()
     async with (
         queue_at(url, partitioned=partitioned, lock_duration=LOCK * 1000) as queue,

@@ -50,7 +50,7 @@ async def test_a_sender_is_refused_for_other_paths_than_queues_and_topics(url: s
     async with ServiceBusClient(url) as client:
         with pytest.raises(ValueError, match=r"not a queue or a topic|name"):
             client.get_sender(path)
-        assert not client._handlers
+        assert not client._children
 
 
 @pytest.mark.parametrize(("path", "options"), [("news/subscriptions/", {}), ("q/$DeadLetterQueue", {"session_id": ""})])
@@ -60,7 +60,7 @@ async def test_a_receiver_is_refused_for_an_invalid_path_or_option(
     async with ServiceBusClient(url) as client:
         with pytest.raises(ValueError, match=r"."):
             client.get_receiver(path, **options)
-        assert not client._handlers
+        assert not client._children
 
 
 async def test_opening_a_path_does_not_create_the_entity(url: str) -> None:

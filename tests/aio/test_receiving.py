@@ -341,7 +341,7 @@ async def test_closed_receivers_leave_nothing_behind_in_their_client(url: str, p
         spare = len(queue.partitions)  # the client keeps the lanes of receivers for later receivers
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks + spare)
         assert lanes_of(queue) <= lanes + spare
-        assert not queue.client._handlers
+        assert not queue.client._children
 
 
 def lanes_of(queue: Queue) -> int:

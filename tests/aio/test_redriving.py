@@ -271,9 +271,7 @@ async def test_without_a_rate_a_budget_is_judged_portion_by_portion(url: str, pa
 
 
 @both
-async def test_a_portion_that_nobody_handles_holds_a_redrive_up_for_the_window_only(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_portion_that_nobody_handles_holds_a_redrive_up_for_the_window(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await kill(queue, *"abcdef")
         letters = queue.receiver(sub_queue="deadletter")

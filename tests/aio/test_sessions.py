@@ -1078,7 +1078,7 @@ async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(ur
         def kept() -> list[int]:
             partition_clients = queue.entity._partition_clients.values()
             return [
-                len(client._handlers),
+                len(client._children),
                 len(queue.entity.watchers),
                 sum(len(partition_client._calling) for partition_client in partition_clients),
                 len(client._connection._seen_off),

@@ -396,7 +396,7 @@ def test_an_interruption_ends_the_acceptance_of_the_next_session(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
     def waits() -> bool:
-        handlers = list(client._aio._handlers)
+        handlers = list(client._aio._children)
         return any(isinstance(each, AsyncSessionReceiver) and each._accepting.locked() for each in handlers)
 
     with interrupted_when(waits, interrupt), pytest.raises(KeyboardInterrupt):
@@ -454,7 +454,7 @@ def test_closing_the_client_ends_a_wait_for_a_session(url: str) -> None:
         client.ensure_queue("q", requires_session=True)
         receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
         waits: list[Future[Any]] = [pool.submit(receiver.next), pool.submit(client.accept_next_session, "q")]
-        wait_until(lambda: len(client._aio._handlers) == 2 and accepting(receiver))
+        wait_until(lambda: len(client._aio._children) == 2 and accepting(receiver))
         client.close()
         for each in waits:
             with pytest.raises((ServiceBusError, ValueError), match="closed"):

@@ -46,13 +46,13 @@ async def test_a_worker_keeps_no_sender_to_those_who_have_asked(sbredis_bus: Bus
         return text
 
     async with worker.running():
-        open_before = len(worker.client._handlers)
+        open_before = len(worker.client._children)
         for _ in range(3):
             async with ServiceBusClient(sbredis_bus.url) as asker:
                 assert await asker.request("orders", "text", timeout=60) == "text"
         await eventually(lambda: worker._running().report().counts["orders"].completed == 3)
         assert len(worker._running()._senders) == 0
-        assert len(worker.client._handlers) == open_before
+        assert len(worker.client._children) == open_before
 
 
 async def test_a_worker_does_not_know_the_queues_of_all_who_have_ever_asked(sbredis_bus: Bus) -> None:

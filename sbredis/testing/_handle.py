@@ -45,7 +45,7 @@ from sbredis.workers.running._calls import CallOrigin, HandlerCall
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes, decoded
 from sbredis.workers.running._threads import Threads
-from sbredis.workers.running._time import Time
+from sbredis.workers.schedules._time import Time
 
 __all__ = ["HandlerResult", "handle", "handle_sync"]
 

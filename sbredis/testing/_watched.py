@@ -17,7 +17,7 @@ from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._settling import CallSettler
-from sbredis.workers.running._time import Time
+from sbredis.workers.schedules._time import Time
 
 __all__ = ["BusTime", "WatchedHandling", "WatchedSettlements"]
 

@@ -18,7 +18,8 @@ HOUSES: dict[str, list[set[str]]] = {
         {""},
         {"supervising"},
         {"running"},
-        {"included", "observing", "schedules"},
+        {"included", "schedules"},
+        {"observing"},
         {"declaring"},
     ],
 }

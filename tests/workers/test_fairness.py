@@ -15,7 +15,8 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Context, Worker
-from sbredis.workers.running import _handling, _time
+from sbredis.workers.running import _handling
+from sbredis.workers.schedules import _time
 from tests.waiting import eventually
 from tests.workers.virtual import VirtualLoop
 

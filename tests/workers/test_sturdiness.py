@@ -26,7 +26,7 @@ from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._locks import beating
 from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.running._sessions import SessionConsumer
-from sbredis.workers.running._time import Time
+from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

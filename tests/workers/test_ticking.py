@@ -18,7 +18,7 @@ from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Context, DeadLetter, Defer, Outcome, SyncContext, Worker
 from sbredis.workers.running._runtime import Parts, Runtime
-from sbredis.workers.running._time import Time
+from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from sbredis._quoting import shortened
 from sbredis.model import PrimitiveTypes, require_single
@@ -17,6 +18,7 @@ __all__ = [
     "Defer",
     "GiveBack",
     "Outcome",
+    "checked_result",
     "outcome_in",
     "readable",
 ]
@@ -108,6 +110,22 @@ def outcome_in(error: BaseException) -> Outcome | None:
     group = cast("BaseExceptionGroup[BaseException]", error)
     found = [outcome_in(each) for each in group.exceptions]
     return found[0] if all(each is not None for each in found) else None
+
+
+def checked_result(result: Any) -> Any:
+    """Return the result of a handler. Raise if it is work that nobody would do, or the class of an outcome."""
+    if result is None:
+        return None
+    kind: object = result
+    if isinstance(kind, type) and issubclass(kind, Outcome):
+        raise TypeError(f"The handler returned the class {kind.__name__}: return an object of it.")
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()  # else Python would warn that it was never awaited
+        raise TypeError(
+            f"The handler returned a {type(result).__name__}, and nothing would run it: use it in the handler."
+        )
+    return result
 
 
 def readable(text: str, most: int) -> str:

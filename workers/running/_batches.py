@@ -21,7 +21,7 @@ from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
 from sbredis.workers.running._locks import Renewable, snapshot
 from sbredis.workers.running._settling import CallSettler
-from sbredis.workers.running._time import Time
+from sbredis.workers.schedules._time import Time
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver

@@ -23,7 +23,15 @@ from typing import Any, Final, NoReturn
 from sbredis.model import MessageId, ServiceBusMessage
 from sbredis.workers.declaring._context import SendOptions, SyncContext
 from sbredis.workers.declaring._messages import encoded_with
-from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, outcome_in
+from sbredis.workers.declaring._outcomes import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Defer,
+    Outcome,
+    checked_result,
+    outcome_in,
+)
 from sbredis.workers.declaring._retries import described, is_of
 from sbredis.workers.declaring._signatures import read_signature
 from sbredis.workers.observing._failures import FailureLog
@@ -31,7 +39,6 @@ from sbredis.workers.observing._logs import Logs, log_like
 from sbredis.workers.observing._terminal import above_the_line
 from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
-from sbredis.workers.running._results import checked_result
 from sbredis.workers.running._tracebacks import for_the_log
 
 __all__ = ["Start", "find", "holding_signals", "serve"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
@@ -13,21 +13,29 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from sbredis._counting import counted
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._conditions import ConditionError
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, GiveBack, Outcome, outcome_in
+from sbredis.workers.declaring._messages import message_with
+from sbredis.workers.declaring._outcomes import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    GiveBack,
+    Outcome,
+    checked_result,
+    outcome_in,
+)
 from sbredis.workers.declaring._retries import after_failure
 from sbredis.workers.running._calls import HandlerCall, is_too_large
 from sbredis.workers.running._injecting import Scopes, UnfitMessage
 from sbredis.workers.running._invoking import invoker
 from sbredis.workers.running._limit import MessageLimit
 from sbredis.workers.running._processes import HandlerProcesses, NotAgain
-from sbredis.workers.running._replying import Replies, SendTo
-from sbredis.workers.running._results import checked_result
-from sbredis.workers.running._time import Time
+from sbredis.workers.schedules._time import Time
 
 if TYPE_CHECKING:
-    from sbredis.model import ServiceBusReceivedMessage
     from sbredis.workers.observing._counts import EntityCounts
 
 __all__ = ["Handling"]
@@ -41,7 +49,11 @@ _LOST: Final = 1970
 _NO_SPAN: Final = nullcontext()
 _AGAIN: Final = 5.0
 """The seconds after which a message comes again that no handler took, with ``unmatched="abandon"``."""
-ErrorHook = Callable[[HandlerPlan, Sequence["ServiceBusReceivedMessage"], BaseException, Outcome], None]
+_PATIENCE: Final = 10.0
+"""The seconds that the sending of a reply may take."""
+SendTo = Callable[[str, ServiceBusMessage, float], Awaitable[None]]
+"""Sends a message to a queue or topic, within a number of seconds."""
+ErrorHook = Callable[[HandlerPlan, Sequence[ServiceBusReceivedMessage], BaseException, Outcome], None]
 """Called with the handler that has failed, the messages of the call, the error, and the first message's outcome."""
 
 
@@ -78,7 +90,7 @@ class Handling:
             if handler.execution == "process"
         }
         self._replies = {
-            id(handler): Replies(send, handler.settings.replies)
+            id(handler): _Replies(send, handler.settings.replies)
             for handler in plan.handlers
             if handler.settings.replies
         }
@@ -275,3 +287,33 @@ def _span(call: HandlerCall) -> Generator[None]:
             raised = error
     if raised is not None:
         raise raised
+
+
+class _Replies:
+    """Sends the replies of one handler.
+
+    A reply goes out before its message is completed, so that it is not lost when the worker dies. If it dies in
+    between, the message comes again, and the asker gets a second reply with the same correlation id. A reply that
+    cannot be sent is only logged: the asker may be gone, and the message was handled.
+    """
+
+    def __init__(self, send: SendTo, permitted: bool | Sequence[str]) -> None:
+        self._send = send
+        self._permitted = None if permitted is True else {path.lower() for path in permitted or ()}
+
+    async def reply(self, message: ServiceBusReceivedMessage, result: object) -> None:
+        """Reply to a message, if it asks for a reply."""
+        to = message.reply_to
+        if not to:
+            return
+        if self._permitted is not None and to.lower() not in self._permitted:
+            _log.warning("message %s asks for a reply to %r, which is not permitted", message.sequence_number, to)
+            return
+        made = result if isinstance(result, ServiceBusMessage) else message_with(result, {})
+        made.correlation_id = message.message_id if message.correlation_id is None else message.correlation_id
+        if message.reply_to_session_id is not None:
+            made.session_id = message.reply_to_session_id
+        try:
+            await self._send(to, made, _PATIENCE)
+        except (ServiceBusError, ValueError) as error:
+            _log.warning("the reply to message %s was not sent to %r: %s", message.sequence_number, to, error)

@@ -7,8 +7,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 from sbredis.workers.declaring._context import Context, RunInLoop, SyncContext
 from sbredis.workers.declaring._handlers import HandlerPlan
@@ -17,7 +16,7 @@ from sbredis.workers.running._additions import AdditionsMark
 from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._injecting import Injector, Scopes, start_in_thread, value_of
 from sbredis.workers.running._processes import HandlerProcesses
-from sbredis.workers.running._time import limited
+from sbredis.workers.running._timeouts import ThreadTimeout, limited
 
 __all__ = ["Invoke", "invoker"]
 
@@ -96,55 +95,11 @@ def _threaded(plan: HandlerPlan, threads: Executor) -> Invoke:
         if seconds is None:
             call.thread = start_in_thread(threads, work)
             return await asyncio.wrap_future(call.thread)
-        with _TimeOut(call, seconds) as time_out:
+        with ThreadTimeout(call, seconds) as time_out:
             call.thread = start_in_thread(threads, functools.partial(time_out.during, work))
             return await asyncio.wrap_future(call.thread)
 
     return invoke
-
-
-class _TimeOut:
-    """Tells a plain function that its time is over. Its thread cannot be ended, so it is waited for.
-
-    The time begins with the function, and not while it waits for a thread.
-    """
-
-    def __init__(self, call: HandlerCall, seconds: float) -> None:
-        call.timed_out = False
-        self._call = call
-        self._seconds = seconds
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._ended = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def during(self, work: Callable[[], Any]) -> Any:
-        """Call a function, and count its time. Called in a thread."""
-        with suppress(RuntimeError):  # the event loop has ended
-            self._loop.call_soon_threadsafe(self._begin)
-        return work()
-
-    def _begin(self) -> None:
-        if not self._ended:
-            self._timer = self._loop.call_later(self._seconds, self._late)
-
-    def _late(self) -> None:
-        call = self._call
-        call.timed_out = True
-        _log.warning(
-            "%s: %s has run for longer than its time-out of %g s for message %s, and runs on in its thread",
-            call.entity,
-            call.handler.name,
-            self._seconds,
-            call.message.sequence_number,
-        )
 
 
 def _limited(invoke: Invoke, seconds: float) -> Invoke:

@@ -13,7 +13,7 @@ from sbredis.aio import BackgroundLockRenewer, ServiceBusClient, ServiceBusSessi
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.running._calls import HandlerCall
-from sbredis.workers.running._time import Time
+from sbredis.workers.schedules._time import Time
 
 __all__ = ["LockHolder", "Locks", "Renewable", "RenewalLimit", "beating", "snapshot"]
 

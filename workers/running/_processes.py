@@ -30,7 +30,7 @@ from sbredis.workers.running._child import Start, find, holding_signals, serve
 from sbredis.workers.running._frames import Answer, Asked, read_answer, write_asked
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._threads import Threads
-from sbredis.workers.running._time import limited
+from sbredis.workers.running._timeouts import limited
 from sbredis.workers.running._tracebacks import SaysEverything
 
 __all__ = ["HandlerProcessDied", "HandlerProcesses", "NotAgain", "start_of"]

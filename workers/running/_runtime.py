@@ -61,9 +61,9 @@ from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._threads import Threads
-from sbredis.workers.running._time import Time
 from sbredis.workers.running._tracebacks import for_the_log
 from sbredis.workers.schedules._ticking import Ticker
+from sbredis.workers.schedules._time import Time
 
 __all__ = ["Parts", "Runtime"]
 
@@ -298,7 +298,7 @@ class Runtime:
                     handler.schedule,
                     self.client,
                     self.client.get_sender(plan.source.path),
-                    clock=self._parts.time,
+                    time=self._parts.time,
                     counts=own,
                     in_session=in_session,
                 )

@@ -10,7 +10,7 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.workers.declaring._handlers import EntityPlan
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._locks import LockHolder
-from sbredis.workers.running._time import Time
+from sbredis.workers.schedules._time import Time
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver

@@ -4,49 +4,26 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sbredis.codec import encode_body
 from sbredis.exceptions import ServiceBusError, WatermarkChangedError
 from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._schedules import TICK, Schedule
+from sbredis.workers.observing._counts import HandlerCounts
 from sbredis.workers.schedules._deciding import Decision, decide
+from sbredis.workers.schedules._time import Time
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
-__all__ = ["Clock", "Ticker", "tick_message"]
+__all__ = ["Ticker", "tick_message"]
 
 _log = logging.getLogger("sbredis.worker")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _SUSPICIOUS: Final = timedelta(days=1)
 """How far ahead of the clock a watermark may be without a warning."""
-
-
-class Clock(Protocol):
-    """The clock of the worker."""
-
-    def now(self) -> float:
-        """Return a time in seconds that never goes back."""
-        ...
-
-    def utc(self) -> datetime:
-        """Return the time of day in UTC, by the clock of this machine."""
-        ...
-
-    async def until(self, moment: datetime, seconds: float) -> None:
-        """Wait for a time of the server, which is a number of seconds away. May end earlier."""
-        ...
-
-
-class Counts(Protocol):
-    """The counts of a schedule in this worker."""
-
-    ticks_sent: int
-    """Ticks that were sent."""
-    ticks_passed: int
-    """Ticks that were passed over."""
 
 
 class Ticker:
@@ -63,8 +40,8 @@ class Ticker:
         client: ServiceBusClient,
         sender: ServiceBusSender,
         *,
-        clock: Clock,
-        counts: Counts,
+        time: Time,
+        counts: HandlerCounts,
         in_session: bool,
     ) -> None:
         self.schedule = schedule
@@ -72,7 +49,7 @@ class Ticker:
         self._counts = counts
         self._client = client
         self._sender = sender
-        self._clock = clock
+        self._time = time
         self._in_session = in_session
         self._receiver: ServiceBusReceiver = client.get_receiver(sender.entity_name)
         self._known: str | None = None
@@ -95,9 +72,9 @@ class Ticker:
     def _now(self) -> datetime:
         """Return the time of the server, as far as this worker knows."""
         if self._read is None:
-            return self._clock.utc()
+            return self._time.utc()
         time, read_at = self._read
-        return time + timedelta(seconds=self._clock.now() - read_at)
+        return time + timedelta(seconds=self._time.now() - read_at)
 
     async def run(self) -> None:
         """Send ticks until cancelled."""
@@ -106,7 +83,7 @@ class Ticker:
             try:
                 if waited:
                     time = await self._client.server_time(self.entity, partition_key=self.schedule.name)
-                    self._read = time, self._clock.now()
+                    self._read = time, self._time.now()
                 wait_for = await self._step()
             except Exception as error:  # noqa: BLE001 -- whatever it is, the schedule goes on
                 self._failed(error)
@@ -116,7 +93,7 @@ class Ticker:
                 self._worked()
             waited = wait_for is not None
             if wait_for is not None and (left := (wait_for - self._now()).total_seconds()) > 0:
-                await self._clock.until(wait_for, left)
+                await self._time.until(wait_for, left)
 
     async def _step(self) -> datetime | None:
         """Do what is due now. Return the time of the next tick; ``None`` if more may be due."""

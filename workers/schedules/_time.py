@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 
-__all__ = ["Time", "limited"]
+__all__ = ["Time"]
 
 _LONGEST_SLEEP = 60.0
 
@@ -53,18 +52,3 @@ class Time:
     def patience(self, seconds: float) -> float:
         """Return for how many of these seconds a receiver waits for messages before it looks at the time again."""
         return max(0.0, seconds)
-
-
-@asynccontextmanager
-async def limited(seconds: float | None) -> AsyncGenerator[None]:
-    """Cancel the block if a handler runs longer in it. The error says so, and has the traceback of the handler."""
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            yield
-    except TimeoutError as error:
-        cancelled = error.__cause__
-        if not (limit.expired() and isinstance(cancelled, asyncio.CancelledError)):
-            raise  # it is an error of the handler itself
-        late = TimeoutError(f"The handler ran longer than {seconds:g} s.")
-        raise late.with_traceback(cancelled.__traceback__) from None

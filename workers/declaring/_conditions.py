@@ -1,4 +1,4 @@
-"""Which handler of an entity takes a message."""
+"""Choose the handler of an entity that takes a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class HandlerCondition(NamedTuple):
-    """Which messages a handler takes. A condition without a part is always true."""
+    """The condition on messages under which a handler takes them. A condition without a part is always true."""
 
     subject: str | None = None
     when: Callable[[ServiceBusReceivedMessage], bool] | None = None

@@ -35,7 +35,7 @@ _BECAUSE: Final[Mapping[Execution, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class HandlerSource:
-    """Where a handler takes its messages from."""
+    """The queue, subscription or dead-letter queue from which a handler takes its messages."""
 
     kind: Literal["queue", "subscription"]
     name: str

@@ -11,7 +11,7 @@ from sbredis.workers.declaring._checks import require_one_of, require_text
 __all__ = ["Depends", "Property", "Scope"]
 
 Scope = Literal["app", "session", "message"]
-"""How long a dependency lives: as long as the worker, the lock on a session, or the handling of one message."""
+"""The life of a dependency: as long as the worker, the lock on a session, or the handling of one message."""
 
 
 @dataclass(frozen=True, slots=True)

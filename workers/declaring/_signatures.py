@@ -51,7 +51,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class HandlerParameter:
-    """Where the value of one parameter comes from."""
+    """A parameter of a handler or dependency, and the source of its value."""
 
     name: str
     kind: Kind
@@ -70,7 +70,7 @@ class HandlerParameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """All parameters of a handler."""
+    """The parameters of a handler."""
 
     parameters: tuple[HandlerParameter, ...]
     body: HandlerParameter | None

@@ -116,7 +116,7 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """Everything that was declared for a worker, as it is when the worker starts."""
+    """The declarations for a worker: its handlers and options, as they are when the worker starts."""
 
     url: str | None
     """The connection string; ``None`` for that of the variable ``SBREDIS_URL``."""

@@ -1,4 +1,4 @@
-"""When to call an outside service that fails: a state machine. Pure.
+"""The circuit: a state machine that decides when a failing service is called. Pure.
 
 Theory
 ------

@@ -33,7 +33,7 @@ BOUNDS: Final = (
 
 @dataclass(slots=True)
 class Histogram:
-    """How many durations fell into which bucket."""
+    """Durations, counted in buckets."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     """The number of durations up to each bound and above the bound before it; at last those above all bounds."""
@@ -68,7 +68,7 @@ class HandlerCounts:
     running: int = 0
     """Calls that are running now."""
     handling: Histogram = field(default_factory=Histogram)
-    """How long calls took."""
+    """The durations of calls."""
     schedules: int = 0
     """The schedules of the handler; all processes together count each of them several times."""
     ticks_sent: int = 0
@@ -90,7 +90,7 @@ class EntityCounts:
     settlements_failed: int = 0
     locks_lost: int = 0
     lag: Histogram = field(default_factory=Histogram)
-    """How long messages had waited in the entity when their handlers started, at the first delivery of each."""
+    """The times that messages had waited in the entity when their first delivery began."""
     handlers: dict[str, HandlerCounts] = field(default_factory=dict[str, HandlerCounts])
     """The counts of each handler, by its name."""
 

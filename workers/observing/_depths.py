@@ -1,4 +1,4 @@
-"""How many messages are left in the entities of a worker, for the live line."""
+"""Count the messages that are left in the entities of a worker, for the live line."""
 
 from __future__ import annotations
 

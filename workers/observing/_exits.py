@@ -1,4 +1,4 @@
-"""How a process has ended, in words. Pure."""
+"""Describe in words how a process has ended. Pure."""
 
 from __future__ import annotations
 

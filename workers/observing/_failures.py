@@ -1,4 +1,4 @@
-"""Which failures are logged whole, and which are only counted. Pure.
+"""Decide whether a failure is logged whole or only counted. Pure.
 
 Theory
 ------
@@ -29,7 +29,7 @@ class Counted(NamedTuple):
     """Failures of one kind that were not logged."""
 
     what: str
-    """What has failed."""
+    """The handler, or another part, that has failed."""
     error: str
     """The name of the class of the errors."""
     times: int

@@ -94,7 +94,7 @@ def set_up_logs(form: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """How a process logs to its terminal or standard output, for the processes of its handlers."""
+    """The way in which a process logs to a standard stream, for the processes of its handlers."""
 
     stream: Literal["stdout", "stderr"] | None
     """The stream to which it logs; ``None`` if it logs elsewhere, or nowhere."""

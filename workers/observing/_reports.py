@@ -104,7 +104,7 @@ class ReportReader:
     def __init__(self) -> None:
         self._begun = b""
         self.unreadable = 0
-        """How many lines were no reports."""
+        """The number of lines that were no reports."""
 
     def read(self, part: bytes) -> list[Report]:
         """Return the reports that are complete with these bytes."""

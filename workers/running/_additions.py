@@ -1,4 +1,4 @@
-"""What a handler adds to the transaction that completes its messages."""
+"""The additions of a handler to the transaction that completes its messages."""
 
 from __future__ import annotations
 

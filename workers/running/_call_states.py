@@ -99,7 +99,7 @@ class CallState(Enum):
 
 
 class CallEvent(Enum):
-    """What can happen to a call."""
+    """An event in the life of a call."""
 
     SETTLE = "settle"  # the handler begins to settle its messages
     REFUSE = "refuse"  # that was refused, and the messages can be settled in another way
@@ -123,7 +123,7 @@ class CallCondition(Enum):
 
 
 class CallTask(Enum):
-    """What the worker must do after an event."""
+    """The task of the worker after an event."""
 
     NOTHING = "nothing"
     CANCEL = "cancel the handler"

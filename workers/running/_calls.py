@@ -40,7 +40,7 @@ _log = logging.getLogger("sbredis.worker")
 
 @dataclass(frozen=True, slots=True)
 class CallOrigin:
-    """Where messages come from and are settled: an entity or, with sessions, one session of it."""
+    """The origin of messages, where they are settled too: an entity or, with sessions, one session of it."""
 
     entity: str
     receiver: ServiceBusReceiver
@@ -84,7 +84,7 @@ class HandlerCall:
         self.bodies: list[Any] | None = None
         """The decoded bodies of a batch."""
         self.additions = Additions()
-        """What the handler adds to the completion of the messages."""
+        """The additions of the handler to the completion of the messages."""
         self.settled_by_handler: Outcome | None = None
         """The outcome with which the handler has settled the messages itself."""
         self.thread: Future[Any] | None = None

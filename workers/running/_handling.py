@@ -82,7 +82,7 @@ class Handling:
         self.time = time
         self.draw = draw
         self.limit = MessageLimit() if limit is None else limit
-        """How many more messages the process may begin."""
+        """The number of messages that the process may still begin."""
         self._dead = plan.source.sub_queue is not None
         self._processes = {
             id(handler): HandlerProcesses(handler, plan.settings.max_concurrent_calls)

@@ -9,7 +9,7 @@ __all__ = ["MessageLimit"]
 
 
 class MessageLimit:
-    """How many more messages a process may begin to handle. All its entities share this number."""
+    """The number of messages that a process may still begin to handle. All its entities share it."""
 
     __slots__ = ("_reached", "left")
 

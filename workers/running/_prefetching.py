@@ -1,4 +1,4 @@
-"""How many messages to fetch ahead of the handlers. Pure.
+"""Decide how many messages are fetched ahead of the handlers. Pure.
 
 Theory
 ------

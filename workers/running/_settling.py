@@ -46,7 +46,7 @@ class CallSettler:
         self._sender_to = sender_to
         self._counts = counts
         self.origin = CallOrigin(entity, receiver, counts, session, self.settle)
-        """Where the messages come from."""
+        """The origin of the messages."""
         self.when_settled: Callable[[], None] | None = None
         """Called when settlements were answered."""
         self._when_failed = when_failed

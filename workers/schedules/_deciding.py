@@ -34,7 +34,7 @@ from sbredis.workers.declaring._schedules import Schedule
 __all__ = ["GRACE", "MOST_TOGETHER", "Decision", "decide"]
 
 GRACE: Final = timedelta(seconds=60)
-"""How late a tick may be sent if ``missed`` is ``none``."""
+"""The greatest delay with which a tick is sent if ``missed`` is ``none``."""
 MOST_TOGETHER: Final = 50
 """The largest number of ticks that are sent in one transaction."""
 MOST_COUNTED: Final = 10_000

@@ -23,7 +23,7 @@ _log = logging.getLogger("sbredis.worker")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _SUSPICIOUS: Final = timedelta(days=1)
-"""How far ahead of the clock a watermark may be without a warning."""
+"""The lead of a watermark over the clock that causes a warning."""
 
 
 class Ticker:

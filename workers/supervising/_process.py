@@ -60,7 +60,7 @@ class WorkerProcess:
         self._past: dict[str, EntityCounts] = {}
         """The counts of the processes that have ended."""
         self._heard = 0.0
-        """When the last report came."""
+        """The time of the last report."""
         self.report = Report()
         """The last report of the process; an empty one while no process runs."""
         self.namespace = ""

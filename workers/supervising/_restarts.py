@@ -1,4 +1,4 @@
-"""When a process that ended is started again. Pure."""
+"""Decide when a process that ended is started again. Pure."""
 
 from __future__ import annotations
 

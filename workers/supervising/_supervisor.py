@@ -44,7 +44,7 @@ class Supervisor:
         ]
         self._requests = StopRequests()
         self._looked_at = 0.0
-        """When the processes were last looked at."""
+        """The time at which the processes were last looked at."""
         self._address = asyncio.Event()
         self._http = command.http
         """The HTTP address: that of the command, or that which the worker itself has."""

@@ -17,7 +17,7 @@ from sbredis.cli._exporting import export_text
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, path_of
 from sbredis.cli._plan_text import plan_json, plan_lines, plan_summary
-from sbredis.cli._planning import Existing, Plan, PlanStep, make_plan, undeclared
+from sbredis.cli._planning import ChangePlan, Existing, PlanStep, make_plan, undeclared
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.model import Described, RuleProperties
@@ -71,7 +71,7 @@ async def _require_readable(administration: ServiceBusAdministrationClient, decl
             )
 
 
-def _print(invocation: Invocation, plan: Plan, *, done: bool) -> None:
+def _print(invocation: Invocation, plan: ChangePlan, *, done: bool) -> None:
     if not invocation.out.as_json:
         for line in plan_lines(plan):
             invocation.out.line(line)
@@ -79,7 +79,7 @@ def _print(invocation: Invocation, plan: Plan, *, done: bool) -> None:
         invocation.out.json({**plan_json(plan), "applied": 0})
 
 
-async def _carry_out(administration: ServiceBusAdministrationClient, plan: Plan, *, sparing: bool) -> None:
+async def _carry_out(administration: ServiceBusAdministrationClient, plan: ChangePlan, *, sparing: bool) -> None:
     """Do the steps. An interruption ends the work between two of them, and says how many were done."""
 
     async def steps(stop: Stop) -> None:

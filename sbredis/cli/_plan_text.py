@@ -11,7 +11,7 @@ import yaml
 from sbredis._counting import counted
 from sbredis.cli._declared import DeclaredEntity
 from sbredis.cli._kinds import path_of
-from sbredis.cli._planning import Plan, PlanStep
+from sbredis.cli._planning import ChangePlan, PlanStep
 from sbredis.cli._values import written
 
 __all__ = ["plan_json", "plan_lines", "plan_summary"]
@@ -19,7 +19,7 @@ __all__ = ["plan_json", "plan_lines", "plan_summary"]
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: ChangePlan) -> Iterator[str]:
     """Return the lines of a plan: each step with its changes, and what is spared."""
     for step in plan.steps:
         yield f"{_SIGNS[step.action]} {step.kind.word} {step.path}"
@@ -34,7 +34,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield plan_summary(plan)
 
 
-def plan_summary(plan: Plan) -> str:
+def plan_summary(plan: ChangePlan) -> str:
     """Return one line with the number of steps."""
     if not plan.steps:
         return "no changes"
@@ -42,7 +42,7 @@ def plan_summary(plan: Plan) -> str:
     return f"{counted(len(plan.steps), 'change')}: " + ", ".join(f"{count} to {action}" for count, action in counts)
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: ChangePlan) -> dict[str, Any]:
     """Return a plan for programs."""
     spared = [{"kind": each.kind.word, "name": path_of(each.names), "reason": each.reason} for each in plan.spared]
     return {"changes": [_step_json(step) for step in plan.steps], "kept": spared}

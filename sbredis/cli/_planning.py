@@ -22,7 +22,7 @@ from sbredis.engine import PartitionSettings, name_key
 from sbredis.model import entity_created
 from sbredis.registry import DESTINATIONS, Hop, judge_destination, require_properties, split_path
 
-__all__ = ["Existing", "Plan", "PlanStep", "PropertyChange", "Spared", "make_plan", "undeclared"]
+__all__ = ["ChangePlan", "Existing", "PlanStep", "PropertyChange", "Spared", "make_plan", "undeclared"]
 
 _NEIGHBOUR, _PARTITIONED = "colocate_with", "enable_partitioning"
 _RELATED = (*DESTINATIONS, _NEIGHBOUR, _PARTITIONED, "requires_session")
@@ -82,7 +82,7 @@ class Spared(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChangePlan:
     """The steps, in their order."""
 
     steps: tuple[PlanStep, ...] = ()
@@ -113,7 +113,7 @@ def make_plan(
     prune: bool = False,
     prune_nonempty: bool = False,
     held: Mapping[Key, int | None] | None = None,
-) -> Plan:
+) -> ChangePlan:
     """Return the plan. Raises :class:`~sbredis.cli._declared.MistakesError` if it would not be legal as a whole.
 
     With ``prune``, entities that are not declared are deleted; ``held`` has the number of messages of each, or ``None``
@@ -128,7 +128,7 @@ def make_plan(
         raise MistakesError(file, planner.mistakes)
     planner.create()
     planner.update()
-    return Plan((*planner.steps, *planner.deletions), tuple(planner.spared))
+    return ChangePlan((*planner.steps, *planner.deletions), tuple(planner.spared))
 
 
 @dataclass

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class QueryKind(Enum):
-    """What a query does with an entity. Each option is legal in some of these operations."""
+    """What a query does with an entity. Each option is legal in some kinds of query."""
 
     BROWSE = "spark.read"
     """A DataFrame of the messages in an entity; they stay there."""

@@ -18,7 +18,7 @@ from sbredis.cli._declared import Key, MistakesError, read_declarations
 from sbredis.cli._exporting import export_text, json_text
 from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names
 from sbredis.cli._plan_text import plan_json, plan_lines
-from sbredis.cli._planning import Existing, Plan, make_plan
+from sbredis.cli._planning import ChangePlan, Existing, make_plan
 from sbredis.management import CorrelationRuleFilter, FalseRuleFilter, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 from sbredis.registry import DESTINATIONS
 
@@ -405,7 +405,7 @@ def buses(draw: st.DrawFn) -> list[Existing]:
     return found
 
 
-def carried_out(existing: Iterable[Existing], plan: Plan) -> dict[Key, Existing]:
+def carried_out(existing: Iterable[Existing], plan: ChangePlan) -> dict[Key, Existing]:
     """Return the entities after the steps of a plan."""
     found = {each.key: each for each in existing}
     for step in plan.steps:
@@ -439,13 +439,13 @@ def at(key: Key) -> int:
 @given(buses(), st.booleans())
 def test_what_was_exported_is_no_difference(bus: list[Existing], defaults: bool) -> None:
     declared = read_declarations(export_text(bus, defaults=defaults), "f")
-    assert make_plan("f", declared, bus, prune=True) == Plan()
+    assert make_plan("f", declared, bus, prune=True) == ChangePlan()
     copied = carried_out([], make_plan("f", declared, []))
     assert copied == {each.key: each for each in bus}
     assert export_text(copied.values(), defaults=defaults) == export_text(bus, defaults=defaults)
     in_json = export_text(bus, defaults=defaults, as_json=True)
     assert json.loads(in_json) == yaml.safe_load(export_text(bus, defaults=defaults))
-    assert make_plan("f", read_declarations(in_json, "f"), bus, prune=True) == Plan()
+    assert make_plan("f", read_declarations(in_json, "f"), bus, prune=True) == ChangePlan()
 
 
 JSON = st.recursive(

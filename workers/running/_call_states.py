@@ -56,7 +56,13 @@ from typing import Final, NamedTuple
 __all__ = ["TRANSITIONS", "CallCondition", "CallEvent", "CallState", "CallStep", "CallTask", "decide"]
 
 
-class CallState(Enum):
+class _Quick(Enum):
+    """Names whose hash is found quickly: several times for each message. Each name is one object."""
+
+    __hash__ = object.__hash__
+
+
+class CallState(_Quick):
     """The state of a call."""
 
     OPEN = "open"
@@ -98,7 +104,7 @@ class CallState(Enum):
         return self in _LEFT
 
 
-class CallEvent(Enum):
+class CallEvent(_Quick):
     """An event in the life of a call."""
 
     SETTLE = "settle"  # the handler begins to settle its messages
@@ -112,7 +118,7 @@ class CallEvent(Enum):
     BREAK = "break"  # an error has ended the work on a session, and the worker goes on
 
 
-class CallCondition(Enum):
+class CallCondition(_Quick):
     """A condition that decides between the steps of a row."""
 
     IN_THREAD = "a plain function runs in its thread now"

@@ -108,12 +108,11 @@ class HandlerCall:
 
     def end(self, outcomes: Sequence[Outcome | None]) -> CallTask:
         """Note that the handler has ended, with an outcome for each message. Log that it is dropped if it is."""
-        holding: list[CallCondition] = []
-        if all(isinstance(outcome, Complete) for outcome in outcomes):
-            holding.append(CallCondition.COMPLETES)
+        if all([isinstance(outcome, Complete) for outcome in outcomes]):  # noqa: C419 -- a generator costs more
+            return self._happens(CallEvent.END, CallCondition.COMPLETES, CallCondition.OUTCOME)
         if any(outcome is not None for outcome in outcomes):
-            holding.append(CallCondition.OUTCOME)
-        return self._happens(CallEvent.END, *holding)
+            return self._happens(CallEvent.END, CallCondition.OUTCOME)
+        return self._happens(CallEvent.END)
 
     def lose_lock(self) -> CallTask:
         """Note that the lock of all messages was lost. A plain function that waits for a thread is not called."""

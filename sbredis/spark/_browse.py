@@ -3,7 +3,7 @@
 What a range of numbers contains may shrink until it is read, because receivers settle messages. So a batch that Spark
 runs again may have fewer rows. Numbers say where a stream is; they rise, with gaps.
 
-A look at an entity shows messages that are due, such as scheduled ones, under the numbers that they would get now. If
+A peek at an entity shows messages that are due, such as scheduled ones, under the numbers that they would get now. If
 a send comes first, it takes such a number. So a stream does the due work before it stores a number as its offset.
 """
 
@@ -62,7 +62,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, query: Query) -> None:
         self._query = query
-        self._pace = PollPacer(query.options.poll_interval)
+        self._pacer = PollPacer(query.options.poll_interval)
         self._targets: dict[int, int] | None = None
         """With the trigger AvailableNow: the last number of each partition that the query reads."""
         self._turn = 0
@@ -90,7 +90,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the last messages in the entity, which Spark shows in the progress of the query."""
-        return None if self._pace.known is None else self._pace.known.to_json()
+        return None if self._pacer.known is None else self._pacer.known.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of the batch between two offsets."""
@@ -121,7 +121,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _next(self, start: Offsets, most: int | None) -> Offsets | None:
         """Return the end of the next batch; ``None`` if there is nothing new."""
-        await self._pace.wait()
+        await self._pacer.wait()
         browser = await self._browser()
         first = {number: offset.number for number, offset in start.partitions.items()}
         began = start.began if start.began == first else None
@@ -136,16 +136,16 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = dict.fromkeys(browser.partitions, 0)
             began = first
             last = await _lasting_numbers(browser, first)
-        self._pace.known = self._offsets(browser, last)
+        self._pacer.known = self._offsets(browser, last)
         ends = last
         if self._targets is not None:
             ends = {number: max(min(last[number], self._targets.get(number, 0)), first[number]) for number in last}
         if most is not None:
             ends = await self._limited(browser, first, ends, most)
         if ends == first:
-            self._pace.looked(idle=self._targets is None)
+            self._pacer.polled(idle=self._targets is None)
             return None
-        self._pace.looked(idle=False)
+        self._pacer.polled(idle=False)
         return self._offsets(browser, ends, began, self._query.task_limits)
 
     def _offsets(

@@ -56,7 +56,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, query: Query) -> None:
         self._query = query
-        self._pace = PollPacer(query.options.poll_interval)
+        self._pacer = PollPacer(query.options.poll_interval)
         self._reservation: Reservation | None = None
         self._end_showing_life: Callable[[], object] | None = None
         self._drains = False
@@ -86,7 +86,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMinRows(least) if least else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note that the query ends with the messages that the first look finds."""
+        """Note that the query ends with the messages that the first poll finds."""
         self._drains = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _next(self, start: Offsets, *, limited: bool) -> Offsets | None:
         """Return the end of the next batch; ``None`` if there is none yet."""
-        await self._pace.wait()
+        await self._pacer.wait()
         positions = await self._positions(start)
         reservation, options = await self._reserved(), self._query.options
         settled = await self._plans({number: (position, 0, 1) for number, position in positions.items()})
@@ -189,7 +189,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report(made)
         # A partition gives nothing while a message that is locked or delayed comes before all others.
         nothing = all(plan.end == plan.floor for plan in made.values())
-        self._pace.looked(idle=nothing and not self._drains)
+        self._pacer.polled(idle=nothing and not self._drains)
         if nothing and start.partitions:
             return None
         rows = sum(plan.rows for plan in made.values())

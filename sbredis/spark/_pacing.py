@@ -1,4 +1,4 @@
-"""The pauses of an idle stream between two looks at the server. Spark itself would look 90 times a second."""
+"""The pauses of an idle stream between two polls of the server. Spark itself would poll 90 times a second."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _SLOWDOWN = 10
 
 @dataclass
 class PollPacer:
-    """How often a stream looks. The pauses of an idle stream grow, and the first look after a batch does not wait."""
+    """How often a stream polls. The pauses of an idle stream grow, and the first poll after a batch does not wait."""
 
     interval: float
     """The length of the first pause, in seconds."""
     known: Offsets | None = None
-    """What the last look found."""
+    """What the last poll found."""
     clock: Callable[[], float] = time.monotonic
     _pause: float = field(default=0.0, init=False)
-    _looked: float = field(default=0.0, init=False)
+    _polled: float = field(default=0.0, init=False)
 
-    def looked(self, *, idle: bool) -> None:
-        """Note that the stream has looked, and whether it found nothing."""
-        self._looked = self.clock()
+    def polled(self, *, idle: bool) -> None:
+        """Note that the stream has polled, and whether it found nothing."""
+        self._polled = self.clock()
         self._pause = min(max(2 * self._pause, self.interval), _SLOWDOWN * self.interval) if idle else 0.0
 
     def left(self) -> float:
-        """Return for how many seconds to wait before the next look. Time that Spark's trigger has waited counts."""
-        return max(0.0, self._looked + self._pause - self.clock())
+        """Return for how many seconds to wait before the next poll. Time that Spark's trigger has waited counts."""
+        return max(0.0, self._polled + self._pause - self.clock())
 
     async def wait(self) -> None:
-        """Wait until it is time for the next look."""
+        """Wait until it is time for the next poll."""
         await asyncio.sleep(self.left())

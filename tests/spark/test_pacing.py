@@ -17,36 +17,36 @@ class Clock:
 
 
 def test_the_pauses_of_an_idle_stream_grow_to_ten_times_the_first() -> None:
-    pace = PollPacer(0.1, clock=Clock())
+    pacer = PollPacer(0.1, clock=Clock())
     found: list[float] = []
     for _ in range(7):
-        pace.looked(idle=True)
-        found.append(pace.left())
+        pacer.polled(idle=True)
+        found.append(pacer.left())
     assert found == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0])
 
 
 def test_a_stream_that_has_found_something_looks_at_once_and_begins_with_the_first_pause() -> None:
-    pace = PollPacer(0.1, clock=Clock())
-    assert pace.left() == 0
+    pacer = PollPacer(0.1, clock=Clock())
+    assert pacer.left() == 0
     for _ in range(5):
-        pace.looked(idle=True)
-    pace.looked(idle=False)
-    assert pace.left() == 0
-    pace.looked(idle=True)
-    assert pace.left() == pytest.approx(0.1)
+        pacer.polled(idle=True)
+    pacer.polled(idle=False)
+    assert pacer.left() == 0
+    pacer.polled(idle=True)
+    assert pacer.left() == pytest.approx(0.1)
 
 
 def test_the_time_for_which_the_trigger_of_spark_has_waited_counts() -> None:
     clock = Clock()
-    pace = PollPacer(0.1, clock=clock)
-    pace.looked(idle=True)
+    pacer = PollPacer(0.1, clock=clock)
+    pacer.polled(idle=True)
     clock.now += 0.06
-    assert pace.left() == pytest.approx(0.04)
+    assert pacer.left() == pytest.approx(0.04)
     clock.now += 10
-    assert pace.left() == 0
+    assert pacer.left() == 0
 
 
 def test_a_stream_without_a_pause_never_waits() -> None:
-    pace = PollPacer(0.0, clock=Clock())
-    pace.looked(idle=True)
-    assert pace.left() == 0
+    pacer = PollPacer(0.0, clock=Clock())
+    pacer.polled(idle=True)
+    assert pacer.left() == 0

@@ -266,12 +266,12 @@ def test_messages_behind_a_locked_one_are_no_batch_and_the_stream_pauses(
     send(url, "orders", map(str, range(5)), partitioned=False)
     monkeypatch.setattr(Awaited, "over", True)
     run = Run(url, [], minPollIntervalMs="1")
-    run.reader._pace.clock = float
+    run.reader._pacer.clock = float
     with ServiceBusClient(url) as client, client.get_queue_receiver("orders") as receiver:
         (first,) = receiver.receive_messages(1)
         for pause in (0.001, 0.002, 0.004):
             assert not run.plan()
-            assert run.reader._pace.left() == pause
+            assert run.reader._pacer.left() == pause
         receiver.complete_message(first)
     assert numbers(run.batches()) == [1, 2, 3, 4]
 

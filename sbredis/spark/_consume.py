@@ -30,13 +30,12 @@ from pyspark.sql.streaming.datasource import (
 
 from sbredis.bulk import SHOWING_LIFE, Awaited, Browser, Committed, Planned, Reservation, reserve
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError, ServiceBusError
-from sbredis.spark._admission import Admission, admitted
 from sbredis.spark._commands import JobCommand, release_line
 from sbredis.spark._loop import beside, run
 from sbredis.spark._offsets import Offsets, PartitionOffset
 from sbredis.spark._options import parse_secret
 from sbredis.spark._pacing import PollPacer
-from sbredis.spark._planning import PartitionRange
+from sbredis.spark._planning import Admission, PartitionRange, admitted
 from sbredis.spark._query import Query, ReadTask
 from sbredis.spark._reading import read_task
 from sbredis.spark._reservations import say_stale

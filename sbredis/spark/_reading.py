@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sbredis.engine import Columns, Numbers, Rows, Texts, columns_of
 from sbredis.exceptions import MessagesLostError
-from sbredis.spark._batches import BatchMaker
+from sbredis.model import BROKERS_REASONS
 from sbredis.spark._loop import ahead, run
 from sbredis.spark._query import Query, ReadTask
-from sbredis.spark._schema import columns_of
+from sbredis.spark._schema import SchemaColumn, arrow_schema, read_columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
     from sbredis.bulk import Browser
     from sbredis.engine import Rows
     from sbredis.spark._planning import PartitionRange
 
-__all__ = ["Pages", "read_task"]
+__all__ = ["BatchMaker", "Pages", "read_task"]
 
 Pages = Callable[["Browser", "PartitionRange"], AsyncIterator["Rows"]]
 """Reads the rows of a range, page by page."""
@@ -33,7 +36,7 @@ def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.R
     if not isinstance(task, ReadTask):
         return
     browser = run(query.browser(task.incarnation))
-    columns = columns_of(body=query.options.body, properties=query.options.properties)
+    columns = read_columns(body=query.options.body, properties=query.options.properties)
     maker = BatchMaker(columns, browser.path, task.incarnation)
     if browser.incarnation == task.incarnation:
         for partition, replies in ahead(lambda: _gathered(browser, task.ranges, pages)):
@@ -61,3 +64,147 @@ async def _gathered(
                 gathered, rows, size = [], 0, 0
         if gathered:
             yield piece.partition, gathered
+
+
+# -- RecordBatches of rows, without a Python object for each message ---------------------------------------------------
+
+
+_MILLISECONDS, _MICROSECONDS = pa.timestamp("ms", tz="UTC"), pa.timestamp("us", tz="UTC")
+_STATES = {"f": "deferred", "g": "deferred", "s": "scheduled"}
+"""The states that are not active, by their letters in a reply."""
+_APPLICATIONS = "A"
+"""The letter for a reason that the application has given."""
+
+
+class BatchMaker:
+    """Makes RecordBatches with the columns of one query, of rows of one entity."""
+
+    def __init__(self, columns: Sequence[SchemaColumn], entity: str, incarnation: str) -> None:
+        self._schema = arrow_schema(columns)
+        self._names = [column.name for column in columns]
+        self._constants: Mapping[str, Any] = {"entity": entity, "incarnation": incarnation}
+
+    def batch(self, partition: int, base: int, replies: Sequence[Rows]) -> pa.RecordBatch:
+        """Return the rows of some replies of one partition. ``base`` makes sequence numbers of its own numbers."""
+        names = self._names
+        found = columns_of(replies, body="body" in names, properties="application_properties" in names)
+        constants = {**self._constants, "partition": partition}
+        arrays: list[pa.Array] = []
+        for name, field in zip(names, self._schema, strict=True):
+            if name in constants:
+                made: pa.Array | None = pa.repeat(pa.scalar(constants[name], field.type), found.rows)
+            elif name in _TEXTS:
+                made = _text(found.texts.get(_TEXTS[name]), found.rows, field.type)
+            else:
+                made = _MADE[name](found, base, field.type)
+            arrays.append(pa.nulls(found.rows, field.type) if made is None else made)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+_TEXTS = {
+    **{name: name for name in ("message_id", "session_id", "partition_key", "correlation_id", "subject")},
+    **{name: name for name in ("content_type", "reply_to", "to", "dead_letter_source")},
+}
+"""A mapping from each column of text to the field of a message."""
+
+
+def _bits(valid: bytes | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(valid)
+
+
+def _text(column: Texts | None, rows: int, kind: pa.DataType) -> pa.Array | None:
+    if column is None:
+        return None
+    return pa.Array.from_buffers(
+        kind, rows, [_bits(column.valid), pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    )
+
+
+def _number(column: Numbers | None, rows: int, kind: pa.DataType | None = None) -> pa.Array | None:
+    if column is None:
+        return None
+    return pa.Array.from_buffers(kind or pa.int64(), rows, [_bits(column.valid), pa.py_buffer(column.values)])
+
+
+def _time(column: Numbers | None, rows: int) -> pa.Array | None:
+    made = _number(column, rows, _MILLISECONDS)
+    return None if made is None else made.cast(_MICROSECONDS)
+
+
+def _sequence_number(found: Columns, base: int, _: pa.DataType) -> pa.Array | None:
+    made: pa.Array = pc.add(_number(found.numbers, found.rows), pa.scalar(base, pa.int64()))
+    return made
+
+
+def _first_number(found: Columns, base: int, kind: pa.DataType) -> pa.Array | None:
+    own, first, died = (
+        _sequence_number(found, base, kind),
+        _number(found.enqueued_number, found.rows),
+        _number(found.died_as, found.rows),
+    )
+    if died is not None:
+        own = pc.coalesce(pc.add(died, pa.scalar(base, pa.int64())), own)
+    return own if first is None else pc.coalesce(first, own)
+
+
+def _failures(found: Columns, _: int, kind: pa.DataType) -> pa.Array | None:
+    made = _number(found.failures, found.rows)
+    if made is None:
+        return pa.repeat(pa.scalar(0, kind), found.rows)
+    filled: pa.Array = pc.fill_null(made, 0)
+    return filled.cast(kind)
+
+
+def _state(found: Columns, _: int, kind: pa.DataType) -> pa.Array | None:
+    states = found.states or ""
+    if not set(states) & set(_STATES):
+        return pa.repeat(pa.scalar("active", kind), found.rows)
+    return pa.array([_STATES.get(letter, "active") for letter in states], kind)
+
+
+def _reason(found: Columns, said: str, place: int, kind: pa.DataType) -> pa.Array | None:
+    if found.reasons is None:
+        return None
+    own = _text(found.texts.get(said), found.rows, kind)
+    if set(found.reasons) == {_APPLICATIONS}:
+        return own
+    texts = [None] * found.rows if own is None else own.to_pylist()
+    return pa.array(
+        [
+            texts[row] if letter == _APPLICATIONS else BROKERS_REASONS.get(letter, (None, None))[place]
+            for row, letter in enumerate(found.reasons)
+        ],
+        kind,
+    )
+
+
+def _properties(found: Columns, _: int, kind: pa.DataType) -> pa.Array | None:
+    column = found.properties
+    if column is None:
+        return None
+    entries = len(column.names.offsets) - 1
+    names, values = (_text(each, entries, pa.string()) for each in (column.names, column.values))
+    assert names is not None
+    assert values is not None
+    pairs = pa.StructArray.from_arrays(
+        [names, values], fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+    )
+    return pa.Array.from_buffers(
+        kind, found.rows, [_bits(column.valid), pa.py_buffer(column.offsets)], children=[pairs]
+    )
+
+
+_MADE: Mapping[str, Callable[[Columns, int, pa.DataType], pa.Array | None]] = {
+    "sequence_number": _sequence_number,
+    "enqueued_sequence_number": _first_number,
+    "enqueued_time": lambda found, _, __: _time(found.enqueued, found.rows),
+    "scheduled_enqueue_time": lambda found, _, __: _time(found.scheduled, found.rows),
+    "expires_at": lambda found, _, __: _time(found.expires, found.rows),
+    "delivery_count": _failures,
+    "state": _state,
+    "dead_letter_reason": lambda found, _, kind: _reason(found, "reason", 0, kind),
+    "dead_letter_description": lambda found, _, kind: _reason(found, "description", 1, kind),
+    "application_properties": _properties,
+    "body": lambda found, _, kind: _text(found.bodies, found.rows, kind),
+}
+"""The functions that make the other columns."""

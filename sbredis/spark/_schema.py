@@ -24,8 +24,8 @@ __all__ = [
     "arrow_schema",
     "check_read_schema",
     "check_written",
-    "columns_of",
     "ddl",
+    "read_columns",
 ]
 
 
@@ -98,7 +98,7 @@ _ALSO_WRITTEN: Mapping[str, set[str]] = {"body": {"STRING"}, "time_to_live_ms": 
 _ONLY_READ = {column.name for column in READ_COLUMNS} - set(_WRITTEN)
 
 
-def columns_of(*, body: bool, properties: bool) -> tuple[SchemaColumn, ...]:
+def read_columns(*, body: bool, properties: bool) -> tuple[SchemaColumn, ...]:
     """Return the columns that a query reads, with or without the two large ones."""
     left_out = {name for name, there in (("body", body), ("application_properties", properties)) if not there}
     return tuple(column for column in READ_COLUMNS if column.name not in left_out)
@@ -129,7 +129,7 @@ def arrow_schema(columns: Sequence[SchemaColumn]) -> pa.Schema:
 def check_read_schema(given: Sequence[tuple[str, str]], options: QueryOptions) -> None:
     """Refuse the schema of a read unless it is the one of the format. ``given`` has names and types."""
     settlements = options.records == "settlements"
-    columns = SETTLEMENT_COLUMNS if settlements else columns_of(body=options.body, properties=options.properties)
+    columns = SETTLEMENT_COLUMNS if settlements else read_columns(body=options.body, properties=options.properties)
     if [(name, _spelled(kind)) for name, kind in given] != [(each.name, _spelled(each.type)) for each in columns]:
         raise SparkSetupError(
             "The Spark format sbredis has a fixed schema: leave out schema(…), and choose columns with select(…). "

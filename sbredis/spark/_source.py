@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark._options import QueryKind, QueryOptions, included, parse_options, reads_settlements
-from sbredis.spark._schema import SETTLEMENT_COLUMNS, check_read_schema, check_written, columns_of, ddl
+from sbredis.spark._schema import SETTLEMENT_COLUMNS, check_read_schema, check_written, ddl, read_columns
 from sbredis.spark._secrets import refuse_memory, server_of, warn_of_password
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SbredisSource(DataSource):
         if reads_settlements(self.options):
             return ddl(SETTLEMENT_COLUMNS)
         body, properties = included(self.options)
-        return ddl(columns_of(body=body, properties=properties))
+        return ddl(read_columns(body=body, properties=properties))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch. Spark calls this while it plans a query."""

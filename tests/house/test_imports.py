@@ -137,7 +137,7 @@ PURE = {
             "_server_findings",
             "_values",
         ),
-        "spark": ("_admission", "_offsets", "_options", "_planning", "_schema", "_values"),
+        "spark": ("_offsets", "_options", "_planning", "_schema", "_values"),
         "workers.declaring": (
             "_checks",
             "_conditions",

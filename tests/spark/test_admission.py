@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.spark._admission import Admission, Contribution, admitted
 from sbredis.spark._options import parse_options
+from sbredis.spark._planning import Admission, Contribution, admitted
 
 WAITING = st.dictionaries(st.integers(0, 15), st.integers(0, 500), max_size=16)
 

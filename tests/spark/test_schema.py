@@ -6,7 +6,7 @@ import pytest
 
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark._options import QueryOptions, parse_options
-from sbredis.spark._schema import READ_COLUMNS, WRITE_COLUMNS, check_read_schema, check_written, columns_of, ddl
+from sbredis.spark._schema import READ_COLUMNS, WRITE_COLUMNS, check_read_schema, check_written, ddl, read_columns
 
 READ = [(column.name, column.type) for column in READ_COLUMNS]
 
@@ -20,7 +20,7 @@ def reading(**more: str) -> QueryOptions:
 
 
 def test_the_two_large_columns_can_be_left_out() -> None:
-    names = [column.name for column in columns_of(body=False, properties=False)]
+    names = [column.name for column in read_columns(body=False, properties=False)]
     assert "body" not in names
     assert "application_properties" not in names
     assert len(names) == len(READ_COLUMNS) - 2

@@ -149,7 +149,7 @@ def _inner(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-class _YamlEntry(NamedTuple):
+class _YamlPair(NamedTuple):
     """A key of a mapping, and its value."""
 
     name: str
@@ -175,45 +175,45 @@ class _Reader:
     def read(self, root: yaml.Node, loader: yaml.SafeLoader, namespace: str | None) -> None:
         """Read a whole file."""
         self._loader = loader
-        entries = self._entries(root, "the file")
-        for entry in entries:
-            if entry.name == _EMULATOR:
-                self._emulator(entry.value, namespace)
+        pairs = self._pairs(root, "the file")
+        for pair in pairs:
+            if pair.name == _EMULATOR:
+                self._emulator(pair.value, namespace)
                 return
-        for entry in entries:
-            kind = next((kind for kind in (QUEUE, TOPIC) if kind.plural == entry.name), None)
+        for pair in pairs:
+            kind = next((kind for kind in (QUEUE, TOPIC) if kind.plural == pair.name), None)
             if kind is not None:
-                self._entities(kind, (), entry.value)
-            elif not entry.name.startswith(_PREFIX):
-                self._unknown(entry, "a file", ["queues", "topics"])
+                self._entities(kind, (), pair.value)
+            elif not pair.name.startswith(_PREFIX):
+                self._unknown(pair, "a file", ["queues", "topics"])
 
     # -- our own form --------------------------------------------------------------------------------------------------
 
     def _entities(self, kind: EntityKind, parents: Names, node: yaml.Node) -> None:
-        for entry in self._entries(node, kind.plural):
-            self._entity(kind, (*parents, entry.name), entry.line, self._entries(entry.value, kind.word))
+        for pair in self._pairs(node, kind.plural):
+            self._entity(kind, (*parents, pair.name), pair.line, self._pairs(pair.value, kind.word))
 
-    def _entity(self, kind: EntityKind, names: Names, line: int, entries: Sequence[_YamlEntry]) -> None:
+    def _entity(self, kind: EntityKind, names: Names, line: int, pairs: Sequence[_YamlPair]) -> None:
         nested = NESTED.get(kind)
-        inside = [entry for entry in entries if nested is not None and entry.name == nested.plural]
-        own = [entry for entry in entries if entry not in inside]
+        inside = [pair for pair in pairs if nested is not None and pair.name == nested.plural]
+        own = [pair for pair in pairs if pair not in inside]
         self._declare(kind, names, line, self._properties(kind, own), own, with_rules=nested is RULE and bool(inside))
-        for entry in inside:
+        for pair in inside:
             assert nested is not None
-            self._entities(nested, names, entry.value)
+            self._entities(nested, names, pair.value)
 
-    def _properties(self, kind: EntityKind, entries: Sequence[_YamlEntry]) -> dict[str, Any]:
+    def _properties(self, kind: EntityKind, pairs: Sequence[_YamlPair]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         known = ["filter", "action"] if kind is RULE else list(kind.settable(new=True))
-        for entry in entries:
-            if entry.name not in known:
+        for pair in pairs:
+            if pair.name not in known:
                 nested = [NESTED[kind].plural] if kind in NESTED else []
-                self._unknown(entry, f"a {kind.word}", known + nested)
+                self._unknown(pair, f"a {kind.word}", known + nested)
                 continue
             try:
-                values[entry.name] = self._value(kind, entry.name, self._plain(entry.value))
+                values[pair.name] = self._value(kind, pair.name, self._plain(pair.value))
             except (ValueError, TypeError) as error:
-                self.wrong(entry.value, str(error))
+                self.wrong(pair.value, str(error))
         return values
 
     def _value(self, kind: EntityKind, name: str, plain: Any) -> Any:
@@ -227,11 +227,11 @@ class _Reader:
         names: Names,
         line: int,
         properties: Mapping[str, Any],
-        entries: Sequence[_YamlEntry],
+        pairs: Sequence[_YamlPair],
         *,
         with_rules: bool = False,
     ) -> None:
-        lines = {entry.name: entry.value.start_mark.line + 1 for entry in entries}
+        lines = {pair.name: pair.value.start_mark.line + 1 for pair in pairs}
         declared = DeclaredEntity(kind, names, properties, line, lines, with_rules)
         try:
             kind.check(names[-1])
@@ -258,7 +258,7 @@ class _Reader:
     # -- the configuration of Azure's emulator -------------------------------------------------------------------------
 
     def _emulator(self, node: yaml.Node, namespace: str | None) -> None:
-        settings = {entry.name: entry.value for entry in self._entries(node, _EMULATOR)}
+        settings = {pair.name: pair.value for pair in self._pairs(node, _EMULATOR)}
         if "Namespaces" not in settings:
             self.wrong(node, f"{_EMULATOR} has no Namespaces")
             return
@@ -271,14 +271,14 @@ class _Reader:
         for kind in (QUEUE, TOPIC):
             self._emulated(kind, (), chosen[0])
 
-    def _emulated(self, kind: EntityKind, parents: Names, entries: Mapping[str, _YamlEntry]) -> None:
+    def _emulated(self, kind: EntityKind, parents: Names, pairs: Mapping[str, _YamlPair]) -> None:
         plural = kind.plural.capitalize()
-        listed = self._items(entries[plural].value, plural) if plural in entries else []
+        listed = self._items(pairs[plural].value, plural) if plural in pairs else []
         for node in listed:
             name, line, inside = self._named(node, f"a {kind.word}")
             properties = inside.get("Properties")
-            own = [] if properties is None else self._entries(properties.value, "Properties")
-            renamed = [entry._replace(name=_snake(entry.name)) for entry in own]
+            own = [] if properties is None else self._pairs(properties.value, "Properties")
+            renamed = [pair._replace(name=_snake(pair.name)) for pair in own]
             values = self._emulated_rule(renamed) if kind is RULE else self._properties(kind, renamed)
             names, nested = (*parents, name), NESTED.get(kind)
             with_rules = (
@@ -288,36 +288,36 @@ class _Reader:
             if nested is not None:
                 self._emulated(nested, names, inside)
 
-    def _emulated_rule(self, entries: Sequence[_YamlEntry]) -> dict[str, Any]:
+    def _emulated_rule(self, pairs: Sequence[_YamlPair]) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for entry in entries:
+        for pair in pairs:
             try:
-                if entry.name == "filter_type":
+                if pair.name == "filter_type":
                     continue  # the filter itself shows its type
-                plain = _renamed(self._plain(entry.value))
-                if entry.name == "correlation_filter":
+                plain = _renamed(self._plain(pair.value))
+                if pair.name == "correlation_filter":
                     values["filter"] = read_filter(plain)
-                elif entry.name in {"sql_filter", "action"}:
+                elif pair.name in {"sql_filter", "action"}:
                     sql = {"sql": plain.get("sql_expression"), "parameters": plain.get("parameters")}
-                    name = "action" if entry.name == "action" else "filter"
+                    name = "action" if pair.name == "action" else "filter"
                     values[name] = (read_action if name == "action" else read_filter)(sql)
                 else:
-                    self._unknown(entry, "a rule", ["filter_type", "sql_filter", "correlation_filter", "action"])
+                    self._unknown(pair, "a rule", ["filter_type", "sql_filter", "correlation_filter", "action"])
             except (ValueError, TypeError) as error:
-                self.wrong(entry.value, str(error))
+                self.wrong(pair.value, str(error))
         return values
 
-    def _named(self, node: yaml.Node, what: str) -> tuple[str, int, Mapping[str, _YamlEntry]]:
-        entries = {entry.name: entry for entry in self._entries(node, what)}
-        named = entries.get("Name")
+    def _named(self, node: yaml.Node, what: str) -> tuple[str, int, Mapping[str, _YamlPair]]:
+        pairs = {pair.name: pair for pair in self._pairs(node, what)}
+        named = pairs.get("Name")
         if named is None or not isinstance(named.value, yaml.ScalarNode):
             self.wrong(node, f"{what} has no Name")
-            return "unnamed", node.start_mark.line + 1, entries
-        return str(named.value.value), named.line, entries
+            return "unnamed", node.start_mark.line + 1, pairs
+        return str(named.value.value), named.line, pairs
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
-    def _entries(self, node: yaml.Node, what: str) -> list[_YamlEntry]:
+    def _pairs(self, node: yaml.Node, what: str) -> list[_YamlPair]:
         """Return the keys and values of a mapping. Nothing at all is an empty mapping."""
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_STANDARD}null":
             return []
@@ -328,13 +328,13 @@ class _Reader:
             self._flattened.add(node)
             self._require_different([key for key, _ in node.value if key.tag != f"{_STANDARD}merge"])
             self._loader.flatten_mapping(node)  # what is merged comes first, so that the mapping's own values win
-        entries: dict[str, _YamlEntry] = {}
+        pairs: dict[str, _YamlPair] = {}
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
-                entries[key.value] = _YamlEntry(key.value, key.start_mark.line + 1, value)
+                pairs[key.value] = _YamlPair(key.value, key.start_mark.line + 1, value)
             else:
                 self.wrong(key, "a name must be text")
-        return list(entries.values())
+        return list(pairs.values())
 
     def _require_different(self, keys: Sequence[yaml.Node]) -> None:
         seen: set[str] = set()
@@ -352,7 +352,7 @@ class _Reader:
     def _plain(self, node: yaml.Node) -> Any:
         """Return the value of a node with the types of JSON."""
         if isinstance(node, yaml.MappingNode):
-            return {entry.name: self._plain(entry.value) for entry in self._entries(node, "this")}
+            return {pair.name: self._plain(pair.value) for pair in self._pairs(node, "this")}
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(each) for each in node.value]
         kind = node.tag.removeprefix(_STANDARD)
@@ -362,10 +362,10 @@ class _Reader:
             return node.value
         raise ValueError(f"{node.tag} is not a type of a value here")
 
-    def _unknown(self, entry: _YamlEntry, what: str, known: Sequence[str]) -> None:
-        near = difflib.get_close_matches(entry.name, known, 1)
+    def _unknown(self, pair: _YamlPair, what: str, known: Sequence[str]) -> None:
+        near = difflib.get_close_matches(pair.name, known, 1)
         hint = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(known)}."
-        self.wrong(entry.line, f"{what} has no {entry.name!r}. {hint}")
+        self.wrong(pair.line, f"{what} has no {pair.name!r}. {hint}")
 
 
 def _snake(name: str) -> str:

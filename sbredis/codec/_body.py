@@ -47,7 +47,7 @@ def encode_body(value: object) -> EncodedBody:
         if kind is str:
             return EncodedBody(value.encode(), _TEXT)  # type: ignore[attr-defined]
         if kind is list or kind is dict:
-            return EncodedBody(_dumps(plain(value, _encode_record)).encode(), _JSON)
+            return EncodedBody(_dumps(plain(value, _encode_structured)).encode(), _JSON)
         shape = shape_of(kind)
         if shape.to_bytes is not None:
             return EncodedBody(shape.to_bytes(value), _JSON)
@@ -64,7 +64,7 @@ def encode_body(value: object) -> EncodedBody:
         raise ValueError("The value cannot be sent: JSON has no infinite number and no NaN.") from error
 
 
-def _encode_record(value: Any) -> Any:
+def _encode_structured(value: Any) -> Any:
     """Encode a value inside a plain ``dict`` or ``list``, whose type must be an object or a list in JSON."""
     try:
         shape = shape_of(type(value))

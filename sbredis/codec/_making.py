@@ -84,7 +84,7 @@ class _Making:
         if origin is tuple:
             if len(arguments) == 2 and arguments[1] is Ellipsis:
                 return self._items(as_type, tuple, arguments[0])
-            return self._record(type_name(as_type), tuple, [self.of(each) for each in arguments])
+            return self._structure(type_name(as_type), tuple, [self.of(each) for each in arguments])
         if origin in {dict, Mapping}:
             return self._mapping(as_type, *arguments)
         if dataclasses.is_dataclass(origin):
@@ -179,7 +179,7 @@ class _Making:
         return Shape(type_name(as_type), frozenset({"list"}), encode, decode)
 
     @staticmethod
-    def _record(
+    def _structure(
         name: str, kind: type[tuple[Any, ...]], items: Sequence[Shape], make: Callable[[list[Any]], Any] = tuple
     ) -> Shape:
         def encode(value: Any) -> Any:
@@ -257,7 +257,7 @@ class _Making:
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             hints = _hints(kind)
             shapes = [self.of(hints.get(name, Any)) for name in cast("Any", kind)._fields]
-            return self._record(kind.__name__, kind, shapes, lambda found: kind(*found))
+            return self._structure(kind.__name__, kind, shapes, lambda found: kind(*found))
         raise UnsupportedTypeError(
             f"{type_name(kind)} is not a type that bodies can have. Use bytes, str, dict, list, a dataclass, a "
             "TypedDict, a NamedTuple, a struct of msgspec or a model of pydantic."

@@ -1,8 +1,8 @@
 """A message in the terms of AMQP 1.0. It is another view of the content that a :class:`ServiceBusMessage` shows.
 
-If :class:`~sbredis.engine.Content` has a field for an entry of AMQP, that field stores the entry.
+If :class:`~sbredis.engine.Content` has a field for an item of AMQP, that field stores the item.
 ``properties.group_id`` is the session id, ``header.time_to_live`` the time to live, the annotation
-``x-opt-partition-key`` the partition key. All other entries are kept in the content's annotations, which have one item
+``x-opt-partition-key`` the partition key. All other items are kept in the content's annotations, which have one item
 for each section. They travel with the message.
 """
 
@@ -78,16 +78,16 @@ class AmqpMessageBodyType(Listed, StrEnum):
     """A single value."""
 
 
-# -- the sections: where their entries are kept, the header and the properties -----------------------------------------
+# -- the sections: where their items are kept, the header and the properties -------------------------------------------
 
 
-def _entries(content: Content, section: str) -> dict[str, Value]:
+def _items_of(content: Content, section: str) -> dict[str, Value]:
     """Return the stored section. If there is none, return an empty dictionary that is not stored."""
     found = None if content.annotations is None else content.annotations.get(section)
     return found if isinstance(found, dict) else {}
 
 
-def _live_entries(content: Content, section: str) -> dict[str, Value]:
+def _live_items(content: Content, section: str) -> dict[str, Value]:
     """Return a section; create it if there is none."""
     if content.annotations is None:
         content.annotations = {}
@@ -100,7 +100,7 @@ def _live_entries(content: Content, section: str) -> dict[str, Value]:
     return live
 
 
-def _set_entries(content: Content, section: str, values: dict[str, Value]) -> None:
+def _set_items(content: Content, section: str, values: dict[str, Value]) -> None:
     if values:
         if content.annotations is None:
             content.annotations = {}
@@ -109,8 +109,8 @@ def _set_entries(content: Content, section: str, values: dict[str, Value]) -> No
         content.annotations.pop(section, None)
 
 
-class _SectionEntry(Generic[T]):
-    """One entry of a section, kept in a field of the content or in its annotations."""
+class _SectionItem(Generic[T]):
+    """One item of a section, kept in a field of the content or in its annotations."""
 
     def __init__(self, check: Callable[[object, str], T | None], doc: str, kept_as: str | None = None) -> None:
         self.check = check
@@ -126,7 +126,7 @@ class _SectionEntry(Generic[T]):
         content = section._content
         if self.kept_as is not None:
             return cast("T | None", getattr(content, self.kept_as))
-        return cast("T | None", _entries(content, section._section).get(self.name))
+        return cast("T | None", _items_of(content, section._section).get(self.name))
 
     def __set__(self, section: _AmqpSection, value: object) -> None:
         kept = None if value is None else self.check(value, self.name)
@@ -138,13 +138,13 @@ class _SectionEntry(Generic[T]):
                 content.assigned = None  # the application chose the new id, so sbredis has not assigned it
             setattr(content, self.kept_as, kept)
         elif kept is not None:
-            _live_entries(content, section._section)[self.name] = cast("Value", kept)
+            _live_items(content, section._section)[self.name] = cast("Value", kept)
         else:
-            _entries(content, section._section).pop(self.name, None)
+            _items_of(content, section._section).pop(self.name, None)
 
 
 class _AmqpSection(MutableMapping[str, Any]):
-    """Entries with a fixed set of names, as attributes and as a mapping. An entry that is not set is ``None``."""
+    """Items with a fixed set of names, as attributes and as a mapping. An item that is not set is ``None``."""
 
     __slots__ = ("_content",)
 
@@ -153,7 +153,7 @@ class _AmqpSection(MutableMapping[str, Any]):
     _names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
-        cls._names = tuple(name for name, value in vars(cls).items() if isinstance(value, _SectionEntry))
+        cls._names = tuple(name for name, value in vars(cls).items() if isinstance(value, _SectionItem))
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, self._known(name))
@@ -186,13 +186,13 @@ class _AmqpSection(MutableMapping[str, Any]):
         return section
 
     def _replace(self, value: Mapping[str, Any] | None) -> None:
-        """Replace all entries. If one is refused, replace none."""
+        """Replace all items. If one is refused, replace none."""
         checked = type(self)(**(value or {}))
         if isinstance(checked, AmqpMessageProperties):
             group: Any = checked.group_id
             require_one_key(self._content.partition_key, group)
-        for name, entry in checked.items():
-            self[name] = entry
+        for name, item in checked.items():
+            self[name] = item
 
 
 def _whole(value: object, name: str) -> int:
@@ -262,11 +262,11 @@ class AmqpMessageHeader(_AmqpSection):
 
     _section = _HEADER
 
-    delivery_count = _SectionEntry(_number, "The number of failed deliveries before; kept, but not counted here.")
-    time_to_live = _SectionEntry(_lifetime, "The message's time to live, in ms.", "time_to_live")
-    durable = _SectionEntry(_bool, "Whether the message should survive a restart; kept, without an effect.")
-    first_acquirer = _SectionEntry(_bool, "Whether no receiver has had the message before; kept, without an effect.")
-    priority = _SectionEntry(_priority, "The priority of the message, 0 to 255; kept, without an effect.")
+    delivery_count = _SectionItem(_number, "The number of failed deliveries before; kept, but not counted here.")
+    time_to_live = _SectionItem(_lifetime, "The message's time to live, in ms.", "time_to_live")
+    durable = _SectionItem(_bool, "Whether the message should survive a restart; kept, without an effect.")
+    first_acquirer = _SectionItem(_bool, "Whether no receiver has had the message before; kept, without an effect.")
+    priority = _SectionItem(_priority, "The priority of the message, 0 to 255; kept, without an effect.")
 
     def __init__(
         self,
@@ -292,19 +292,19 @@ class AmqpMessageProperties(_AmqpSection):
 
     _section = _PROPERTIES
 
-    message_id = _SectionEntry(message_identifier, "The message id.", "message_id")
-    user_id = _SectionEntry(_user, "The user who sent the message.")
-    to = _SectionEntry(_text, "The recipient of the message.", "to")
-    subject = _SectionEntry(_text, "The message's subject.", "subject")
-    reply_to = _SectionEntry(_text, "The address for an answer.", "reply_to")
-    correlation_id = _SectionEntry(correlation, "The message or matter that this message refers to.", "correlation_id")
-    content_type = _SectionEntry(_text, "The media type of the body.", "content_type")
-    content_encoding = _SectionEntry(_text, "The encoding of the body, for example its compression.")
-    creation_time = _SectionEntry(_number, "The time of creation, in ms since 1970.")
-    absolute_expiry_time = _SectionEntry(_number, "The time of expiry, in ms since 1970; kept, without an effect.")
-    group_id = _SectionEntry(_session_id, "The session id.", "session_id")
-    group_sequence = _SectionEntry(_number, "The number of the message in its group; kept, without an effect.")
-    reply_to_group_id = _SectionEntry(_session_id, "The session for an answer.", "reply_to_session_id")
+    message_id = _SectionItem(message_identifier, "The message id.", "message_id")
+    user_id = _SectionItem(_user, "The user who sent the message.")
+    to = _SectionItem(_text, "The recipient of the message.", "to")
+    subject = _SectionItem(_text, "The message's subject.", "subject")
+    reply_to = _SectionItem(_text, "The address for an answer.", "reply_to")
+    correlation_id = _SectionItem(correlation, "The message or matter that this message refers to.", "correlation_id")
+    content_type = _SectionItem(_text, "The media type of the body.", "content_type")
+    content_encoding = _SectionItem(_text, "The encoding of the body, for example its compression.")
+    creation_time = _SectionItem(_number, "The time of creation, in ms since 1970.")
+    absolute_expiry_time = _SectionItem(_number, "The time of expiry, in ms since 1970; kept, without an effect.")
+    group_id = _SectionItem(_session_id, "The session id.", "session_id")
+    group_sequence = _SectionItem(_number, "The number of the message in its group; kept, without an effect.")
+    reply_to_group_id = _SectionItem(_session_id, "The session for an answer.", "reply_to_session_id")
 
     def __init__(
         self,
@@ -442,31 +442,31 @@ class AmqpAnnotatedMessage:
         become the partition key and the scheduled time of the message immediately, or at the latest when the message is
         sent.
         """
-        return _live_entries(self._content, _ANNOTATIONS)
+        return _live_items(self._content, _ANNOTATIONS)
 
     @annotations.setter
     def annotations(self, value: _Names | None) -> None:
         values = named_values(value or {}, "annotations")
         _take_known(values, self._content)
-        _set_entries(self._content, _ANNOTATIONS, values)
+        _set_items(self._content, _ANNOTATIONS, values)
 
     @property
     def delivery_annotations(self) -> dict[str, Value]:
         """Annotations for the next node on the way. They are kept and have no effect."""
-        return _live_entries(self._content, _DELIVERY_ANNOTATIONS)
+        return _live_items(self._content, _DELIVERY_ANNOTATIONS)
 
     @delivery_annotations.setter
     def delivery_annotations(self, value: _Names | None) -> None:
-        _set_entries(self._content, _DELIVERY_ANNOTATIONS, named_values(value or {}, "delivery_annotations"))
+        _set_items(self._content, _DELIVERY_ANNOTATIONS, named_values(value or {}, "delivery_annotations"))
 
     @property
     def footer(self) -> dict[str, Value]:
         """Data that can be computed only after the body, such as a checksum."""
-        return _live_entries(self._content, _FOOTER)
+        return _live_items(self._content, _FOOTER)
 
     @footer.setter
     def footer(self, value: _Names | None) -> None:
-        _set_entries(self._content, _FOOTER, named_values(value or {}, "footer"))
+        _set_items(self._content, _FOOTER, named_values(value or {}, "footer"))
 
     @property
     def raw_amqp(self) -> bytes | None:
@@ -514,9 +514,9 @@ def body_of(content: Content) -> tuple[AmqpMessageBodyType, Any]:
 def tidy(content: Content) -> None:
     """Apply annotations that were set one by one, exactly as if they had been set together."""
     for section in (_ANNOTATIONS, _DELIVERY_ANNOTATIONS, _FOOTER):
-        values = _entries(content, section)
+        values = _items_of(content, section)
         if any(type(name) is not str for name in values):
-            _set_entries(content, section, values := named_values(values, section))
+            _set_items(content, section, values := named_values(values, section))
         if section is _ANNOTATIONS and values:
             _take_known(values, content)
 

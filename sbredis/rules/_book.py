@@ -47,7 +47,7 @@ class JudgedCopy(NamedTuple):
     """Why the rule could not be applied. Such a copy goes to the dead-letter queue."""
 
 
-class _RuleEntry:
+class _BookedRule:
     """A rule with its position in the book."""
 
     __slots__ = ("action", "condition", "dead_letters", "plain", "position", "rule", "subscription")
@@ -94,27 +94,27 @@ class RuleBook:
     ) -> None:
         self._names = names
         self._complaints = Complaints() if complaints is None else complaints
-        entries: list[tuple[Wanted | None, _RuleEntry]] = []
+        booked_rules: list[tuple[Wanted | None, _BookedRule]] = []
         compiling = _Compiling(self._unusable)
         position = 0
         for subscription, (rules, dead_letters) in enumerate(subscriptions):
             plain = JudgedCopy(subscription, None)
             for rule in rules:
-                entry = _RuleEntry(position, rule, plain, dead_letters=dead_letters)
+                booked = _BookedRule(position, rule, plain, dead_letters=dead_letters)
                 position += 1
-                entries.append((compiling.read(rule, entry), entry))
-        self._shares = compiling.finish()
-        indexed: list[tuple[Wanted, _RuleEntry]] = []
-        self._always: list[_RuleEntry] = []
-        for wanted, entry in entries:
-            if entry not in compiling.unusable:
-                self._complaints.usable(self._name(entry), entry.rule)
-            if entry in compiling.unusable:
-                self._always.append(entry)
+                booked_rules.append((compiling.read(rule, booked), booked))
+        self._needs_memory = compiling.finish()
+        indexed: list[tuple[Wanted, _BookedRule]] = []
+        self._always: list[_BookedRule] = []
+        for wanted, booked in booked_rules:
+            if booked not in compiling.unusable:
+                self._complaints.usable(self._name(booked), booked.rule)
+            if booked in compiling.unusable:
+                self._always.append(booked)
             elif wanted:
-                indexed.append((wanted, entry))
+                indexed.append((wanted, booked))
             elif wanted is not None:
-                self._always.append(entry)
+                self._always.append(booked)
         self._index = Index(indexed) if indexed else None
 
     def judge(self, facts: MessageView) -> list[JudgedCopy]:
@@ -131,54 +131,54 @@ class RuleBook:
             index.find(facts, found)
             if len(found) > 1:
                 found.sort(key=_position)
-        seen: PropertyView = Memory(facts) if self._shares and found else facts
+        seen: PropertyView = Memory(facts) if self._needs_memory and found else facts
         copies: list[JudgedCopy] = []
         plain = -1  # the last subscription for which a plain copy was made
-        for entry in found:
-            action = entry.action
-            if action is None and entry.subscription == plain and not entry.dead_letters:
+        for booked in found:
+            action = booked.action
+            if action is None and booked.subscription == plain and not booked.dead_letters:
                 continue
-            condition = entry.condition
+            condition = booked.condition
             if condition is not None:
                 try:
                     if condition(seen) is not True:
                         continue
                 except EvaluationError as error:
-                    if entry.dead_letters:
-                        copies.append(entry.failed("filter", error))
+                    if booked.dead_letters:
+                        copies.append(booked.failed("filter", error))
                     continue
                 except Exception as error:  # noqa: BLE001 -- a defect of one rule must not affect the others
-                    self._broke(entry, "filter", error, copies)
+                    self._broke(booked, "filter", error, copies)
                     continue
             if action is not None:
-                self._act(entry, action, facts, copies)
-            elif entry.subscription != plain:
-                plain = entry.subscription
-                copies.append(entry.plain)
+                self._act(booked, action, facts, copies)
+            elif booked.subscription != plain:
+                plain = booked.subscription
+                copies.append(booked.plain)
         return copies
 
-    def _act(self, entry: _RuleEntry, action: Action, facts: MessageView, copies: list[JudgedCopy]) -> None:
+    def _act(self, booked: _BookedRule, action: Action, facts: MessageView, copies: list[JudgedCopy]) -> None:
         try:
             changed = action(facts)
         except EvaluationError as error:
-            if entry.dead_letters:
-                copies.append(entry.failed("action", error))
+            if booked.dead_letters:
+                copies.append(booked.failed("action", error))
             return
         except Exception as error:  # noqa: BLE001 -- as for filters
-            self._broke(entry, "action", error, copies)
+            self._broke(booked, "action", error, copies)
             return
-        copies.append(JudgedCopy(entry.subscription, entry.rule, changed.system, changed.user))
+        copies.append(JudgedCopy(booked.subscription, booked.rule, changed.system, changed.user))
 
-    def _broke(self, entry: _RuleEntry, what: str, error: Exception, copies: list[JudgedCopy]) -> None:
-        self._complaints.defect(self._name(entry), entry.rule, what, error)
-        if entry.dead_letters:
-            copies.append(entry.failed(what, f"a defect in sbredis: {_why(error)}"))
+    def _broke(self, booked: _BookedRule, what: str, error: Exception, copies: list[JudgedCopy]) -> None:
+        self._complaints.defect(self._name(booked), booked.rule, what, error)
+        if booked.dead_letters:
+            copies.append(booked.failed(what, f"a defect in sbredis: {_why(error)}"))
 
-    def _unusable(self, entry: _RuleEntry, what: str, reason: str) -> None:
-        self._complaints.unusable(self._name(entry), entry.rule, what, reason)
+    def _unusable(self, booked: _BookedRule, what: str, reason: str) -> None:
+        self._complaints.unusable(self._name(booked), booked.rule, what, reason)
 
-    def _name(self, entry: _RuleEntry) -> str:
-        return f"subscription {entry.subscription}" if self._names is None else self._names[entry.subscription]
+    def _name(self, booked: _BookedRule) -> str:
+        return f"subscription {booked.subscription}" if self._names is None else self._names[booked.subscription]
 
 
 class _Compiling:
@@ -187,39 +187,39 @@ class _Compiling:
     An unusable filter or action becomes a function that fails, and ``tell`` is called with the reason.
     """
 
-    def __init__(self, tell: Callable[[_RuleEntry, str, str], None]) -> None:
+    def __init__(self, tell: Callable[[_BookedRule, str, str], None]) -> None:
         self._tell = tell
         self._sharing = Sharing()
-        self._read: list[tuple[_RuleEntry, Compiler, list[Predicate]]] = []
-        self.unusable: set[_RuleEntry] = set()
-        """The entries whose filter fails on every message."""
+        self._read: list[tuple[_BookedRule, Compiler, list[Predicate]]] = []
+        self.unusable: set[_BookedRule] = set()
+        """The rules whose filter fails on every message."""
 
-    def read(self, rule: Rule, entry: _RuleEntry) -> Wanted | None:
+    def read(self, rule: Rule, booked: _BookedRule) -> Wanted | None:
         """Read a rule. Returns the equalities for the index; ``None`` for a filter that no message matches."""
         if rule.action is not None:
             try:
-                entry.action = compile_action(rule.action, rule.name)
+                booked.action = compile_action(rule.action, rule.name)
             except Exception as error:  # noqa: BLE001 -- no error may affect the other rules
-                entry.action = _failing(error)
-                self._tell(entry, "action", _why(error))
+                booked.action = _failing(error)
+                self._tell(booked, "action", _why(error))
         try:
-            return self._filter(rule.filter, entry)
+            return self._filter(rule.filter, booked)
         except Exception as error:  # noqa: BLE001 -- likewise
-            self._refuse(entry, error)
+            self._refuse(booked, error)
             return None
 
-    def _refuse(self, entry: _RuleEntry, error: Exception) -> None:
-        entry.condition = _failing(error)
-        self.unusable.add(entry)
-        self._tell(entry, "filter", _why(error))
+    def _refuse(self, booked: _BookedRule, error: Exception) -> None:
+        booked.condition = _failing(error)
+        self.unusable.add(booked)
+        self._tell(booked, "filter", _why(error))
 
-    def _filter(self, given: Filter, entry: _RuleEntry) -> Wanted | None:
+    def _filter(self, given: Filter, booked: _BookedRule) -> Wanted | None:
         if isinstance(given, SqlFilter):
             predicate, parameters = read_filter(given)
             compiler = Compiler(given.text, parameters, self._sharing)
             wanted, left = split(predicate, compiler)
             if left:
-                self._read.append((entry, compiler, left))  # first: `Sharing.read` requires that the list stays alive
+                self._read.append((booked, compiler, left))  # first: `Sharing.read` requires that the list stays alive
                 self._sharing.read(left, compiler.constant, wanted)
             return wanted
         if isinstance(given, CorrelationFilter):
@@ -228,13 +228,13 @@ class _Compiling:
         return None if isinstance(given, FalseFilter) else {}
 
     def finish(self) -> bool:
-        """Give the entries their conditions. Returns whether filters share parts."""
-        for entry, compiler, left in self._read:
-            if entry not in self.unusable:
+        """Give the rules their conditions. Returns whether filters share parts."""
+        for booked, compiler, left in self._read:
+            if booked not in self.unusable:
                 try:
-                    entry.condition = compiler.topmost(left)
+                    booked.condition = compiler.topmost(left)
                 except Exception as error:  # noqa: BLE001 -- as in read
-                    self._refuse(entry, error)
+                    self._refuse(booked, error)
         return self._sharing.any
 
 

@@ -89,7 +89,7 @@ def test_what_only_counts_says_that_it_counts(bus: Bus, monkeypatch: pytest.Monk
             counts.append(self)
             return super().__enter__()
 
-    monkeypatch.setattr(_dlq, "Progress", Noted)
+    monkeypatch.setattr(_dlq, "ProgressCounter", Noted)
     bus.did("dlq", "report", "orders")
     bus.did("dlq", "redrive", "orders", "--dry-run", "--reason", "Timeout")
     bus.did("dlq", "redrive", "orders", "--reason", "Timeout")

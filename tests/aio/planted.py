@@ -424,7 +424,7 @@ PLANTED = (
         file="workers/running/_consuming.py",
         right="if call.handler.settings.batch is not None:\n",
         wrong="if False:\n",
-        test="tests/workers/test_settling.py::test_a_batch_with_one_lost_lock_completes_the_rest",
+        test="tests/workers/test_settling.py::test_a_batch_that_fails_is_reported_although_one_of_its_locks_was_lost",
     ),
     Planted(
         "the additions of a first try go out with the second",

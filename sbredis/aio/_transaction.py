@@ -55,6 +55,12 @@ _MOST_MESSAGES = 100
 _LONGEST = 120.0
 _LONGEST_MARK = 128
 _LONGEST_WINDOW = 366 * 86400.0
+_REFUSALS = {
+    "new": "Enter the transaction first: async with client.transaction() as tx (or with, in sync).",
+    "rolled_back": "The transaction was rolled back. Make a new one with client.transaction().",
+    "ended": "The transaction has ended. Make a new one with client.transaction().",
+}
+"""Why a transaction records nothing in each state but open."""
 
 
 class ServiceBusTransaction:
@@ -87,8 +93,8 @@ class ServiceBusTransaction:
         self._watermarks: dict[str, int | None] = {}
         self._count = self._size = 0
         self._begun: float | None = None
-        self._state: Literal["new", "open", "ended"] = "new"
-        self._rolled_back = False
+        self._state: Literal["new", "open", "rolled_back", "ended"] = "new"
+        """It becomes open at the start of the block, rolled_back by a rollback, and ended at the end of the block."""
         self._duplicates: tuple[ServiceBusMessage, ...] = ()
 
     @property
@@ -104,7 +110,8 @@ class ServiceBusTransaction:
         return self._watermarks
 
     def __repr__(self) -> str:
-        return f"<ServiceBusTransaction of {len(self._parts)} calls, {self._state}>"
+        state = "open" if self._state == "rolled_back" else self._state
+        return f"<ServiceBusTransaction of {len(self._parts)} calls, {state}>"
 
     async def __aenter__(self) -> Self:
         if self._state != "new":
@@ -117,9 +124,10 @@ class ServiceBusTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with self._lock:
+            commits = kind is None and self._state == "open" and bool(self._parts or self._keys)
             self._state = "ended"
         try:
-            if kind is None and (self._parts or self._keys) and not self._rolled_back:
+            if commits:
                 await self._commit()
                 self._undo.clear()
                 self._watermarks = {part.name: part.sequence_number for part in self._advances.values()}
@@ -130,7 +138,7 @@ class ServiceBusTransaction:
         """Forget everything that was recorded. At the end of the block nothing happens, and locks stay as they are."""
         with self._lock:
             self._check()
-            self._rolled_back = True
+            self._state = "rolled_back"
             self._forget()
 
     # -- sending -------------------------------------------------------------------------------------------------------
@@ -370,12 +378,8 @@ class ServiceBusTransaction:
     # -- its end -------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self._state == "new":
-            raise ValueError("Enter the transaction first: async with client.transaction() as tx (or with, in sync).")
-        if self._state == "ended":
-            raise ValueError("The transaction has ended. Make a new one with client.transaction().")
-        if self._rolled_back:
-            raise ValueError("The transaction was rolled back. Make a new one with client.transaction().")
+        if self._state != "open":
+            raise ValueError(_REFUSALS[self._state])
 
     def _record(self, part: TransactionPart, count: int, size: int) -> None:
         self._check()

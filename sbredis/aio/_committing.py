@@ -136,7 +136,7 @@ TransactionPart = SendPart | SettlePart | StatePart | AdvancePart
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-class _TransactionStep(ABC):
+class _CommitStep(ABC):
     """One operation of the transaction, on one partition of one entity."""
 
     def __init__(self, link: PartitionClient) -> None:
@@ -171,7 +171,7 @@ class _TransactionStep(ABC):
         return error
 
 
-class _KeysStep(_TransactionStep):
+class _KeysStep(_CommitStep):
     """The keys that the transaction remembers."""
 
     def __init__(self, link: PartitionClient, keys: _Keys) -> None:
@@ -194,7 +194,7 @@ class _KeysStep(_TransactionStep):
         return super().explain(error, detail)
 
 
-class _SettleStep(_TransactionStep):
+class _SettleStep(_CommitStep):
     """_SettleStep of one kind in one partition."""
 
     def __init__(self, link: PartitionClient, kind: TransactedKind) -> None:
@@ -246,7 +246,7 @@ class _RenewStep(_SettleStep):
         return []
 
 
-class _SessionStateStep(_TransactionStep):
+class _SessionStateStep(_CommitStep):
     """The new state of a session."""
 
     def __init__(self, link: PartitionClient, part: StatePart) -> None:
@@ -257,7 +257,7 @@ class _SessionStateStep(_TransactionStep):
         return Operation(partition, partition.set_state(call_id, self._part.held.lock, self._part.state))
 
 
-class _WatermarkStep(_TransactionStep):
+class _WatermarkStep(_CommitStep):
     """A new value of a watermark."""
 
     def __init__(self, link: PartitionClient, part: AdvancePart) -> None:
@@ -295,7 +295,7 @@ def _named(value: str | None) -> str:
     return "absent" if value is None else repr(value)
 
 
-class _SendStep(_TransactionStep):
+class _SendStep(_CommitStep):
     """Messages for a queue or topic in the slot of the transaction."""
 
     def __init__(self, entity: Entity, link: PartitionClient, parts: Sequence[SendPart]) -> None:
@@ -336,7 +336,7 @@ class _SendStep(_TransactionStep):
         return [originals[place] for place in result.dropped]
 
 
-class _TransferStep(_TransactionStep):
+class _TransferStep(_CommitStep):
     """Messages for a queue or topic in another slot. They wait in the home of the transaction until they are moved."""
 
     def __init__(self, via: PartitionClient, entity: Entity, number: int, parts: Sequence[SendPart]) -> None:
@@ -390,7 +390,7 @@ def _tell_test_bus(entity: Entity, parts: Sequence[SendPart]) -> None:
 # -- from parts to steps -----------------------------------------------------------------------------------------------
 
 
-async def _steps_of(parts: Sequence[TransactionPart], keys: _Keys, deadline: float) -> list[_TransactionStep]:
+async def _steps_of(parts: Sequence[TransactionPart], keys: _Keys, deadline: float) -> list[_CommitStep]:
     """Return the operations of a transaction: parts of one kind on one partition become one operation.
 
     The first entity that the transaction settles in is its home; without a settlement, the first to which it sends;
@@ -409,8 +409,8 @@ async def _steps_of(parts: Sequence[TransactionPart], keys: _Keys, deadline: flo
             if any(len(one.payload) > entity.largest_message for one in part.made):
                 await entity.refresh(deadline)  # the limit may have been raised since this client read it
             sends.setdefault(entity, []).append(part)
-    here: list[_TransactionStep] = []
-    elsewhere: list[_TransactionStep] = []
+    here: list[_CommitStep] = []
+    elsewhere: list[_CommitStep] = []
     home = settling[0].link if settling else None
     for entity, own in sends.items():
         link = entity.partition_client(entity.numbers[0])
@@ -431,7 +431,7 @@ async def _steps_of(parts: Sequence[TransactionPart], keys: _Keys, deadline: flo
             "of its first settlement, or else of its first send: record one of them."
         )
     _require_here(home, advancing)
-    remembering: list[_TransactionStep] = [_KeysStep(home, keys)] if keys else []
+    remembering: list[_CommitStep] = [_KeysStep(home, keys)] if keys else []
     steps = [*remembering, *settling, *here, *elsewhere, *advancing]  # watermarks store the numbers of the messages
     participants = len({step.link for step in steps})
     if participants > MAXIMUM_PARTICIPANTS:
@@ -442,9 +442,9 @@ async def _steps_of(parts: Sequence[TransactionPart], keys: _Keys, deadline: flo
     return steps
 
 
-def _settle_steps(parts: Sequence[TransactionPart]) -> list[_TransactionStep]:
+def _settle_steps(parts: Sequence[TransactionPart]) -> list[_CommitStep]:
     """Return the settlements and session states of a transaction. Refuse those of different slots."""
-    steps: dict[tuple[Any, ...], _TransactionStep] = {}
+    steps: dict[tuple[Any, ...], _CommitStep] = {}
     for part in parts:
         if isinstance(part, SettlePart):
             entity: Entity = part.hold.reception.owner  # type: ignore[assignment]
@@ -463,7 +463,7 @@ def _settle_steps(parts: Sequence[TransactionPart]) -> list[_TransactionStep]:
     return listed
 
 
-def _not_together(first: _TransactionStep, other: _TransactionStep) -> ServiceBusError:
+def _not_together(first: _CommitStep, other: _CommitStep) -> ServiceBusError:
     if first.entity is other.entity:
         text = (
             f"The transaction settles messages of two partitions of '{first.entity.name}'. It can settle messages of "
@@ -480,8 +480,8 @@ def _not_together(first: _TransactionStep, other: _TransactionStep) -> ServiceBu
     return error
 
 
-async def _watermark_steps(parts: Sequence[TransactionPart], deadline: float) -> list[_TransactionStep]:
-    steps: list[_TransactionStep] = []
+async def _watermark_steps(parts: Sequence[TransactionPart], deadline: float) -> list[_CommitStep]:
+    steps: list[_CommitStep] = []
     for part in parts:
         if isinstance(part, AdvancePart):
             entity = await part.outbox.ready(deadline)
@@ -489,7 +489,7 @@ async def _watermark_steps(parts: Sequence[TransactionPart], deadline: float) ->
     return steps
 
 
-def _require_here(home: PartitionClient, advancing: Iterable[_TransactionStep]) -> None:
+def _require_here(home: PartitionClient, advancing: Iterable[_CommitStep]) -> None:
     """Refuse watermarks in other slots than the home of the transaction."""
     for step in advancing:
         if step.number != home.number:
@@ -547,7 +547,7 @@ class _CommitJob(TransactionJob):
 
     __slots__ = ("_parts", "_steps", "duplicates")
 
-    def __init__(self, steps: Sequence[_TransactionStep], messages: int, size: int, deadline: float) -> None:
+    def __init__(self, steps: Sequence[_CommitStep], messages: int, size: int, deadline: float) -> None:
         super().__init__(deadline, messages, size, frozenset([step.link for step in steps]))
         self.duplicates: list[ServiceBusMessage] = []
         self._steps = steps
@@ -626,7 +626,7 @@ async def commit(
         return await _carry_out(steps, messages, size, deadline)
 
 
-async def _renewed(steps: Sequence[_TransactionStep], deadline: float) -> None:
+async def _renewed(steps: Sequence[_CommitStep], deadline: float) -> None:
     """Wait for renewals under way, because a renewal may give a message another token."""
     loop = asyncio.get_running_loop()
     for step in steps:
@@ -638,7 +638,7 @@ async def _renewed(steps: Sequence[_TransactionStep], deadline: float) -> None:
 
 
 async def _carry_out(
-    steps: Sequence[_TransactionStep], messages: int, size: int, deadline: float
+    steps: Sequence[_CommitStep], messages: int, size: int, deadline: float
 ) -> list[ServiceBusMessage]:
     """Make the call. If the client's knowledge of an entity is out of date, correct it and make the call again."""
     while True:

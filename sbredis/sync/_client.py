@@ -11,7 +11,7 @@ from sbredis import aio
 from sbredis._public import public, public_name
 from sbredis.aio import EntityInfo, Tick
 from sbredis.aio._client_options import ClientOptions, Credential, InternalOptions, clock_in, refuse_unfit
-from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, ReceivingKeywords, SenderKeywords, known_of
+from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, known_of
 from sbredis.client._connection import connection_of
 from sbredis.model import (
     AZURE_CLIENT,
@@ -21,13 +21,13 @@ from sbredis.model import (
     QueueOrSubscriptionOptions,
     QueueProperties,
     ServiceBusSessionFilter,
-    ServiceBusSubQueue,
     TopicOptions,
     names_keywords,
 )
 from sbredis.sync._bridge import Bridge
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._facade import Facade
+from sbredis.sync._options import ReceiverKeywords, SessionReceiverKeywords
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._renewer import AutoLockRenewer, renewer_in
@@ -38,18 +38,6 @@ from sbredis.sync._settler import ServiceBusSettler
 from sbredis.sync._transaction import ServiceBusTransaction
 
 __all__ = ["ServiceBusClient", "check_connection", "is_closed"]
-
-
-class SessionReceiverKeywords(ReceivingKeywords, total=False):
-    """The keywords of a receiver of a session."""
-
-    auto_lock_renewer: AutoLockRenewer | None
-
-
-class ReceiverKeywords(SessionReceiverKeywords, total=False):
-    """The keywords of a receiver from any path."""
-
-    sub_queue: ServiceBusSubQueue | str | None
 
 
 @public

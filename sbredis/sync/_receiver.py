@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sbredis import aio
+from sbredis._public import public
 from sbredis.aio._receiver import take_back, take_back_by_number
 from sbredis.model import (
     PrimitiveTypes,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusReceiver"]
 
 
+@public
 @documented_by(aio.ServiceBusReceiver, then_own=True)
 class ServiceBusReceiver(Facade[aio.ServiceBusReceiver], Iterator[ServiceBusReceivedMessage]):
     """Several threads may use the receiver at the same time. Each message goes to only one of these threads.

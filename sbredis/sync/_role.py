@@ -7,12 +7,14 @@ from types import TracebackType
 from typing import Self
 
 from sbredis import aio
+from sbredis._public import public
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._facade import Facade
 
 __all__ = ["ServiceBusRole"]
 
 
+@public
 @documented_by(aio.ServiceBusRole)
 class ServiceBusRole(Facade[aio.ServiceBusRole]):
     @property

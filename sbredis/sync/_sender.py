@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal, Self
 
 from sbredis import aio
+from sbredis._public import public
 from sbredis.aio._sender import window_of
 from sbredis.model import MessageTypes, ServiceBusMessageBatch
 from sbredis.sync._docstrings import documented_by
@@ -16,6 +17,7 @@ from sbredis.sync._stream import SendStream
 __all__ = ["ServiceBusSender"]
 
 
+@public
 @documented_by(aio.ServiceBusSender, then_own=True)
 class ServiceBusSender(Facade[aio.ServiceBusSender]):
     """Several threads may use the sender at the same time."""

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sbredis import aio
+from sbredis._public import public
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._facade import Facade
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusSession", "session_for"]
 
 
+@public
 @documented_by(aio.ServiceBusSession, then_own=True)
 class ServiceBusSession(Facade[aio.ServiceBusSession]):
     """Any number of threads may use the session at the same time."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis import aio
+from sbredis._public import public
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._session import ServiceBusSession, session_for
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusSessionReceiver", "receiver_for"]
 
 
+@public
 @documented_by(aio.ServiceBusSessionReceiver)
 class ServiceBusSessionReceiver(ServiceBusReceiver):
     def __init__(self, bridge: Bridge, receiver: aio.ServiceBusSessionReceiver) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from sbredis import aio
+from sbredis._public import public
 from sbredis.model import PrimitiveTypes
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._facade import Facade
@@ -14,6 +15,7 @@ from sbredis.sync._facade import Facade
 __all__ = ["ServiceBusSettler"]
 
 
+@public
 @documented_by(aio.ServiceBusSettler, then_own=True)
 class ServiceBusSettler(Facade[aio.ServiceBusSettler]):
     """Several threads may use the settler at the same time."""

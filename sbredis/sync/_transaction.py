@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from sbredis import aio
-from sbredis._public import public_name
+from sbredis._public import public, public_name
 from sbredis.model import (
     MessageId,
     MessageTypes,
@@ -26,6 +26,7 @@ from sbredis.sync._session import ServiceBusSession
 __all__ = ["ServiceBusTransaction"]
 
 
+@public
 @documented_by(aio.ServiceBusTransaction)
 class ServiceBusTransaction(Facade[aio.ServiceBusTransaction]):
     # The calls that only record run in the loop too. They encode messages and give them ids, as all sends of the client

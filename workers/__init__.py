@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sbredis.workers._worker import Worker
     from sbredis.workers.declaring._context import Context, SyncContext
-    from sbredis.workers.declaring._markers import Depends, Property
     from sbredis.workers.declaring._messages import message_of
     from sbredis.workers.declaring._middleware import Middleware, Proceed
     from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
     from sbredis.workers.declaring._retries import Retries
     from sbredis.workers.declaring._router import Router
+    from sbredis.workers.declaring._signatures import Depends, Property
     from sbredis.workers.included._breaker import CircuitBreaker
     from sbredis.workers.included._idempotency import Idempotency
     from sbredis.workers.included._logging import Logging
@@ -48,13 +48,13 @@ _PLACES = {
     "Context": "sbredis.workers.declaring._context",
     "DeadLetter": "sbredis.workers.declaring._outcomes",
     "Defer": "sbredis.workers.declaring._outcomes",
-    "Depends": "sbredis.workers.declaring._markers",
+    "Depends": "sbredis.workers.declaring._signatures",
     "Idempotency": "sbredis.workers.included._idempotency",
     "Logging": "sbredis.workers.included._logging",
     "Middleware": "sbredis.workers.declaring._middleware",
     "Outcome": "sbredis.workers.declaring._outcomes",
     "Proceed": "sbredis.workers.declaring._middleware",
-    "Property": "sbredis.workers.declaring._markers",
+    "Property": "sbredis.workers.declaring._signatures",
     "Retries": "sbredis.workers.declaring._retries",
     "Router": "sbredis.workers.declaring._router",
     "SyncContext": "sbredis.workers.declaring._context",

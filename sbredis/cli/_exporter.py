@@ -50,7 +50,7 @@ async def exporter(invocation: Invocation, listen: str, every: timedelta, shippe
             (files("sbredis.cli") / "shipped" / _SHIPPED[shipped]).read_text(encoding="utf-8").rstrip("\n")
         )
         return
-    from sbredis.workers.declaring._addresses import address_of
+    from sbredis.workers.declaring._checks import address_of
     from sbredis.workers.observing._http import serving_answers
 
     try:

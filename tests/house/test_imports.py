@@ -143,7 +143,6 @@ PURE = {
             "_conditions",
             "_cron",
             "_handlers",
-            "_markers",
             "_options",
             "_outcomes",
             "_retries",

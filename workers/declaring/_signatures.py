@@ -1,4 +1,4 @@
-"""Read the signature of a handler: where the value of each parameter comes from."""
+"""Read the signature of a handler, and the markers in it: where the value of each parameter comes from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from sbredis._quoting import type_name
 from sbredis.codec import UnsupportedTypeError, check_type
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.workers.declaring._checks import require_one_of, require_text
 from sbredis.workers.declaring._context import Context, SyncContext
-from sbredis.workers.declaring._markers import Depends, Property, Scope
 
 __all__ = [
     "Dependency",
+    "Depends",
     "HandlerParameter",
+    "Property",
+    "Scope",
     "Signature",
     "function_name",
     "hides_coroutine",
@@ -28,11 +31,45 @@ __all__ = [
     "read_signature",
 ]
 
+Scope = Literal["app", "session", "message"]
+"""The life of a dependency: as long as the worker, the lock on a session, or the handling of one message."""
 Kind = Literal["body", "message", "context", "property", "dependency"]
 How = Literal["call", "coroutine", "generator", "async generator"]
 _WIDTH: dict[Scope, int] = {"app": 2, "session": 1, "message": 0}
 _NONE = inspect.Parameter.empty
 _PROPERTY_TYPES = frozenset({str, int, bool, float, bytes, UUID, datetime})
+
+
+@dataclass(frozen=True, slots=True)
+class Depends:
+    """Marks a parameter that is made by a function: ``Annotated[Db, Depends(get_db)]``.
+
+    ``call`` is a function, a coroutine function, or a generator function of either kind. What a generator yields is
+    the value, and the code after its ``yield`` cleans up at the end of the ``scope``. The function may have parameters
+    of the same kinds as a handler, except a body. Within a scope it is called once.
+    """
+
+    call: Callable[..., Any]
+    scope: Scope = "message"
+
+    def __post_init__(self) -> None:
+        if not callable(self.call):
+            raise TypeError(f"Depends takes a function, not {type(self.call).__name__}")
+        require_one_of("scope", self.scope, get_args(Scope))
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """Marks a parameter that gets an application property of the message: ``Annotated[str, Property("tenant")]``.
+
+    If the message has no such property, the parameter gets its default. Without a default, and for a property of
+    another type, the message is dead-lettered.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        require_text("the name of a property", self.name)
 
 
 @dataclass(frozen=True, slots=True)

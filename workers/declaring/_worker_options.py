@@ -10,8 +10,8 @@ from typing import Any, Self, TypedDict
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.workers.declaring._addresses import address_of
 from sbredis.workers.declaring._checks import (
+    address_of,
     require_arguments,
     require_bool,
     require_function,

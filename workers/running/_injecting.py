@@ -22,9 +22,8 @@ from sbredis.codec import decode_body
 from sbredis.exceptions import MessageBodyError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._context import Context, SyncContext
-from sbredis.workers.declaring._markers import Scope
 from sbredis.workers.declaring._outcomes import DeadLetter
-from sbredis.workers.declaring._signatures import Dependency, HandlerParameter, Signature
+from sbredis.workers.declaring._signatures import Dependency, HandlerParameter, Scope, Signature
 from sbredis.workers.running._calls import HandlerCall
 
 __all__ = ["Injector", "Scopes", "UnfitMessage", "decoded", "in_thread", "start_in_thread"]

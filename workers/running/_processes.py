@@ -20,9 +20,8 @@ from weakref import WeakSet
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage
 from sbredis.workers.declaring._handlers import HandlerPlan
-from sbredis.workers.declaring._markers import Depends
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, Outcome
-from sbredis.workers.declaring._signatures import HandlerParameter, function_name
+from sbredis.workers.declaring._signatures import Depends, HandlerParameter, function_name
 from sbredis.workers.observing._exits import ending_of
 from sbredis.workers.observing._logs import logs_here
 from sbredis.workers.running._calls import HandlerCall

@@ -25,7 +25,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import Outcome as ServiceBusOutcome
 from sbredis.exceptions import ServiceBusConnectionError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.workers.declaring._addresses import address_of
+from sbredis.workers.declaring._checks import address_of
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Outcome
 from sbredis.workers.declaring._retries import fate_of

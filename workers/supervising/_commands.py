@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sbredis._arguments import ArgumentParser
 from sbredis._server_url import URL_VARIABLE
-from sbredis.workers.declaring._addresses import address_of
+from sbredis.workers.declaring._checks import address_of
 
 __all__ = ["PROGRAM", "WorkerCommand", "read_command"]
 

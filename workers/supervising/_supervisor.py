@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sbredis.exceptions import WorkerSetupError
-from sbredis.workers.declaring._addresses import address_of
+from sbredis.workers.declaring._checks import address_of
 from sbredis.workers.observing._counts import EntityCounts, merged
 from sbredis.workers.observing._http import Health, serving_http
 from sbredis.workers.observing._prometheus import prometheus

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sbredis.maintenance._duty import Shared
+from sbredis.maintenance._duty import DutyResources
 from sbredis.maintenance._maintenance import MaintenanceOffer
 from sbredis.maintenance._moving import Mover
 from sbredis.maintenance._publishing import TopicPublisher
 
-__all__ = ["MaintenanceOffer", "Mover", "Shared", "TopicPublisher"]
+__all__ = ["DutyResources", "MaintenanceOffer", "Mover", "TopicPublisher"]

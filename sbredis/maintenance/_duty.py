@@ -14,13 +14,13 @@ from sbredis.maintenance._census import Census
 if TYPE_CHECKING:
     from sbredis.client import Connection
 
-__all__ = ["Duty", "Shared", "Tenure"]
+__all__ = ["Duty", "DutyResources", "Tenure"]
 
 _log = logging.getLogger("sbredis.maintenance")
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class DutyResources:
     """The objects that all duties of a client use."""
 
     connection: Connection
@@ -52,7 +52,7 @@ class Duty(ABC):
     role: ClassVar[str]
     """The role that has this duty."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DutyResources) -> None:
         self.shared = shared
         self.connection = shared.connection
 

@@ -18,7 +18,7 @@ from sbredis._tasks import wait_until
 from sbredis.client import IDLE, BackgroundTasks
 from sbredis.engine import perform, quiet, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._duty import Duty, DutyResources, Tenure
 from sbredis.maintenance._idling import IdleAgenda, IdlePace, ReadQuiet, RemoveIdle, Temporary, Wait
 from sbredis.registry import IDLE_PROPERTY
 
@@ -37,7 +37,7 @@ class IdleDuty(Duty):
 
     role = IDLE
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DutyResources) -> None:
         super().__init__(shared)
         self._pace = IdlePace() if self.connection.test_hooks is None else IdlePace(between_reads=0.0, first_pause=0.5)
         self.agenda = IdleAgenda(self._pace)

@@ -23,7 +23,7 @@ from sbredis._tasks import TaskScope
 from sbredis.client import MOVE, ROUTE, RoleKeeper, call_role, is_held
 from sbredis.engine import CallId, Counts, perform
 from sbredis.exceptions import ServiceBusError
-from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._duty import Duty, DutyResources, Tenure
 from sbredis.maintenance._idle import IdleDuty
 from sbredis.maintenance._moving import MovingDuty
 from sbredis.maintenance._routing import RoutingDuty
@@ -75,7 +75,7 @@ class Maintenance:
     """One client's offer to maintain the namespace."""
 
     def __init__(self, connection: Connection, duties: Sequence[type[Duty]] = DUTIES) -> None:
-        shared = Shared.of(connection)
+        shared = DutyResources.of(connection)
         self.census, self._failures = shared.census, shared.failures
         self.duties: dict[str, Duty] = {duty.role: duty(shared) for duty in duties}
         """The duties by their roles."""

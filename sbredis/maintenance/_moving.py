@@ -20,7 +20,7 @@ from sbredis.client import CALLING, MOVE
 from sbredis.engine import MOST_ASKED, Partition, calling, perform, read_call, recipient_of, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.maintenance._agenda import VisitPace
-from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._duty import Duty, DutyResources, Tenure
 from sbredis.maintenance._visiting import Visitor, is_move_announcement
 from sbredis.model import Purpose
 from sbredis.moving import Carrier, Destinations, Finder, NotKnownYetError, ask
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
     from sbredis.client import Entity
     from sbredis.engine import Delivery, Destination, MovesRead, Origin
     from sbredis.maintenance._agenda import Read, VisitPlace
-    from sbredis.maintenance._duty import Shared
     from sbredis.model import MoveKind
     from sbredis.registry import EntityRecord
 
 __all__ = ["PACE", "Mover", "MovingDuty", "destinations_of"]
 
 
-def destinations_of(shared: Shared, source: Entity, number: int) -> Destinations:
+def destinations_of(shared: DutyResources, source: Entity, number: int) -> Destinations:
     """Return what finds the destinations of the messages that wait in a partition of ``source``."""
     return Destinations(source, number, _Targets(shared, source), Purpose())
 
@@ -44,7 +43,7 @@ def destinations_of(shared: Shared, source: Entity, number: int) -> Destinations
 class _Targets(Finder):
     """The entities that ``source`` forwards to, and those that transactions have sent its messages to."""
 
-    def __init__(self, shared: Shared, source: Entity) -> None:
+    def __init__(self, shared: DutyResources, source: Entity) -> None:
         self._shared = shared
         self._source = source
 
@@ -102,7 +101,7 @@ _MOST_REMEMBERED = 10_000
 class Mover:
     """Moves messages from partitions to their destinations. It needs no role: two clients may move at the same time."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DutyResources) -> None:
         self.shared = shared
         self.connection = shared.connection
         self._salts = salts(self.connection.namespace.partitions)
@@ -215,7 +214,7 @@ class MovingDuty(Duty):
 
     role = MOVE
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DutyResources) -> None:
         super().__init__(shared)
         pace = PACE if self.connection.test_hooks is None else VisitPace(visits_at_once=16, between_reads=0.0)
         self._news = asyncio.Event()

@@ -30,14 +30,13 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._agenda import VisitPace
-from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._duty import Duty, DutyResources, Tenure
 from sbredis.maintenance._publishing import TopicWatcher
 from sbredis.maintenance._visiting import Visitor, is_move_announcement
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
     from sbredis.maintenance._agenda import Read, VisitPlace
-    from sbredis.maintenance._duty import Shared
     from sbredis.registry import EntityRecord
 
 __all__ = ["DueWork", "RoutingDuty"]
@@ -51,7 +50,7 @@ _ROUNDING = 0.001
 class DueWork:
     """The errand of visits that do due work."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DutyResources) -> None:
         self._census = shared.census
         self._connection = shared.connection
         self._salts = salts(self._connection.namespace.partitions)
@@ -111,7 +110,7 @@ class RoutingDuty(Duty):
 
     role = ROUTE
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DutyResources) -> None:
         super().__init__(shared)
         self._news = asyncio.Event()
         self.watchers: dict[tuple[str, int], TopicWatcher] = {}

@@ -23,7 +23,7 @@ from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, V
 from sbredis.moving import NotKnownYetError
 
 if TYPE_CHECKING:
-    from sbredis.maintenance._duty import Shared
+    from sbredis.maintenance._duty import DutyResources
     from sbredis.registry import EntityRecord
     from sbredis.transport import Subscription
 
@@ -61,7 +61,9 @@ class _AnnouncementListener:
 class SlotChannels:
     """The channels of all slots of a namespace. A slot that cannot be heard yet is tried again and again."""
 
-    def __init__(self, shared: Shared, heard: Callable[[int, bytes], None], missed: Callable[[int], None]) -> None:
+    def __init__(
+        self, shared: DutyResources, heard: Callable[[int, bytes], None], missed: Callable[[int], None]
+    ) -> None:
         """``heard`` gets the number of a slot and an announcement. ``missed`` gets the number of a slot.
 
         ``missed`` is called whenever the client begins to hear a slot, because it may have missed announcements before.
@@ -145,7 +147,7 @@ class Errand(Protocol):
 class Visitor:
     """The visits of one client, on one errand, to the partitions of all entities that it is given."""
 
-    def __init__(self, shared: Shared, errand: Errand, pace: VisitPace, changed: Callable[[], None]) -> None:
+    def __init__(self, shared: DutyResources, errand: Errand, pace: VisitPace, changed: Callable[[], None]) -> None:
         """``changed`` is called when there may be something to do."""
         self._pace = pace
         self.agenda = Agenda(pace)

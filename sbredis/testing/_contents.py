@@ -11,7 +11,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client import Connection, connection_of, deadline_of
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, CallId, Partition, Request, SidePrefix
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
-from sbredis.maintenance import Mover, Shared, TopicPublisher
+from sbredis.maintenance import DutyResources, Mover, TopicPublisher
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
 from sbredis.receiving._peeking import Peeking
 from sbredis.registry import path_of, split_path
@@ -146,7 +146,7 @@ class BusContents:
         connection = self._clients.connection()
         await connection.open(deadline_of(None))
         with suppress(ServiceBusError):  # messages that cannot be moved now still wait, and are shown where they are
-            await Mover(Shared.of(connection)).move_now()
+            await Mover(DutyResources.of(connection)).move_now()
 
 
 def _in_loop() -> bool:

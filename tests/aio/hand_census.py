@@ -10,7 +10,7 @@ from typing import cast
 
 from sbredis.aio import ServiceBusClient
 from sbredis.maintenance._census import Census
-from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._duty import Duty, DutyResources, Tenure
 from sbredis.registry import EntityRecord
 
 __all__ = ["HandCensus", "doing", "shared_of"]
@@ -44,9 +44,9 @@ class HandCensus:
             changed()
 
 
-def shared_of(client: ServiceBusClient, census: HandCensus) -> Shared:
+def shared_of(client: ServiceBusClient, census: HandCensus) -> DutyResources:
     """Return what the duties of a connected client share."""
-    return replace(Shared.of(client._connection), census=cast("Census", census))
+    return replace(DutyResources.of(client._connection), census=cast("Census", census))
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.maintenance._duty import Duty, Shared, Tenure
+from sbredis.maintenance._duty import Duty, DutyResources, Tenure
 from sbredis.maintenance._maintenance import DUTIES, Maintenance
 from sbredis.model import ServiceBusMessage
 from tests.aio.diverting import divert
@@ -215,6 +215,6 @@ async def test_work_for_which_nobody_waits_does_not_close_the_client(
 @in_memory
 async def test_an_error_after_the_end_of_a_client_is_not_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with queue_at(url) as queue:
-        shared = Shared.of(queue.client._connection)
+        shared = DutyResources.of(queue.client._connection)
     shared.failures.report("some work", ZeroDivisionError())
     assert errors(caplog) == []

@@ -12,7 +12,7 @@ import pytest
 from sbredis.engine import SettingsStaleError, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.maintenance._agenda import VisitPlace
-from sbredis.maintenance._duty import Shared
+from sbredis.maintenance._duty import DutyResources
 from sbredis.maintenance._routing import DueWork
 from tests.aio.queues import HandClock, Queue, in_memory, queue_at
 
@@ -25,7 +25,7 @@ async def visited(url: str) -> AsyncIterator[tuple[Queue, DueWork, VisitPlace, H
     clock = HandClock()
     async with queue_at(url, clock=clock, time_to_live=1000, dead_letter_expired=True) as queue:
         connection = queue.client._connection
-        errand = DueWork(Shared.of(connection))
+        errand = DueWork(DutyResources.of(connection))
         yield queue, errand, VisitPlace(queue.entity.numbers[0], queue.entity.record.id), clock
 
 
@@ -72,7 +72,7 @@ async def test_a_partition_with_newer_settings_than_the_registry_is_an_error(url
 async def test_an_update_that_the_census_has_not_seen_is_adopted(url: str) -> None:
     async with visited(url) as (queue, _, place, clock):
         record, connection = queue.entity.record, queue.client._connection
-        shared = Shared.of(connection)
+        shared = DutyResources.of(connection)
         shared.census.by_id = {record.id: record}
         errand = DueWork(shared)
         updated = await connection.namespace.update_entity(record, replace(record.settings, max_delivery_count=77))

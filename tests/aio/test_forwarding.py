@@ -20,7 +20,7 @@ from sbredis.client._role import MOVE
 from sbredis.engine import perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.maintenance import _maintenance
-from sbredis.maintenance._duty import Shared
+from sbredis.maintenance._duty import DutyResources
 from sbredis.maintenance._moving import Mover, MovingDuty, destinations_of
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
@@ -108,11 +108,11 @@ def soon() -> float:
     return asyncio.get_running_loop().time() + 60
 
 
-async def shared_of(client: ServiceBusClient) -> Shared:
+async def shared_of(client: ServiceBusClient) -> DutyResources:
     """Return what the duties of a client share, for a client that maintains nothing."""
     connection = client._connection
     await connection.open(soon())
-    return Shared.of(connection)
+    return DutyResources.of(connection)
 
 
 def moving_of(client: ServiceBusClient) -> MovingDuty:

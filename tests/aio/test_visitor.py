@@ -14,7 +14,7 @@ from sbredis._tasks import wait_until
 from sbredis.engine import due_channel, salts
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusConnectionError
 from sbredis.maintenance._agenda import Read, VisitPace, VisitPlace
-from sbredis.maintenance._duty import Shared
+from sbredis.maintenance._duty import DutyResources
 from sbredis.maintenance._visiting import Visitor
 from sbredis.moving._destinations import NotKnownYetError
 from sbredis.registry import EntityRecord
@@ -28,7 +28,7 @@ PACE = VisitPace(between_reads=0.0, first_pause=0.01, longest_pause=0.02)
 class Hand:
     """An errand whose answers the test decides, and a visitor on that errand."""
 
-    def __init__(self, shared: Shared, records: list[EntityRecord]) -> None:
+    def __init__(self, shared: DutyResources, records: list[EntityRecord]) -> None:
         self.reads: Counter[int] = Counter()
         self.visits: list[VisitPlace] = []
         self.due: set[VisitPlace] = set()
@@ -76,7 +76,7 @@ async def visiting(url: str) -> AsyncIterator[tuple[Hand, EntityRecord, Any]]:
     async with queue_at(url, partitions=4, partitioned=True) as queue:
         connection = queue.client._connection
         record = queue.entity.record
-        hand = Hand(Shared.of(connection), [record])
+        hand = Hand(DutyResources.of(connection), [record])
         running = asyncio.create_task(hand.run())
         try:
             await hand.visitor.begin()

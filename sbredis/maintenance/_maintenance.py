@@ -72,7 +72,7 @@ class _DutyRunner:
 
 
 class Maintenance:
-    """One client's offer to maintain the namespace."""
+    """The maintenance of a namespace by one client: its duties, and the list of entities that they share."""
 
     def __init__(self, connection: Connection, duties: Sequence[type[Duty]] = DUTIES) -> None:
         shared = DutyResources.of(connection)

@@ -3,7 +3,7 @@
 Within a slot, one transaction withdraws the messages and stores them at their destination. Between slots there are
 three calls. The source *freezes* messages as a batch, the destination *takes* the batch, and the source *settles* it
 by the verdict of the destination. None of these calls needs a lane, because any client may repeat each of them at any
-time.
+time. This module has the values of these calls, which :class:`~sbredis.engine._partition.Partition` makes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Batch(NamedTuple):
     names: tuple[str, ...]
     """The names of the messages at the source, in the order of the move."""
     purpose: bytes = b""
-    """The text that was given to :func:`freeze`."""
+    """The text that was given to :meth:`~sbredis.engine._partition.Partition.freeze`."""
 
 
 class MovesRead(NamedTuple):

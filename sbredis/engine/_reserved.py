@@ -1,10 +1,11 @@
-"""Reserved ranges: a reader takes the messages of a partition in ranges of numbers, exactly once. Pure: requests.
+"""Reserved ranges: a reader takes the messages of a partition in ranges of numbers, exactly once. Pure.
 
 A reservation closes the main side of a partition to receivers (:attr:`PartitionSettings.reserved`). Its reader *plans*
 a range, reads it as often as it likes, and names it as committed when it plans the next range. The messages of a
 planned range are *pinned* until then. The partition removes them when the range is committed.
 
-All these calls may be repeated. They have no lane: a plan is found again by the plan before it, which the call names.
+This module has the values of these calls, which :class:`~sbredis.engine._partition.Partition` makes. All of them may be
+repeated. They have no lane: a plan is found again by the plan before it, which the call names.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sbredis.engine._results import Delivery
 __all__ = ["MOST", "MOST_ROWS", "Committed", "Pin", "Planned", "Ranged", "Unpinned", "read_planned"]
 
 MOST_ROWS = 999_999_999
+"""The largest number of messages of a range."""
 MOST = 999_999_999_999_999
 """The largest number that a script takes."""
 
@@ -32,7 +34,7 @@ class Committed(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The answer to :func:`plan`."""
+    """The answer to :meth:`~sbredis.engine._partition.Partition.plan`."""
 
     more: bool
     """Whether the call must be made again, because committed messages, due work or events of expiry are left.
@@ -79,7 +81,7 @@ class Ranged(NamedTuple):
 
 
 class Unpinned(NamedTuple):
-    """The answer to :func:`unpin`."""
+    """The answer to :meth:`~sbredis.engine._partition.Partition.unpin`."""
 
     more: bool
     """Whether messages are left that are committed or pinned. Then make the call again."""

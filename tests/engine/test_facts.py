@@ -19,6 +19,8 @@ from sbredis.engine import (
     new_token,
     preloaded,
 )
+from sbredis.engine._contracts import Fact, contract
+from sbredis.engine._expansion import ScriptFormatError
 from sbredis.engine._scripts import contract_of, facts_of, facts_of_step, operations, with_fact
 from tests.house.modules import Module, modules
 from tests.offenders import for_each
@@ -117,6 +119,30 @@ def test_the_first_scripts_of_a_client_only_read() -> None:
 def test_every_script_is_there_once() -> None:
     names = [script.name for script in every_script()]
     assert sorted(names) == sorted([*operations(), *with_fact("at_limit")])
+
+
+HEAD = "#!lua\n-- Does.\n--\n-- ARGV[1] wanted\n--\n-- Result: 1\n-- Refusals: none\n"
+
+
+def test_a_fact_may_depend_on_an_argument() -> None:
+    header = contract(f"{HEAD}-- Facts: use, repeatable if wanted is 0,\n--   laneless\nreturn 1\n")
+    assert header.facts == {
+        "use": Fact(always=True),
+        "repeatable": Fact(always=False, argument="wanted", value="0"),
+        "laneless": Fact(always=True),
+    }
+    assert header.fact("repeatable").holds({"wanted": 0})
+    assert not header.fact("repeatable").holds({"wanted": 1})
+    assert not header.fact("repeatable").holds({})
+    assert not header.fact("freeing").holds({"wanted": 0})
+
+
+@pytest.mark.parametrize("text", ["", "none", "harmless", "use, use", "use repeatable", "repeatable if wanted", "use,"])
+def test_the_error_for_a_malformed_line_of_facts_names_the_facts_that_there_are(text: str) -> None:
+    with pytest.raises(
+        ScriptFormatError, match=r"^line 8: expected different facts of use, repeatable, .*preloaded, sep"
+    ):
+        contract(f"{HEAD}-- Facts: {text}\nreturn 1\n")
 
 
 # -- exports -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from sbredis.workers.included._breaker import CircuitBreaker
 from sbredis.workers.included._logging import Logging
 from sbredis.workers.running._call_states import CallTask
 from sbredis.workers.running._calls import CallOrigin, HandlerCall
-from sbredis.workers.running._consuming import Running
+from sbredis.workers.running._consuming import RunningCalls
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
 from sbredis.workers.running._locks import Renewable, snapshot
@@ -171,7 +171,7 @@ async def settle_parts(
     return await asyncio.gather(*works)
 
 
-class BatchConsumer(Running):
+class BatchConsumer(RunningCalls):
     """The consumer of one entity whose handlers take batches.
 
     Messages that were received together may need several calls: one for each handler, and for each partition. Calls for

@@ -21,7 +21,7 @@ from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._starting import SharedTask, new_task
 
-__all__ = ["CANCELLING", "Consumer", "Running"]
+__all__ = ["CANCELLING", "Consumer", "RunningCalls"]
 
 _log = logging.getLogger("sbredis.worker")
 CANCELLING = 5.0
@@ -30,7 +30,7 @@ _LONGEST_WAIT = 0.4
 """The longest time in seconds that messages wait in the buffer while no handler can start."""
 
 
-class Running:
+class RunningCalls:
     """The calls of one entity that are running, and the room for more.
 
     A finished handler makes room at once; its settlement does not occupy the room. But nothing new starts while more
@@ -190,7 +190,7 @@ class Running:
         await self.settlements.release(interrupted, interrupted=True)
 
 
-class Consumer(Running):
+class Consumer(RunningCalls):
     """The consumer of one entity. It asks for as many messages as handlers may start, so no message waits here.
 
     The receiver fetches further messages ahead if the handlers are fast.

@@ -94,13 +94,13 @@ async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_out
     await sbredis_bus.create_queue("orders")
     worker = Worker(sbredis_bus.url, shutdown_timeout=0)
     begun, end = threading.Event(), threading.Event()
-    release = _consuming.Running.finish
+    release = _consuming.RunningCalls.finish
 
     async def finish(running: Any, seconds: float) -> None:
         asyncio.get_running_loop().call_later(0.05, end.set)
         await release(running, seconds)
 
-    monkeypatch.setattr(_consuming.Running, "finish", finish)
+    monkeypatch.setattr(_consuming.RunningCalls, "finish", finish)
 
     @worker.queue("orders")
     def place() -> None:

@@ -81,7 +81,7 @@ def test_an_event_without_a_row_changes_nothing() -> None:
         pytest.param(S.CUT_OFF, E.CUT_OFF, NONE, (S.CUT_OFF, T.NOTHING), id="but only once"),
         pytest.param(S.OPEN, E.STOP, {C.IN_THREAD}, (S.LEFT, T.LEAVE), id="a thread that runs on is left"),
         pytest.param(S.CUT_OFF, E.STOP, NONE, (S.GIVEN_BACK, T.GIVE_BACK), id="messages are given back"),
-        pytest.param(S.WITHDRAWN, E.STOP, NONE, (S.GIVEN_BACK, T.GIVE_BACK_UNTRIED), id="those of no handler too"),
+        pytest.param(S.UNQUEUED, E.STOP, NONE, (S.GIVEN_BACK, T.GIVE_BACK_UNTRIED), id="those of no handler too"),
         pytest.param(S.DECIDED, E.STOP, NONE, (S.DECIDED, T.NOTHING), id="a settlement goes on at the end"),
         pytest.param(S.LATE, E.STOP, NONE, (S.LATE, T.NOTHING), id="a lost message cannot be given back"),
         pytest.param(S.OPEN, E.BREAK, NONE, (S.DECIDED, T.ABANDON), id="a session that breaks counts the delivery"),
@@ -97,7 +97,7 @@ def test_the_steps_that_matter_most(
 def test_a_refused_settlement_leads_back_to_the_state_before() -> None:
     for state in S:
         settling = decide(state, E.SETTLE).state
-        if settling is not state and state is not S.WITHDRAWN:  # which is the same as cut off from then on
+        if settling is not state and state is not S.UNQUEUED:  # which is the same as cut off from then on
             assert decide(settling, E.REFUSE).state is state
 
 
@@ -115,7 +115,7 @@ def test_messages_are_never_settled_once_their_fate_is_known(
 ) -> None:
     state, _, condition, (_, task) = step
     if task in FATES:
-        assert state in {S.OPEN, S.CUT_OFF, S.WITHDRAWN}
+        assert state in {S.OPEN, S.CUT_OFF, S.UNQUEUED}
         assert condition is not C.IN_THREAD
 
 
@@ -154,8 +154,8 @@ class Life:
             found["the worker ends"] = self.begin_ending
             found["the session breaks"] = self.break_
             return found
-        if self.function == "waits":  # it is withdrawn before anything else
-            found["the function is withdrawn"] = self.withdraw
+        if self.function == "waits":  # it is unqueued before anything else
+            found["the function is unqueued"] = self.unqueue
         else:
             found["the work is over"] = self.stop
         found["the time of the handlers is over"] = self.cut
@@ -187,13 +187,13 @@ class Life:
         return E.LOSE in self.history or self.left
 
     @property
-    def withdrawn(self) -> bool:
+    def unqueued(self) -> bool:
         """Whether the function was taken out of the queue, and no middleware has settled in its place."""
-        return E.WITHDRAW in self.history and E.SETTLE not in self.history[self.history.index(E.WITHDRAW) :]
+        return E.UNQUEUE in self.history and E.SETTLE not in self.history[self.history.index(E.UNQUEUE) :]
 
     @property
     def cut_off(self) -> bool:
-        return E.CUT_OFF in self.history or (E.WITHDRAW in self.history and not self.withdrawn)
+        return E.CUT_OFF in self.history or (E.UNQUEUE in self.history and not self.unqueued)
 
     def happens(self, event: CallEvent, expected: CallTask, *, counts: bool, holding: set[CallCondition]) -> None:
         step = decide(self.state, event, holding)
@@ -226,7 +226,7 @@ class Life:
 
     def end(self, holding: set[CallCondition]) -> None:
         self.ended = True
-        if self.decided or self.given_back or self.withdrawn:
+        if self.decided or self.given_back or self.unqueued:
             expected = T.NOTHING
         elif self.lost:
             expected = T.DROP
@@ -243,7 +243,7 @@ class Life:
         told = self.plain and not waited
         if waited:
             self.function = "none"
-        counts = not (self.left or self.given_back or self.withdrawn)
+        counts = not (self.left or self.given_back or self.unqueued)
         if not counts or (self.decided and self.lost):
             expected = T.NOTHING
         elif self.decided or (self.settled and self.cut_off and not self.lost):
@@ -252,27 +252,27 @@ class Life:
             expected = T.NOTHING if told else T.CANCEL
         self.happens(E.LOSE, expected, counts=counts, holding={C.PLAIN} if told else NONE)
 
-    def withdraw(self) -> None:
+    def unqueue(self) -> None:
         self.function = "none"
         over = self.left or self.lost or self.given_back or self.decided or (self.settled and self.cut_off)
-        self.happens(E.WITHDRAW, T.NOTHING, counts=not over, holding=NONE)
+        self.happens(E.UNQUEUE, T.NOTHING, counts=not over, holding=NONE)
         if not over and self.settled:  # nothing of it is left to give back
             self.history[-1] = E.CUT_OFF
 
     def cut(self) -> None:
         over = self.decided or self.given_back or self.left or self.function == "runs"
-        again = self.lost or self.withdrawn
+        again = self.lost or self.unqueued
         expected = T.NOTHING if over or (self.cut_off and not again) else T.CANCEL
         self.happens(E.CUT_OFF, expected, counts=not (over or again), holding=self.running)
 
     def leave(self) -> None:
-        over = self.decided or self.given_back or self.left or self.withdrawn
+        over = self.decided or self.given_back or self.left or self.unqueued
         self.happens(E.LEAVE, T.NOTHING if over else T.LEAVE, counts=not over, holding=NONE)
 
     def stop(self) -> None:
         if self.decided or self.given_back or self.lost or self.settled:
             expected = T.NOTHING
-        elif self.withdrawn:
+        elif self.unqueued:
             expected = T.GIVE_BACK_UNTRIED
         else:
             expected = T.LEAVE if self.function == "runs" else T.GIVE_BACK
@@ -280,7 +280,7 @@ class Life:
         assert not (self.tasks[-1] in FATES and self.function == "runs")
 
     def break_(self) -> None:
-        over = self.decided or self.given_back or self.lost or self.settled or self.cut_off or self.withdrawn
+        over = self.decided or self.given_back or self.lost or self.settled or self.cut_off or self.unqueued
         self.happens(E.BREAK, T.NOTHING if over else T.ABANDON, counts=False, holding=NONE)
 
     # -- what always holds
@@ -290,7 +290,7 @@ class Life:
         assert self.state.is_settled == self.settled
         assert self.state.has_lost_lock == self.lost
         assert self.state.is_left == self.left
-        assert self.state.is_dropped == (self.lost or self.given_back or self.withdrawn)
+        assert self.state.is_dropped == (self.lost or self.given_back or self.unqueued)
         assert self.state.is_free == (not (self.state.is_dropped or (self.cut_off and not self.decided)))
         fates = [task for task in self.tasks if task in FATES]
         assert len(fates) + self.tasks.count(T.LEAVE) <= 1
@@ -298,8 +298,8 @@ class Life:
     @property
     def present(self) -> tuple[object, ...]:
         """What the next answers depend on."""
-        facts = self.settled, self.decided, self.given_back, self.left, self.lost, self.withdrawn, self.cut_off
-        past = E.WITHDRAW in self.history, E.CUT_OFF in self.history
+        facts = self.settled, self.decided, self.given_back, self.left, self.lost, self.unqueued, self.cut_off
+        past = E.UNQUEUE in self.history, E.CUT_OFF in self.history
         return (self.state, *facts, *past, self.plain, self.function, self.ending, self.ended)
 
 

@@ -52,7 +52,7 @@ def test_a_function_that_runs_goes_on_after_its_lock_was_lost(caplog: pytest.Log
     call.thread = Future()
     call.thread.set_running_or_notify_cancel()
     assert call.lose_lock() is CallTask.NOTHING
-    assert (call.lock_lost, call.in_thread, call.withdraw()) == (True, True, False)
+    assert (call.lock_lost, call.in_thread, call.unqueue()) == (True, True, False)
     assert call.end([Complete()]) is CallTask.DROP
     assert "orders: the result of a handler is dropped, because its lock was lost" in caplog.text
 

@@ -13,17 +13,17 @@ who decides about the messages now::
     SETTLED       nobody any more: the handler has settled the messages, or is about to
     LATE          another worker: the lock was lost, and the outcome is dropped
     CUT_OFF       the worker ends and has cancelled the handler: the outcome counts only if it completes everything
-    WITHDRAWN     the worker ends, and the plain function was still waiting for a thread: it never begins
+    UNQUEUED     the worker ends, and the plain function was still waiting for a thread: it never begins
     GIVEN_BACK    the worker ends, and gives the messages back without counting a delivery
     LEFT          the worker has ended, and the handler runs on: the messages are free when their lock ends
 
 These are the ways between them::
 
     OPEN          end ► DECIDED, if there is an outcome    settle ► SETTLED    lose ► LATE    cut off ► CUT_OFF
-                  withdraw ► WITHDRAWN    leave ► LEFT    break ► DECIDED    stop ► GIVEN_BACK or LEFT
-    CUT_OFF       end ► DECIDED, if it completes everything    settle, lose, withdraw, leave, stop: as OPEN
+                  unqueue ► UNQUEUED    leave ► LEFT    break ► DECIDED    stop ► GIVEN_BACK or LEFT
+    CUT_OFF       end ► DECIDED, if it completes everything    settle, lose, unqueue, leave, stop: as OPEN
     LATE          settle ► SETTLED_LATE    leave ► LEFT    (end: the outcome is dropped)
-    WITHDRAWN     stop ► GIVEN_BACK    settle ► SETTLED_CUT_OFF
+    UNQUEUED     stop ► GIVEN_BACK    settle ► SETTLED_CUT_OFF
     LEFT          settle ► SETTLED_LEFT    (end: the outcome is dropped)
     DECIDED       lose ► DECIDED_LATE
     SETTLED       refuse ► OPEN    lose, cut off, leave ► SETTLED_LATE, SETTLED_CUT_OFF, SETTLED_LEFT
@@ -74,7 +74,7 @@ class CallState(_Quick):
     SETTLED_LEFT = "settled by its handler, and left"
     LATE = "late"
     CUT_OFF = "cut off"
-    WITHDRAWN = "withdrawn"
+    UNQUEUED = "unqueued"
     GIVEN_BACK = "given back"
     LEFT = "left"
 
@@ -111,7 +111,7 @@ class CallEvent(_Quick):
     REFUSE = "refuse"  # that was refused, and the messages can be settled in another way
     END = "end"  # the handler has ended
     LOSE = "lose"  # the lock of all messages was lost
-    WITHDRAW = "withdraw"  # the worker ends, and has taken a plain function out of the queue for threads
+    UNQUEUE = "unqueue"  # the worker ends, and has taken a plain function out of the queue for threads
     CUT_OFF = "cut off"  # the worker ends, and the time of its handlers is over
     LEAVE = "leave"  # the handler goes on although it was cancelled
     STOP = "stop"  # the worker ends, and the work on the call is over
@@ -153,7 +153,7 @@ _ALWAYS: Final = CallCondition.OTHERWISE
 _SETTLED: Final = frozenset({_S.SETTLED, _S.SETTLED_LATE, _S.SETTLED_CUT_OFF, _S.SETTLED_LEFT})
 _LEFT: Final = frozenset({_S.LEFT, _S.SETTLED_LEFT})
 _LOST: Final = _LEFT | {_S.LATE, _S.SETTLED_LATE, _S.DECIDED_LATE}
-_DROPPED: Final = _LOST | {_S.WITHDRAWN, _S.GIVEN_BACK}
+_DROPPED: Final = _LOST | {_S.UNQUEUED, _S.GIVEN_BACK}
 _FREE: Final = frozenset({_S.OPEN, _S.DECIDED, _S.SETTLED})
 
 _Row = Mapping[CallCondition, CallStep]
@@ -178,7 +178,7 @@ TRANSITIONS: Final[Mapping[tuple[CallState, CallEvent], _Row]] = MappingProxyTyp
     (_S.OPEN, _E.SETTLE): _to(_S.SETTLED),
     (_S.LATE, _E.SETTLE): _to(_S.SETTLED_LATE),
     (_S.CUT_OFF, _E.SETTLE): _to(_S.SETTLED_CUT_OFF),
-    (_S.WITHDRAWN, _E.SETTLE): _to(_S.SETTLED_CUT_OFF),
+    (_S.UNQUEUED, _E.SETTLE): _to(_S.SETTLED_CUT_OFF),
     (_S.LEFT, _E.SETTLE): _to(_S.SETTLED_LEFT),
     (_S.SETTLED, _E.REFUSE): _to(_S.OPEN),
     (_S.SETTLED_LATE, _E.REFUSE): _to(_S.LATE),
@@ -200,12 +200,12 @@ TRANSITIONS: Final[Mapping[tuple[CallState, CallEvent], _Row]] = MappingProxyTyp
     (_S.SETTLED_CUT_OFF, _E.LOSE): _to(_S.SETTLED_LATE, _T.CANCEL),
     (_S.SETTLED_LATE, _E.LOSE): _unless(_C.PLAIN, _S.SETTLED_LATE, _S.SETTLED_LATE, _T.CANCEL),
     # -- the worker ends
-    (_S.OPEN, _E.WITHDRAW): _to(_S.WITHDRAWN),
-    (_S.CUT_OFF, _E.WITHDRAW): _to(_S.WITHDRAWN),
-    (_S.SETTLED, _E.WITHDRAW): _to(_S.SETTLED_CUT_OFF),
+    (_S.OPEN, _E.UNQUEUE): _to(_S.UNQUEUED),
+    (_S.CUT_OFF, _E.UNQUEUE): _to(_S.UNQUEUED),
+    (_S.SETTLED, _E.UNQUEUE): _to(_S.SETTLED_CUT_OFF),
     (_S.OPEN, _E.CUT_OFF): _unless(_C.IN_THREAD, _S.OPEN, _S.CUT_OFF, _T.CANCEL),
     (_S.LATE, _E.CUT_OFF): _unless(_C.IN_THREAD, _S.LATE, _S.LATE, _T.CANCEL),
-    (_S.WITHDRAWN, _E.CUT_OFF): _to(_S.WITHDRAWN, _T.CANCEL),
+    (_S.UNQUEUED, _E.CUT_OFF): _to(_S.UNQUEUED, _T.CANCEL),
     (_S.SETTLED, _E.CUT_OFF): _unless(_C.IN_THREAD, _S.SETTLED, _S.SETTLED_CUT_OFF, _T.CANCEL),
     (_S.SETTLED_LATE, _E.CUT_OFF): _unless(_C.IN_THREAD, _S.SETTLED_LATE, _S.SETTLED_LATE, _T.CANCEL),
     (_S.OPEN, _E.LEAVE): _to(_S.LEFT, _T.LEAVE),
@@ -216,7 +216,7 @@ TRANSITIONS: Final[Mapping[tuple[CallState, CallEvent], _Row]] = MappingProxyTyp
     (_S.SETTLED_CUT_OFF, _E.LEAVE): _to(_S.SETTLED_LEFT, _T.LEAVE),
     (_S.OPEN, _E.STOP): _END_OF_WORK,
     (_S.CUT_OFF, _E.STOP): _END_OF_WORK,
-    (_S.WITHDRAWN, _E.STOP): _to(_S.GIVEN_BACK, _T.GIVE_BACK_UNTRIED),
+    (_S.UNQUEUED, _E.STOP): _to(_S.GIVEN_BACK, _T.GIVE_BACK_UNTRIED),
     (_S.OPEN, _E.BREAK): _to(_S.DECIDED, _T.ABANDON),
 })
 # fmt: on

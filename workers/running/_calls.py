@@ -120,13 +120,13 @@ class HandlerCall:
         plain = self.handler.execution == "thread" and not waits
         return self._happens(CallEvent.LOSE, *([CallCondition.PLAIN] if plain else []))
 
-    def withdraw(self) -> bool:
+    def unqueue(self) -> bool:
         """Prevent a plain function from being called if it still waits for a thread. Return whether it was."""
         if self.thread is None or not self.thread.cancel():
             return False
         before = self.state
-        self._happens(CallEvent.WITHDRAW)
-        return self.state is CallState.WITHDRAWN is not before
+        self._happens(CallEvent.UNQUEUE)
+        return self.state is CallState.UNQUEUED is not before
 
     def cut_off(self) -> CallTask:
         """Note that the worker ends, and that the time of its handlers is over."""
@@ -138,7 +138,7 @@ class HandlerCall:
 
     def stop(self) -> CallTask:
         """Note that the worker ends, and that the work on the call is over. A function that waits is not called."""
-        self.withdraw()
+        self.unqueue()
         return self._happens(CallEvent.STOP, *self._in_thread_condition)
 
     def broken(self) -> CallTask:

@@ -166,7 +166,7 @@ class RunningCalls:
         coroutine may go on although it was. The message of such a handler is not given back while it runs: another
         worker would handle it at the same time. It comes again when its lock ends, and its delivery counts.
         """
-        await self._give_back_stopped([call for call in self._running.values() if call.withdraw()])
+        await self._give_back_stopped([call for call in self._running.values() if call.unqueue()])
         if self._running:
             await asyncio.wait(set(self._running), timeout=seconds)
         left = {task: call for task, call in self._running.items() if not call.state.is_left}

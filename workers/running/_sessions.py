@@ -312,7 +312,7 @@ class SessionConsumer:
                 if task not in self._ending:  # it waits for messages
                     task.cancel()
             else:
-                call.withdraw()
+                call.unqueue()
         if self._held:
             await asyncio.wait(set(self._held), timeout=seconds)
         left = {task: call for task, call in self._held.items() if task not in self.left}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
+from types import coroutine
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Context, Worker
+from sbredis.workers.running import _starting
 from sbredis.workers.running._starting import SharedTask, new_task
 
 pytestmark = pytest.mark.anyio
@@ -208,3 +210,20 @@ async def test_the_lock_of_a_handler_is_renewed_from_its_first_step_on(
     async with worker.running():
         await both.wait()
     assert renewed == {"one": True, "two": True}
+
+
+def test_a_coroutine_that_ended_before_does_not_disturb_the_end_of_its_task() -> None:
+    """At the end of a program, Python closes coroutines in any order."""
+
+    @coroutine
+    def waiting() -> Generator[None]:
+        yield
+
+    async def work() -> None:
+        await waiting()
+
+    inner = work()
+    outer: Any = _starting._noticing_waits(inner, lambda: None)
+    outer.send(None)
+    inner.close()
+    outer.close()

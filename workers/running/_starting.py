@@ -112,5 +112,8 @@ def _noticing_waits(work: Work, waits: Callable[[], None]) -> Generator[Any, Any
         try:
             value = yield awaited
             step = work.send
+        except GeneratorExit:  # the program ends, and its garbage may have ended the coroutine before
+            work.close()
+            raise
         except BaseException as error:  # noqa: BLE001 -- a cancellation is for the coroutine
             value, step = error, work.throw

@@ -12,8 +12,8 @@ from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio._stream import SendResult, SendStream
 from sbredis.aio._transaction import ServiceBusTransaction
-from sbredis.client._ticks import Tick
-from sbredis.entities._entity_info import EntityInfo
+from sbredis.client import Tick
+from sbredis.entities import EntityInfo
 
 __all__ = [
     "AutoLockRenewer",

@@ -11,8 +11,7 @@ from sbredis._public import public_name
 from sbredis._threads import in_thread
 from sbredis.aio._client import ServiceBusClient
 from sbredis.aio._session import ServiceBusSession, renewed
-from sbredis.client._arguments import seconds_of
-from sbredis.client._connection import connection_of
+from sbredis.client import connection_of, seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.receiving import RenewalThread

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sbredis.engine import Request, perform
-from sbredis.entities._server_time import read_clock
+from sbredis.entities import read_clock
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport import (
     SLOTS,

@@ -38,24 +38,34 @@ from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio._transaction import ServiceBusTransaction
-from sbredis.client._arguments import deadline_of, identifier_of, seconds_of
-from sbredis.client._connection import Connected, Connection, ConnectionObserver
-from sbredis.client._ticks import Tick, next_tick, period_of
+from sbredis.client import (
+    Connected,
+    Connection,
+    ConnectionObserver,
+    Tick,
+    deadline_of,
+    identifier_of,
+    next_tick,
+    period_of,
+    seconds_of,
+)
 from sbredis.codec import encode_body
 from sbredis.engine import entity_name, identifier
-from sbredis.entities._definitions import (
+from sbredis.entities import (
     QUEUES,
+    AsyncItemPaged,
+    EntityInfo,
+    describe,
     queue_creation,
+    server_time,
+    sessions_of,
+    split_sub_queue,
+    state_of_session,
     subscription_creation,
     subscription_path,
     topic_creation,
 )
-from sbredis.entities._entity_info import EntityInfo, describe
-from sbredis.entities._paging import AsyncItemPaged
-from sbredis.entities._server_time import server_time
-from sbredis.entities._sub_queues import split_sub_queue
-from sbredis.entities._unlocked_sessions import sessions_of, state_of_session
-from sbredis.maintenance._maintenance import MaintenanceOffer
+from sbredis.maintenance import MaintenanceOffer
 from sbredis.model import (
     AZURE_CLIENT,
     NEXT_AVAILABLE_SESSION,
@@ -73,12 +83,11 @@ from sbredis.model import (
 )
 from sbredis.receiving import NoSessionError
 from sbredis.registry import path_of, split_path
-from sbredis.telemetry._telemetry import Telemetry
+from sbredis.telemetry import Telemetry
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
 if TYPE_CHECKING:
-    from sbredis.client._clock import Clock
-    from sbredis.client._entity import Creation, Entity
+    from sbredis.client import Clock, Creation, Entity
     from sbredis.registry import EntityRecord
 
 __all__ = ["ServiceBusClient"]

@@ -13,9 +13,7 @@ from sbredis.transport import Target
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from sbredis.client._clock import Clock
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Creation
+    from sbredis.client import Clock, Connection, Creation
     from sbredis.model import ApiVersion
 
 __all__ = [

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis.client._lane_kinds import MOST_COPIES, TransactionJob, lock_lost
-from sbredis.client._partition_client import SETTLEMENTS, PartitionClient
+from sbredis.client import MOST_COPIES, SETTLEMENTS, PartitionClient, TransactionJob, lock_lost
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
     CallId,
@@ -49,14 +48,13 @@ from sbredis.exceptions import (
     WatermarkChangedError,
 )
 from sbredis.model import Hold, ServiceBusMessage, from_content
-from sbredis.sending._outbox import views_for_rules
-from sbredis.sending._sendable import require_one_key, require_sessions, transaction_key
+from sbredis.sending import require_one_key, require_sessions, transaction_key, views_for_rules
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
     from sbredis.receiving import HeldSession
     from sbredis.registry import EntityRecord
-    from sbredis.sending._outbox import Outbox
+    from sbredis.sending import Outbox
 
 __all__ = [
     "AdvancePart",

@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict
 from sbredis._public import public_name
 from sbredis.aio._receiver import prefetch_count_of
 from sbredis.aio._renewer import AutoLockRenewer
-from sbredis.client._arguments import seconds_of
+from sbredis.client import seconds_of
 from sbredis.engine import identifier
 from sbredis.model import (
     AZURE_HANDLER,

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis._public import public
-from sbredis.client._arguments import (
+from sbredis.client import (
     count_of,
     deadline_of,
     milliseconds_of,
@@ -26,7 +26,7 @@ from sbredis.engine import (
     identifier,
     is_dead,
 )
-from sbredis.entities._sub_queues import SIDES, SUFFIXES
+from sbredis.entities import SIDES, SUFFIXES
 from sbredis.model import (
     PrimitiveTypes,
     RedriveBudget,
@@ -51,15 +51,14 @@ from sbredis.receiving import (
     require_not_forwarding,
     require_reason,
 )
-from sbredis.telemetry._telemetry import UNOBSERVED
+from sbredis.telemetry import UNOBSERVED
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
     from sbredis.aio._session import ServiceBusSession
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Creation, Entity
+    from sbredis.client import Connection, Creation, Entity
     from sbredis.receiving import HeldSession
-    from sbredis.telemetry._telemetry import Telemetry
+    from sbredis.telemetry import Telemetry
 
 __all__ = [
     "ServiceBusReceiver",

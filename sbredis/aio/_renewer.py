@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from sbredis._public import public_name
 from sbredis.aio._receiver import ServiceBusReceiver, report_of
 from sbredis.aio._session import ServiceBusSession, renewed
-from sbredis.client._arguments import seconds_of
+from sbredis.client import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.receiving import LockRenewFailureCallback, Renewals

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from sbredis._quoting import quoted
 from sbredis.aio._client_options import creation_of
 from sbredis.codec import decode_body
-from sbredis.entities._definitions import queue_creation
+from sbredis.entities import queue_creation
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
     from sbredis.aio._receiver import ServiceBusReceiver
     from sbredis.aio._sender import ServiceBusSender
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Creation
+    from sbredis.client import Connection, Creation
 
 __all__ = ["Requests"]
 

@@ -6,13 +6,12 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from sbredis.client._arguments import deadline_of, seconds_of
-from sbredis.client._role import OWN, RoleKeeper
+from sbredis.client import OWN, RoleKeeper, deadline_of, seconds_of
 from sbredis.engine import role_name
 from sbredis.exceptions import OperationTimeoutError, Outcome
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
+    from sbredis.client import Connection
 
 __all__ = ["ServiceBusRole"]
 

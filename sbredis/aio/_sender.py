@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sbredis._quoting import quoted
 from sbredis.aio._stream import SendStream
-from sbredis.client._arguments import count_of, deadline_of, progress_of, sequence_numbers_of
-from sbredis.client._throttle import Throttle
+from sbredis.client import Throttle, count_of, deadline_of, progress_of, sequence_numbers_of
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
 )
@@ -24,14 +23,11 @@ from sbredis.model import (
     outgoing,
     use_id,
 )
-from sbredis.sending._cancelling import cancel_scheduled
-from sbredis.sending._outbox import Outbox
-from sbredis.sending._sendable import scheduled
+from sbredis.sending import Outbox, cancel_scheduled, scheduled
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Creation
-    from sbredis.telemetry._telemetry import Telemetry
+    from sbredis.client import Connection, Creation
+    from sbredis.telemetry import Telemetry
 
 __all__ = ["ServiceBusSender", "outbox_of", "window_of"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sbredis.client._arguments import deadline_of, seconds_of
+from sbredis.client import deadline_of, seconds_of
 from sbredis.engine import Changes, encode_changes
 from sbredis.model import ServiceBusReceivedMessage, hold_of
 from sbredis.receiving import HeldSession, LockHandle, RenewedLock, require_reason, state_bytes
 
 if TYPE_CHECKING:
-    from sbredis.telemetry._telemetry import Telemetry
+    from sbredis.telemetry import Telemetry
 
 __all__ = ["ServiceBusSession", "held_session", "renewed"]
 

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 from sbredis._public import public
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._session import ServiceBusSession
-from sbredis.client._arguments import deadline_of
+from sbredis.client import deadline_of
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving import accept_named, accept_next, is_failed_delivery, require_not_forwarding, require_sessions
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Creation, Entity
+    from sbredis.client import Connection, Creation, Entity
     from sbredis.receiving import HeldSession
-    from sbredis.telemetry._telemetry import Telemetry
+    from sbredis.telemetry import Telemetry
 
 __all__ = ["ServiceBusSessionReceiver"]
 

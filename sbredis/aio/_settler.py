@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Self
 
-from sbredis.client._arguments import deadline_of
-from sbredis.client._lane_kinds import RenewJob, SettleJob, lock_lost
+from sbredis.client import RenewJob, SettleJob, deadline_of, lock_lost
 from sbredis.engine import CallId, Lock, Partition, Peeked, Request, is_dead, number_of, side_of
-from sbredis.entities._sub_queues import SUB_QUEUES, SUFFIXES
+from sbredis.entities import SUB_QUEUES, SUFFIXES
 from sbredis.model import (
     MessageLease,
     PrimitiveTypes,
@@ -35,10 +34,8 @@ from sbredis.receiving import (
 )
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Entity
-    from sbredis.client._partition_client import PartitionClient
-    from sbredis.telemetry._telemetry import Observation, Telemetry
+    from sbredis.client import Connection, Entity, PartitionClient
+    from sbredis.telemetry import Observation, Telemetry
 
 __all__ = ["ServiceBusSettler"]
 

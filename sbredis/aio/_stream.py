@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis.client._arguments import deadline_of
+from sbredis.client import deadline_of
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import ConnectionReference
-    from sbredis.sending._outbox import Outbox
-    from sbredis.telemetry._telemetry import Observation, Telemetry
+    from sbredis.client import ConnectionReference
+    from sbredis.sending import Outbox
+    from sbredis.telemetry import Observation, Telemetry
 
 __all__ = ["SendResult", "SendStream"]
 

@@ -22,7 +22,7 @@ from sbredis.aio._committing import (
 )
 from sbredis.aio._sender import ServiceBusSender, outbox_of
 from sbredis.aio._session import ServiceBusSession, held_session
-from sbredis.client._arguments import deadline_of
+from sbredis.client import deadline_of
 from sbredis.engine import MAXIMUM_CALL_BYTES, MessageId, Outgoing, identifier, is_dead
 from sbredis.exceptions import MessageAlreadySettled, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (
@@ -40,14 +40,13 @@ from sbredis.model import (
     work_key,
 )
 from sbredis.receiving import changes_of, delay_of, lock_ended, require_lock, state_bytes
-from sbredis.sending._sendable import scheduled, sent_key
+from sbredis.sending import scheduled, sent_key
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Entity
+    from sbredis.client import Connection, Entity
     from sbredis.receiving import HeldSession
-    from sbredis.sending._outbox import Outbox
-    from sbredis.telemetry._telemetry import Telemetry
+    from sbredis.sending import Outbox
+    from sbredis.telemetry import Telemetry
 
 __all__ = ["ServiceBusTransaction"]
 

@@ -1,5 +1,7 @@
 """Moving messages from one partition to another: forwarding, transactions elsewhere, and redriving dead letters."""
 
+from __future__ import annotations
+
 from sbredis.moving._carrying import Carrier, ask
 from sbredis.moving._choosing import Condition, condition_of
 from sbredis.moving._destinations import Destinations, Finder, NotKnownYetError

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from sbredis.client._background_work import CALLING
+from sbredis.client import CALLING
 from sbredis.engine import (
     NO_CALL_ID,
     Batch,
@@ -61,8 +61,7 @@ from sbredis.moving._moves import (
 from sbredis.moving._reserve import has_reserve
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Entity
+    from sbredis.client import Connection, Entity
     from sbredis.engine import Destination, Taken, Transacted
     from sbredis.registry import EntityRecord
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from sbredis.client._routing import facts_of
+from sbredis.client import facts_of
 from sbredis.model import (
     CorrelationRuleFilter,
     RuleFilter,

@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sbredis.client._background_work import CALLING
-from sbredis.client._routing import facts_of
+from sbredis.client import CALLING, facts_of
 from sbredis.engine import (
     LOST_RECORD,
     Batch,
@@ -31,7 +30,7 @@ from sbredis.model import BROKERS_REASONS, MoveKind, Purpose, TooManyHopsError, 
 from sbredis.moving._moves import Bound, Fault, Move
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
 
 __all__ = ["Destinations", "Finder", "Heap", "NotKnownYetError", "fault_of", "partition_of"]
 

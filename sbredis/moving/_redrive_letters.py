@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from sbredis.client._arguments import deadline_of
+from sbredis.client import deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     CallId,
@@ -21,7 +21,7 @@ from sbredis.engine import (
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
 
 __all__ = ["ANY", "MOVABLE", "DeadLetters", "key_of", "own_number"]
 

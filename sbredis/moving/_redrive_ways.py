@@ -32,7 +32,7 @@ from sbredis.moving._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, o
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
 
 __all__ = ["Back", "Elsewhere", "MovedRange", "Way"]
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from sbredis._quoting import quoted
 from sbredis._tasks import to_the_end
-from sbredis.client._arguments import deadline_of
-from sbredis.client._role import OWN, Role
+from sbredis.client import OWN, Role, deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     MAXIMUM_CHANGES_BYTES,
@@ -56,8 +55,7 @@ from sbredis.moving._redrive_ways import Back, Elsewhere, Way
 from sbredis.receiving import require_modification
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Entity
+    from sbredis.client import Connection, Entity
 
 __all__ = ["RedriveArguments", "Redriver"]
 

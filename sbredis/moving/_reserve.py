@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
+    from sbredis.client import Connection
 
 __all__ = ["has_reserve", "is_within_reserve"]
 

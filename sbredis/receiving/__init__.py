@@ -1,5 +1,7 @@
 """Receiving: watching partitions, the inbox of a receiver, sessions, settling, and renewing locks."""
 
+from __future__ import annotations
+
 from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next
 from sbredis.receiving._deferred import Deferred
 from sbredis.receiving._entity_lookup import (

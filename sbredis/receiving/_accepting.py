@@ -12,9 +12,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
-from sbredis.client._arguments import ANSWERING
-from sbredis.client._lane_kinds import CallJob
-from sbredis.client._waking import LiveWatch, may_recover
+from sbredis.client import ANSWERING, CallJob, LiveWatch, may_recover
 from sbredis.engine import Accepted, CallId, Partition, Request, SessionLock, new_token
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError, SessionCannotBeLockedError
 from sbredis.receiving._held_session import HeldSession, lane_for
@@ -23,8 +21,7 @@ from sbredis.receiving._searching import Search
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sbredis.client._entity import Entity
-    from sbredis.client._partition_client import PartitionClient
+    from sbredis.client import Entity, PartitionClient
     from sbredis.receiving._fetching import Fetch
 
 __all__ = ["NoSessionError", "accept_named", "accept_next"]

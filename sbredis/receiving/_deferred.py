@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbredis.client._lane_kinds import CallJob, SettleJob
+from sbredis.client import CallJob, SettleJob
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     CallId,
@@ -29,8 +29,7 @@ from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outco
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
-    from sbredis.client._partition_client import PartitionClient
+    from sbredis.client import Entity, PartitionClient
     from sbredis.receiving._held_session import HeldSession
 
 __all__ = ["Deferred", "next_names", "not_found"]

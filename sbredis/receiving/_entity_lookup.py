@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Creation, Entity
+    from sbredis.client import Connection, Creation, Entity
     from sbredis.registry import EntityRecord
 
 __all__ = ["EntityLookup", "require_messages", "require_no_sessions", "require_not_forwarding", "require_sessions"]

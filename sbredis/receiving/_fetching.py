@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from sbredis.client._watching import Watch
+from sbredis.client import Watch
 
 __all__ = ["MOST_AT_ONCE", "Fetch", "Stock", "fetches", "keep_for", "passing_looks"]
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from zlib import crc32
 
 from sbredis._tasks import wait_until
-from sbredis.client._lane_kinds import CallJob, SettleJob
+from sbredis.client import CallJob, SettleJob
 from sbredis.engine import CallId, Partition, Purged, Request, SessionLock
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Hold, MessageLease
 
 if TYPE_CHECKING:
-    from sbredis.client._partition_client import PartitionClient
+    from sbredis.client import PartitionClient
 
 __all__ = ["HeldSession", "is_failed_delivery", "lane_for", "state_bytes"]
 

@@ -18,8 +18,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sbredis.client._arguments import ANSWERING
-from sbredis.client._waking import may_recover
+from sbredis.client import ANSWERING, may_recover
 from sbredis.engine import SidePrefix
 from sbredis.exceptions import (
     OperationTimeoutError,
@@ -36,8 +35,7 @@ from sbredis.receiving._watcher import PartitionWatcher
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sbredis.client._entity import Entity
-    from sbredis.client._watching import Watch
+    from sbredis.client import Entity, Watch
     from sbredis.receiving._held_session import HeldSession
 
 __all__ = ["Inbox", "ReceiveCall"]

@@ -10,7 +10,7 @@ from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Peeked, Req
 from sbredis.model import Hold, Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
 
 __all__ = ["Peekings"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Purged, Request, SidePrefix
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
+    from sbredis.client import Entity
 
 __all__ = ["purge"]
 

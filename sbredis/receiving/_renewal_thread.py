@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from sbredis._tasks import wait_until
-from sbredis.client._lane_kinds import CallJob
+from sbredis.client import CallJob
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Renewed, Request, new_token
 from sbredis.exceptions import AutoLockRenewTimeout, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import Hold, MessageLease
@@ -25,8 +25,7 @@ from sbredis.receiving._renewing import RenewedLock
 from sbredis.receiving._settling import lock_ended
 
 if TYPE_CHECKING:
-    from sbredis.client._connection import Connection
-    from sbredis.client._entity import Entity
+    from sbredis.client import Connection, Entity
 
 __all__ = ["RenewalThread"]
 

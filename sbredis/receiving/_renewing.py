@@ -15,17 +15,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from sbredis.client._lane_kinds import RenewJob
+from sbredis.client import RenewJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
 from sbredis.model import Hold, ServiceBusReceivedMessage
 from sbredis.receiving._held_session import HeldSession
-from sbredis.telemetry._log_text import named, shortened
+from sbredis.telemetry import named, shortened
 
 if TYPE_CHECKING:
-    from sbredis.client._clock import Clock
-    from sbredis.client._connection import ConnectionReference
-    from sbredis.client._entity import Entity
-    from sbredis.telemetry._telemetry import Telemetry
+    from sbredis.client import Clock, ConnectionReference, Entity
+    from sbredis.telemetry import Telemetry
 
 __all__ = ["LockRenewFailureCallback", "RenewalReport", "Renewals", "RenewedLock", "renewal"]
 

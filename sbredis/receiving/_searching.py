@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sbredis.client._watching import Watch
+from sbredis.client import Watch
 from sbredis.receiving._fetching import Fetch, fetches
 
 __all__ = ["Search"]

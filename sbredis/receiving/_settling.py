@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sbredis._quoting import quoted
-from sbredis.client._arguments import deadline_of
-from sbredis.client._lane_kinds import CallJob, SettleJob
+from sbredis.client import CallJob, SettleJob, deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     CallId,
@@ -45,8 +44,7 @@ from sbredis.receiving._handles import LockHandle
 from sbredis.receiving._renewing import renewal
 
 if TYPE_CHECKING:
-    from sbredis.client._entity import Entity
-    from sbredis.client._partition_client import PartitionClient
+    from sbredis.client import Entity, PartitionClient
     from sbredis.receiving._entity_lookup import EntityLookup
 
 __all__ = [

@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sbredis.client._lane_kinds import CallJob
-from sbredis.client._waking import LiveWatch
+from sbredis.client import CallJob, LiveWatch
 from sbredis.engine import CallId, Looked, Mode, Partition, Received, Request, new_token
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 from sbredis.receiving._fetching import Fetch
 
 if TYPE_CHECKING:
-    from sbredis.client._partition_client import PartitionClient
+    from sbredis.client import PartitionClient
     from sbredis.receiving._inbox import Inbox
 
 __all__ = ["PartitionWatcher"]

@@ -12,7 +12,7 @@ from sbredis._public import public, public_name
 from sbredis.aio import EntityInfo, Tick
 from sbredis.aio._client_options import ClientOptions, Credential, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, known_of
-from sbredis.client._connection import connection_of
+from sbredis.client import connection_of
 from sbredis.model import (
     AZURE_CLIENT,
     NewSubscriptionOptions,

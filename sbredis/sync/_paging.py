@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from sbredis.entities._paging import AsyncItemPaged, AsyncPages
+from sbredis.entities import AsyncItemPaged, AsyncPages
 from sbredis.sync._docstrings import documented_by
 
 if TYPE_CHECKING:

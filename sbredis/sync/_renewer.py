@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sbredis import aio
 from sbredis._public import public_name
-from sbredis.client._arguments import seconds_of
+from sbredis.client import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.sync._docstrings import documented_by

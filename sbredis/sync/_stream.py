@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from sbredis import aio
 from sbredis.aio import SendResult
-from sbredis.client._arguments import progress_of
+from sbredis.client import progress_of
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.sync._docstrings import documented_by
 

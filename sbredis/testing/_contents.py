@@ -13,7 +13,7 @@ from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, CallId, Partition, Req
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 from sbredis.maintenance import DutyResources, Mover, TopicPublisher
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
-from sbredis.receiving._peeking import Peeking
+from sbredis.receiving import Peeking
 from sbredis.registry import path_of, split_path
 
 if TYPE_CHECKING:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from sbredis.aio.management._administration import ServiceBusAdministrationClient
-from sbredis.entities._paging import AsyncItemPaged, AsyncPages
+from sbredis.entities import AsyncItemPaged, AsyncPages
 
 __all__ = ["AsyncItemPaged", "AsyncPages", "ServiceBusAdministrationClient"]

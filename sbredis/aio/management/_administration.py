@@ -23,8 +23,7 @@ from sbredis.aio.management._rules import RuleAdministration
 from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
 from sbredis.aio.management._unreadable import UnreadableAdministration
-from sbredis.client._arguments import count_of, seconds_of
-from sbredis.client._connection import Connection
+from sbredis.client import Connection, count_of, seconds_of
 from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties, moment
 from sbredis.registry import NamespaceFacts, UnreadableLog
 from sbredis.transport import parse_target

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
-from sbredis.bulk._marks import forget_marks
-from sbredis.bulk._reserving import Reservations, status_of, statuses
-from sbredis.client._arguments import seconds_of
-from sbredis.entities._paging import AsyncItemPaged, ListPage
+from sbredis.bulk import Reservations, forget_marks, status_of, statuses
+from sbredis.client import seconds_of
+from sbredis.entities import AsyncItemPaged, ListPage
 from sbredis.model import ReservationStatus
 from sbredis.registry import STALE_AFTER
 

@@ -8,12 +8,9 @@ from typing import TypeVar
 import anyio
 
 from sbredis.aio.management._parts_of_lists import ListPart
-from sbredis.client._arguments import deadline_of
-from sbredis.client._connection import Connected
+from sbredis.client import Connected, deadline_of
 from sbredis.engine import entity_name, name_key, subscription_name
-from sbredis.entities._counting import Counter, Tally
-from sbredis.entities._definitions import Definition
-from sbredis.entities._paging import AsyncItemPaged, ListPage
+from sbredis.entities import AsyncItemPaged, Counter, Definition, ListPage, Tally
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityNotFoundError,

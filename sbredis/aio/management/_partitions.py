@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
-from sbredis.client._role import IDLE, MOVE, ROUTE, is_held
-from sbredis.entities._counting import partition_counts
-from sbredis.entities._paging import AsyncItemPaged, ListPage
+from sbredis.client import IDLE, MOVE, ROUTE, is_held
+from sbredis.entities import AsyncItemPaged, ListPage, partition_counts
 from sbredis.model import PartitionRuntimeProperties
 from sbredis.registry import EntityRecord
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self, TypeVar
 
 from sbredis._quoting import quoted
-from sbredis.client._arguments import count_of
+from sbredis.client import count_of
 
 __all__ = ["ListPart", "list_part"]
 

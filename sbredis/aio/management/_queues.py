@@ -8,9 +8,7 @@ from typing import Any, Unpack
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
-from sbredis.entities._counting import queue_counts
-from sbredis.entities._definitions import QUEUES, given_in
-from sbredis.entities._paging import AsyncItemPaged
+from sbredis.entities import QUEUES, AsyncItemPaged, given_in, queue_counts
 from sbredis.model import (
     QueueOptions,
     QueueProperties,

@@ -12,8 +12,7 @@ import anyio
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import rule_name as named
-from sbredis.entities._definitions import given_in, subscription_path
-from sbredis.entities._paging import AsyncItemPaged, ListPage
+from sbredis.entities import AsyncItemPaged, ListPage, given_in, subscription_path
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import (
     RuleFilter,

@@ -10,9 +10,15 @@ import anyio
 from sbredis.aio.management._calls import Calls, Reading
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
-from sbredis.entities._counting import subscription_counts
-from sbredis.entities._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
-from sbredis.entities._paging import AsyncItemPaged, ListPage
+from sbredis.entities import (
+    SUBSCRIPTIONS,
+    AsyncItemPaged,
+    ListPage,
+    given_in,
+    rules_of,
+    subscription_counts,
+    subscription_path,
+)
 from sbredis.model import (
     RuleProperties,
     SubscriptionOptions,

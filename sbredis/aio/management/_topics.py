@@ -10,9 +10,7 @@ import anyio
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
-from sbredis.entities._counting import Tally, topic_counts
-from sbredis.entities._definitions import TOPICS, given_in
-from sbredis.entities._paging import AsyncItemPaged
+from sbredis.entities import TOPICS, AsyncItemPaged, Tally, given_in, topic_counts
 from sbredis.model import (
     TopicOptions,
     TopicProperties,

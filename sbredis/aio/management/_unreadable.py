@@ -9,8 +9,7 @@ import anyio
 
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
-from sbredis.entities._definitions import QUEUES, SUBSCRIPTIONS, TOPICS
-from sbredis.entities._paging import AsyncItemPaged, ListPage
+from sbredis.entities import QUEUES, SUBSCRIPTIONS, TOPICS, AsyncItemPaged, ListPage
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import UnreadableEntity
 from sbredis.registry import EntityRecord, KeptRule, Listing, Unreadable, reservation_of, rule_path, split_path

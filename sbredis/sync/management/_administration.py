@@ -7,7 +7,7 @@ from typing import Self, Unpack
 from sbredis._public import public
 from sbredis.aio import management as aio
 from sbredis.aio._client_options import AdministrationClientOptions, Credential, InternalOptions, Provider, clock_in
-from sbredis.client._connection import connection_of
+from sbredis.client import connection_of
 from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties
 from sbredis.sync._bridge import Bridge
 from sbredis.sync._docstrings import documented_by

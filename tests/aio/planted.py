@@ -352,15 +352,15 @@ PLANTED = (
     Planted(
         "a message that was settled is given back",
         file="workers/running/_call_states.py",
-        right="    (_S.WITHDRAWN, _E.STOP):",
-        wrong="    (_S.SETTLED, _E.STOP): _END_OF_WORK,\n    (_S.WITHDRAWN, _E.STOP):",
+        right="    (_S.UNQUEUED, _E.STOP):",
+        wrong="    (_S.SETTLED, _E.STOP): _END_OF_WORK,\n    (_S.UNQUEUED, _E.STOP):",
         test="tests/workers/test_call_states.py::test_each_answer_follows_from_the_history",
     ),
     Planted(
         "a message that was decided is given back",
         file="workers/running/_call_states.py",
-        right="    (_S.WITHDRAWN, _E.STOP):",
-        wrong="    (_S.DECIDED, _E.STOP): _END_OF_WORK,\n    (_S.WITHDRAWN, _E.STOP):",
+        right="    (_S.UNQUEUED, _E.STOP):",
+        wrong="    (_S.DECIDED, _E.STOP): _END_OF_WORK,\n    (_S.UNQUEUED, _E.STOP):",
         test="tests/workers/test_call_states.py::test_each_answer_follows_from_the_history",
     ),
     Planted(
@@ -408,7 +408,7 @@ PLANTED = (
     Planted(
         "a function that waits runs after its message was given back",
         file="workers/running/_calls.py",
-        right="        self.withdraw()\n        return self._happens(CallEvent.STOP",
+        right="        self.unqueue()\n        return self._happens(CallEvent.STOP",
         wrong="        return self._happens(CallEvent.STOP",
         test="tests/workers/test_calls.py::test_a_function_that_waits_is_never_called_after_the_work_is_over",
     ),

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
+from weakref import WeakMethod
 
 from sbredis._quoting import quoted
 from sbredis.client import CallJob, SettleJob, deadline_of
@@ -67,12 +68,13 @@ _MOST_SHOWN = 10
 class MessageSettler:
     """Settles the messages of one receiver, and renews their locks.
 
-    ``ready`` returns the entity. A receiver of a session first accepts its session, and raises if the lock has ended.
+    ``ready``, a method of the receiver, returns the entity. A receiver of a session first accepts its session, and
+    raises if the lock has ended.
     """
 
     def __init__(self, lookup: EntityLookup, ready: Callable[[float], Awaitable[Entity]]) -> None:
         self._lookup = lookup
-        self._ready = ready
+        self._ready = WeakMethod(ready)  # so a closed receiver is freed without the garbage collector
 
     def check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Make all checks that need no call, in Azure's order. Return the hold of the message."""
@@ -200,7 +202,9 @@ class MessageSettler:
         return LockHandle(entity.record.incarnation, number, lease.token, hold.name, lease.session).text()
 
     async def _entity_of(self, hold: Hold, deadline: float) -> Entity:
-        entity = await self._ready(deadline)
+        ready = self._ready()
+        assert ready is not None  # the caller is a method of the receiver
+        entity = await ready(deadline)
         if hold.reception.owner is not entity:
             raise ValueError(
                 f"The message was not received from {self._lookup.name!r} through this client. Settle it with a "

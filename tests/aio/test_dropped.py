@@ -350,6 +350,26 @@ def test_every_warning_uses_the_function_that_finds_the_caller() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("session", [None, "a"])
+async def test_a_closed_receiver_is_freed_when_nobody_references_it(url: str, session: str | None) -> None:
+    """A program may accept many sessions. Their receivers do not wait for the garbage collector."""
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("q", requires_session=session is not None)
+        await client.get_queue_sender("q").send_messages(ServiceBusMessage("a", session_id=session))
+        gc.collect()
+        gc.disable()
+        try:
+            async with client.get_queue_receiver("q", session_id=session) as receiver:
+                for message in await receiver.receive_messages(max_wait_time=60):
+                    await receiver.complete_message(message)
+            freed = weakref.ref(receiver)
+            del receiver
+            await eventually(lambda: freed() is None)
+        finally:
+            gc.enable()
+
+
+@pytest.mark.anyio
 async def test_a_closed_client_is_freed_although_its_last_error_refers_to_its_user(url: str) -> None:
     """The error that ended its tasks refers to the frames of the event loop, and these refer to all variables of its
     caller.

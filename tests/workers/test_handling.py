@@ -279,6 +279,29 @@ async def test_a_handler_of_dead_letters_tries_them_until_it_succeeds(
     assert "cannot be dead-lettered again: it stays" in caplog.text
 
 
+async def test_a_dead_letter_that_its_handler_has_settled_causes_no_warning(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler has completed it, so the outcome that it returns afterwards does not count."""
+    await sbredis_bus.create_queue("orders", max_delivery_count=1)
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders")
+    async def place() -> None:
+        raise LookupError
+
+    @worker.queue("orders", sub_queue="deadletter")
+    async def bury(context: Context) -> Any:
+        await context.settle(Complete())
+        return DeadLetter("again")
+
+    async with sbredis_bus.running(worker) as run:
+        await run.send("orders", "text")
+        await run.idle(advance=True)
+    assert not await sbredis_bus.dead_lettered("orders")
+    assert "cannot be dead-lettered again" not in caplog.text
+
+
 async def test_dependencies_live_as_long_as_their_scope(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     worker = Worker(sbredis_bus.url, max_concurrent_calls=1)

@@ -170,7 +170,7 @@ class Handling:
         count, in_batches = len(call.messages), call.handler.settings.batch is not None
         if in_batches and isinstance(result, (list, tuple)):
             outcomes = self._each_allowed(call, cast("Sequence[Any]", result))
-        elif isinstance(result, Outcome):
+        elif isinstance(result, Outcome) and not call.state.is_settled:
             outcomes = [self._allowed(result)] * count
         else:
             outcomes = [_DONE if call.handler.settings.auto_complete else None] * count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from sbredis.bulk._chunks import TaskProgress, Unmarked
@@ -40,7 +39,6 @@ from sbredis.sending import views_for_rules
 
 __all__ = ["PartitionWriter"]
 
-_log = logging.getLogger("sbredis.client")
 _MOST_ROWS, _MOST_BYTES = 3 * MAXIMUM_CALL_MESSAGES, MAXIMUM_CALL_BYTES
 """A writer with more rows or bytes that wait for a partition takes no further rows."""
 _ADVANCING = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
@@ -19,8 +18,6 @@ from sbredis.workers.running._processes import HandlerProcesses
 from sbredis.workers.running._timeouts import ThreadTimeout, limited
 
 __all__ = ["Invoke", "invoker"]
-
-_log = logging.getLogger("sbredis.worker")
 
 Invoke = Callable[[HandlerCall, Scopes], Awaitable[Any]]
 """Calls the handler with its arguments, and returns its result."""

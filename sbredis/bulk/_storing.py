@@ -28,14 +28,13 @@ from sbredis.exceptions import (
     WatermarkChangedError,
 )
 from sbredis.model import from_content
+from sbredis.sending import views_for_rules
 
 if TYPE_CHECKING:
     from sbredis.bulk._chunks import Chunk, WriterKey
     from sbredis.bulk._rows import RowBlock, RowOptions
     from sbredis.client import Entity
     from sbredis.engine import CallId, Partition, Request, Transacted
-
-from sbredis.sending import views_for_rules
 
 __all__ = ["PartitionWriter"]
 

@@ -110,7 +110,9 @@ class BulkWriter:
             raise ValueError(f"refused must be 'fail' or 'collect', not {quoted(refused)}")
         self._key = WriterKey(writer, batch, task, kind)
         self._connection = connection_of(client)
+        self._connection.check_open()
         self._reference = self._connection.reference()
+        self._closed = False
         self._path = entity_name(path)
         self._by_id = by_id
         self._whole = whole and not by_id
@@ -197,7 +199,9 @@ class BulkWriter:
 
     async def _ready(self, deadline: float) -> Entity:
         """Return the entity. Its name has the registry's spelling from now on."""
+        self._check_open()
         entity = await destination(self._connection, self._path, deadline)
+        self._check_open()
         self._path = entity.name
         return entity
 
@@ -287,7 +291,13 @@ class BulkWriter:
         for writer in self._writers:
             writer.raise_failure()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("The bulk writer is closed. Make another one.")
+        self._connection.check_open()
+
     async def _close(self) -> None:
+        self._closed = True
         for writer in self._writers:
             await writer.close()
 

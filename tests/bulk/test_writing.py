@@ -26,7 +26,7 @@ from sbredis.exceptions import (
     ServiceBusConnectionError,
     ServiceBusQuotaExceededError,
 )
-from sbredis.model import CorrelationRuleFilter, ServiceBusReceivedMessage
+from sbredis.model import CorrelationRuleFilter, ServiceBusMessage, ServiceBusReceivedMessage
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -77,6 +77,21 @@ async def test_a_task_that_runs_again_stores_nothing_twice(client: ServiceBusCli
     assert await write(client, rows) == WriteSummary(200, 0, 0, ())
     assert await write(client, [bodies(*range(200))]) == WriteSummary(0, 200, 0, ())
     assert await contents(client) == list(range(200))
+
+
+async def test_a_writer_that_is_closed_takes_no_rows(client: ServiceBusClient) -> None:
+    """Nothing would store them."""
+    async with writer_of(client) as writer:
+        await writer.write(bodies(1))
+        await writer.finish()
+    with pytest.raises(ValueError, match="is closed"):
+        await writer.write(bodies(2))
+    with pytest.raises(ValueError, match="is closed"):
+        await writer.write_messages([ServiceBusMessage("3")])
+    assert await contents(client) == [1]
+    await client.close()
+    with pytest.raises(ValueError, match="The client is closed"):
+        writer_of(client)
 
 
 @pytest.mark.slow

@@ -152,9 +152,9 @@ class RunningCalls:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel the running handlers, except those in threads, which cannot be cancelled."""
+        """Cancel the running handlers once, except those in threads, which cannot be cancelled."""
         for task, call in self._running.items():
-            if call.cut_off() is CallTask.CANCEL:
+            if call not in self._cut_off and call.cut_off() is CallTask.CANCEL:
                 self._cut_off.append(call)
                 task.cancel()
 

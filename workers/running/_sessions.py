@@ -63,6 +63,8 @@ class SessionConsumer:
         self._failed: Exception | None = None
         """An error that should not happen, which has ended the work on a session."""
         self._stopping = False
+        self._cut_off: set[asyncio.Task[None]] = set()
+        """The tasks whose handlers were cancelled at the end of the worker."""
         self.left: set[asyncio.Task[None]] = set()
         self._size = BatchSize(plan)
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
@@ -99,6 +101,7 @@ class SessionConsumer:
     def _given_back(self, task: asyncio.Task[None]) -> None:
         del self._held[task], self._sessions[task], self._receivers[task]
         self._ending.discard(task)
+        self._cut_off.discard(task)
         self._room.set()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ServiceBusError):
@@ -295,10 +298,13 @@ class SessionConsumer:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel the running handlers at the end, except those in threads, which cannot be cancelled."""
+        """Cancel the running handlers once at the end, except those in threads, which cannot be cancelled."""
         self._stopping = True  # their messages are given back uncounted, also if `finish` was not reached yet
         for task, call in self._held.items():
-            if call is None or call.cut_off() is CallTask.CANCEL:
+            if call is None:
+                task.cancel()
+            elif task not in self._cut_off and call.cut_off() is CallTask.CANCEL:
+                self._cut_off.add(task)
                 task.cancel()
 
     async def finish(self, seconds: float) -> None:

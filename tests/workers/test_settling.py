@@ -472,6 +472,7 @@ async def test_a_handler_whose_lock_was_lost_is_cut_off_only_once(sbredis_bus: B
         await eventually(lambda: len(cancelled) == 1)
         for _ in range(2):
             consumer.cancel()
-            await asyncio.sleep(0.05)
+            await eventually(lambda: len(cancelled) == 2)
+            await asyncio.sleep(0)
         assert len(cancelled) == 2
         ends.set()

@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons test-bare check docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers prove-bytes dist environment clean
+.PHONY: help demo quick test test-pythons test-bare check sync docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers prove-bytes dist environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -45,6 +45,9 @@ test-bare: environment-test ## run `make demo` and a part of `make test` in a ba
 
 check: environment environment-docs ## check style, formatting, types, the import rule, the documentation, its spelling and its site
 	$(PY) -m tools.check
+
+sync: environment ## make the modules of sbredis/sync, and their tests, from those of sbredis/aio
+	$(PY) -m tools.make_sync
 
 docs: environment-docs ## build the documentation site into .cache/site/html
 	$(PY) -m tools.site

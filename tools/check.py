@@ -19,6 +19,7 @@ CHECKS = {
     "types (mypy)": ["mypy"],
     PYRIGHT: ["pyright"],
     "import rule": ["pytest", "-q", "-p", "no:cacheprovider", "tests/house/test_imports.py"],
+    "synchronous API": ["tools.make_sync", "--check"],
     "locks": ["tools.lock", "--check"],
     "documentation": ["tools.check_docs"],
     "spelling": ["tools.check_spelling"],

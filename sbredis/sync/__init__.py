@@ -6,7 +6,8 @@ Each client runs an asynchronous client in one background thread, which all user
 from __future__ import annotations
 
 from sbredis.aio import ConnectionReport, EntityInfo, SendResult, ServerReport, Tick
-from sbredis.sync._client import ServiceBusClient, check_connection
+from sbredis.sync._check import check_connection
+from sbredis.sync._client import ServiceBusClient
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._role import ServiceBusRole

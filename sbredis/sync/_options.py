@@ -1,4 +1,7 @@
-"""The keywords of synchronous receivers: the keywords of asynchronous receivers, with a synchronous renewer."""
+"""The keywords of synchronous receivers: those of asynchronous receivers, with a synchronous renewer."""
+
+# Made by tools/make_sync from sbredis/aio/_options.py.
+# Change one of these two, and run `make sync`; a change in this file is lost.
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from sbredis.entities import AsyncItemPaged, AsyncPages
-from sbredis.sync._docstrings import documented_by
 
 if TYPE_CHECKING:
     from sbredis.sync._bridge import Bridge
@@ -16,7 +15,6 @@ __all__ = ["ItemPaged", "Pages"]
 T = TypeVar("T")
 
 
-@documented_by(AsyncPages)
 class Pages(Iterator[Iterator[T]], Generic[T]):
     """The pages of a list."""
 
@@ -43,8 +41,9 @@ class Pages(Iterator[Iterator[T]], Generic[T]):
             raise StopIteration from None
 
 
-@documented_by(AsyncItemPaged)
 class ItemPaged(Iterator[T], Generic[T]):
+    """A list to iterate over once with ``for``. The first page is read when the first item is requested."""
+
     def __init__(self, bridge: Bridge, paged: AsyncItemPaged[T]) -> None:
         self._bridge = bridge
         self._paged = paged
@@ -66,4 +65,5 @@ class ItemPaged(Iterator[T], Generic[T]):
         return "<ItemPaged: for item in it, or its pages, by_page()>"
 
     def by_page(self, continuation_token: str | None = None) -> Pages[T]:
+        """Return the pages of the list, from the beginning, or from the page that a ``continuation_token`` names."""
         return Pages(self._bridge, self._paged.by_page(continuation_token))

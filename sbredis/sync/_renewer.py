@@ -16,7 +16,6 @@ from sbredis._public import public_name
 from sbredis.client import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.sync._docstrings import documented_by
 from sbredis.sync._facade import bridge_of, twin_of
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._session import ServiceBusSession, session_for
@@ -34,7 +33,6 @@ LockRenewFailureCallback = Callable[[Any, Exception | None], Any]
 _LoopCallback = Callable[[ServiceBusReceivedMessage | aio.ServiceBusSession, Exception | None], Awaitable[None]]
 
 
-@documented_by(aio.AutoLockRenewer)
 class AutoLockRenewer:
     """Renews the locks of the messages and sessions that are registered with it, each for a limited time.
 
@@ -82,6 +80,13 @@ class AutoLockRenewer:
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
     ) -> None:
+        """Renew the lock of a message or a session from now on.
+
+        The renewals end when the message is settled, when the receiver of the session is closed, or when the duration
+        is over.
+
+        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for any other object.
+        """
         if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(
                 f"A receiver of sbredis is needed, not {public_name(receiver)}: asynchronous and synchronous "
@@ -125,9 +130,11 @@ class AutoLockRenewer:
 
     @property
     def closed(self) -> bool:
+        """Whether the renewer is closed."""
         return self._closed
 
     def check_open(self) -> None:
+        """Raise if the renewer is closed."""
         if self._closed:
             raise ServiceBusError(
                 "The AutoLockRenewer is closed and cannot be used again: make another AutoLockRenewer."

@@ -1,4 +1,7 @@
-"""Sending messages to a queue or a topic, from a thread."""
+"""Sending messages to a queue or a topic."""
+
+# Made by tools/make_sync from sbredis/aio/_sender.py.
+# Change one of these two, and run `make sync`; a change in this file is lost.
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from sbredis import aio
 from sbredis._public import public
 from sbredis.aio._sender import window_of
 from sbredis.model import MessageTypes, ServiceBusMessageBatch
-from sbredis.sync._docstrings import documented_by
 from sbredis.sync._facade import Facade
 from sbredis.sync._stream import SendStream
 
@@ -18,28 +20,40 @@ __all__ = ["ServiceBusSender"]
 
 
 @public
-@documented_by(aio.ServiceBusSender, then_own=True)
 class ServiceBusSender(Facade[aio.ServiceBusSender]):
-    """Several threads may use the sender at the same time."""
+    """Sends messages to one queue or topic. Made by :meth:`ServiceBusClient.get_queue_sender` and ``get_topic_sender``.
+
+    Calls may be made concurrently, and should be: calls at the same moment share a round trip. At most
+    ``max_in_flight`` messages, and ``max_in_flight_bytes`` in total, are under way at a time; further calls wait. Every
+    call ends with the outcome of its messages. :meth:`close` waits for the messages that are still under way.
+
+    Several threads may use the sender at the same time.
+    """
 
     @property
     def entity_name(self) -> str:
+        """The queue or topic that the sender sends to."""
         return self._aio.entity_name
 
     @property
     def client_identifier(self) -> str:
+        """The name of this sender in logs."""
         return self._aio.client_identifier
 
     @property
     def in_flight(self) -> int:
+        """The number of messages that are under way: sent, but not answered yet."""
         return self._aio.in_flight
 
     def __enter__(self) -> Self:
+        """Connect. If that fails, close the sender."""
         self._bridge.call(self._aio.__aenter__)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def send_messages(
         self,
@@ -47,6 +61,20 @@ class ServiceBusSender(Facade[aio.ServiceBusSender]):
         *,
         timeout: float | None = None,
     ) -> None:
+        """Send a message, several messages or a batch, and return when the broker has accepted all of them.
+
+        The broker accepts either all messages of a call or none. On a partitioned queue, the messages of one call must
+        not have different keys. ``timeout`` limits the whole call, in seconds; the default is 60.
+
+        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` if a message or the batch is too large,
+        :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if the queue is full,
+        :class:`~sbredis.exceptions.MessagingEntityDisabledError` if the queue does not accept messages, and connection
+        errors. ``outcome`` of the error says whether the messages may have been accepted.
+
+        A message without an id gets one. If the send fails, or its outcome is unknown, the message keeps the id. So a
+        queue that detects duplicates recognises a repetition of the send. A message that was sent successfully gets a
+        new id when it is sent again.
+        """
         self._bridge.call(self._aio.send_messages, message, timeout=timeout)
 
     def schedule_messages(
@@ -56,9 +84,22 @@ class ServiceBusSender(Facade[aio.ServiceBusSender]):
         *,
         timeout: float | None = None,
     ) -> list[int]:
+        """Schedule messages to be enqueued at a later time, and return their sequence numbers.
+
+        The numbers are needed to cancel the messages. They are in the order of the messages. A message gets a new
+        number when it is enqueued. ``schedule_time_utc`` is one time for all messages, or a list with one time for each
+        message. The broker accepts either all messages or none.
+        """
         return self._bridge.call(self._aio.schedule_messages, messages, schedule_time_utc, timeout=timeout)
 
     def cancel_scheduled_messages(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
+        """Cancel messages that are scheduled and not enqueued yet.
+
+        If one of the messages does not exist, the call cancels none and raises
+        :class:`~sbredis.exceptions.MessageNotFoundError`. But a cancellation on a partitioned queue, or of more than
+        1,000 messages, needs several calls to the server. In that case the error lists the messages that earlier calls
+        had already cancelled.
+        """
         self._bridge.call(self._aio.cancel_scheduled_messages, sequence_numbers, timeout=timeout)
 
     def send_stream(
@@ -93,7 +134,9 @@ class ServiceBusSender(Facade[aio.ServiceBusSender]):
         )
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
+        """Make an empty batch for one send. Its size is limited to the largest size that the queue or topic accepts."""
         return self._bridge.call(self._aio.create_message_batch, max_size_in_bytes)
 
     def close(self) -> None:
+        """Accept no more messages, and wait for the outcome of all messages that are under way."""
         self._bridge.finish(self._aio.close)

@@ -14,7 +14,6 @@ from sbredis import aio
 from sbredis.aio import SendResult
 from sbredis.client import progress_of
 from sbredis.exceptions import Outcome, ServiceBusError
-from sbredis.sync._docstrings import documented_by
 
 if TYPE_CHECKING:
     from sbredis.sync._bridge import Bridge
@@ -65,7 +64,6 @@ class _SourceQueue(AsyncIterator[Any]):
         raise StopAsyncIteration
 
 
-@documented_by(aio.SendStream)
 class SendStream(Iterator[SendResult]):
     """A stream of messages that is being sent. Iterate over it for the results, or call :meth:`count` for their number.
 

@@ -30,6 +30,7 @@ __all__ = [
     "both",
     "exists",
     "in_memory",
+    "new_queue",
     "on_servers",
     "queue_at",
     "with_all_scripts",
@@ -239,6 +240,17 @@ def with_all_scripts(url: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}scripts=all"
 
 
+async def new_queue(
+    client: ServiceBusClient, url: str, *, partitioned: bool, clock: Clock | None, name: str, **settings: Any
+) -> Queue:
+    """Create a queue with a connected client."""
+    if clock is not None:
+        settings.setdefault("clock", clock.kind)
+    namespace = client._connection.namespace
+    await namespace.create_entity(name, PartitionSettings(**settings), partitioned=partitioned)
+    return Queue(client, await client._connection.entity(name, asyncio.get_running_loop().time() + 60), url, clock)
+
+
 @asynccontextmanager
 async def queue_at(
     url: str,
@@ -253,12 +265,7 @@ async def queue_at(
     before = asyncio.all_tasks()
     client = ServiceBusClient(with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock)
     async with client:
-        if clock is not None:
-            settings.setdefault("clock", clock.kind)
-        namespace = client._connection.namespace
-        await namespace.create_entity(name, PartitionSettings(**settings), partitioned=partitioned)
-        entity = await client._connection.entity(name, asyncio.get_running_loop().time() + 60)
-        yield Queue(client, entity, url, clock)
+        yield await new_queue(client, url, partitioned=partitioned, clock=clock, name=name, **settings)
     left = asyncio.all_tasks() - before
     assert not left, f"left behind: {left}"
 

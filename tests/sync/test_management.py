@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -11,7 +10,6 @@ import pytest
 
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio import ServiceBusClient as AsyncClient
-from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
 from sbredis.bulk import BulkWriter, reserve
 from sbredis.engine import Outbound
 from sbredis.exceptions import (
@@ -23,7 +21,6 @@ from sbredis.exceptions import (
     ServiceBusQuotaExceededError,
 )
 from sbredis.management import NamespaceProperties, ServiceBusAdministrationClient, SqlRuleAction, SqlRuleFilter
-from tests.sync.test_surface import parameters
 
 
 @pytest.fixture
@@ -191,36 +188,6 @@ def test_the_synchronous_client_refuses_wrong_arguments_too(admin: ServiceBusAdm
     assert list(admin.list_rules("news", "all")) == []
     with pytest.raises(MessagingEntityNotFoundError, match=r"'news' in namespace .* is a topic"):
         admin.get_queue("news")
-
-
-GROUPS = {"Queue", "Topic", "Subscription", "Rule", "Partition", "Bulk", "Unreadable"}
-
-
-@pytest.mark.parametrize("group", sorted(GROUPS))
-def test_every_method_has_the_signature_and_docstring_of_its_asynchronous_counterpart(group: str) -> None:
-    """The test compares the parent classes of the two clients: one class for queues, one for topics and so on."""
-    theirs, ours = (
-        next(parent for parent in client.__mro__ if parent.__name__ == f"{group}Administration")
-        for client in (AsyncAdministrationClient, ServiceBusAdministrationClient)
-    )
-    names = [name for name in vars(theirs) if not name.startswith("_")]
-    assert [name for name in vars(ours) if not name.startswith("_")] == names
-    for name in names:
-        one, other = getattr(theirs, name), getattr(ours, name)
-        assert parameters(one) == parameters(other)
-        assert (
-            inspect.signature(one).return_annotation.removeprefix("Async") == inspect.signature(other).return_annotation
-        )
-        assert (one.__doc__ or "").replace("``async for``", "``for``") == other.__doc__ != ""
-        assert inspect.iscoroutinefunction(one) != name.startswith("list_")
-        assert not inspect.iscoroutinefunction(other)
-
-
-def test_the_client_has_no_parent_classes_except_the_tested_ones() -> None:
-    found = {
-        parent.__name__ for parent in AsyncAdministrationClient.__mro__ if parent.__name__.endswith("Administration")
-    }
-    assert found == {f"{group}Administration" for group in GROUPS}
 
 
 def test_the_properties_of_the_namespace_are_returned(admin: ServiceBusAdministrationClient) -> None:

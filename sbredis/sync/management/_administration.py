@@ -1,4 +1,7 @@
-"""The synchronous administration client: a namespace and everything in it."""
+"""The administration client: a namespace and everything in it."""
+
+# Made by tools/make_sync from sbredis/aio/management/_administration.py.
+# Change one of these two, and run `make sync`; a change in this file is lost.
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from sbredis.aio._client_options import AdministrationClientOptions, Credential,
 from sbredis.client import connection_of
 from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties
 from sbredis.sync._bridge import Bridge
-from sbredis.sync._docstrings import documented_by
 from sbredis.sync.management._bulk import BulkAdministration
 from sbredis.sync.management._partitions import PartitionAdministration
 from sbredis.sync.management._queues import QueueAdministration
@@ -23,7 +25,6 @@ __all__ = ["ServiceBusAdministrationClient"]
 
 
 @public
-@documented_by(aio.ServiceBusAdministrationClient, then_own=True)
 class ServiceBusAdministrationClient(
     QueueAdministration,
     TopicAdministration,
@@ -33,7 +34,20 @@ class ServiceBusAdministrationClient(
     BulkAdministration,
     UnreadableAdministration,
 ):
-    """Several threads may use the client at the same time.
+    """Creates, finds, changes, counts, lists and deletes queues, topics, subscriptions and rules of a namespace.
+
+    The client connects at the first call. Every call ends within its ``timeout`` in seconds. A call without a
+    ``timeout`` has the time-out of the client. Calls may be made concurrently. Names are compared without regard to the
+    case of ASCII letters. A mistake in a name, a property, a filter or an action raises :class:`ValueError` or
+    :class:`TypeError` before anything is sent.
+
+    If a creation, change or deletion fails in the middle, its error says so. The next call that names the entity
+    completes it.
+
+    Lists leave out entities and rules whose records cannot be read, and log each of them once at WARNING;
+    :meth:`list_unreadable_entities` returns them. Such an entity can be deleted, if its record is damaged.
+
+    Several threads may use the client at the same time.
 
     A client may be made before a fork. A client that was already used belongs to the process that used it. After a
     fork, make another client in the new process.
@@ -51,6 +65,15 @@ class ServiceBusAdministrationClient(
         api_version: str | ApiVersion | None = None,
         **kwargs: Unpack[InternalOptions],
     ) -> None:
+        """``fully_qualified_namespace`` is a connection string such as ``redis://localhost:6379?namespace=orders``.
+        If it is not given, the client reads the variable ``SBREDIS_URL`` of the environment.
+
+        ``namespace`` overrides the namespace in this string. ``credential`` is a user and a password, or a credential
+        provider of redis-py, which the client asks again for every connection. ``partition_count`` is the number of
+        partitions of a new namespace, 16 by default. If the namespace exists with another number of partitions, the
+        first call raises :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and
+        has no effect. Other arguments of Azure's library cause a warning.
+        """
         clock = clock_in(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
         client = aio.ServiceBusAdministrationClient(
             fully_qualified_namespace,
@@ -74,10 +97,11 @@ class ServiceBusAdministrationClient(
         timeout: float = 60.0,
         **kwargs: Unpack[AdministrationClientOptions],
     ) -> Self:
+        """Make a client from a connection string. This is Azure's name for the constructor; all arguments go there."""
         return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)
 
     def __enter__(self) -> Self:
-        return self
+        return self  # the first call connects
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -96,11 +120,20 @@ class ServiceBusAdministrationClient(
     # -- the namespace -------------------------------------------------------------------------------------------------
 
     def get_namespace_properties(self, *, timeout: float | None = None) -> NamespaceProperties:
+        """Return the properties of the namespace; create it if it does not exist yet."""
         return self._bridge.call(self._aio.get_namespace_properties, timeout=timeout)
 
     def set_namespace_limits(
         self, *, max_entities: int | None, max_size_in_megabytes: int | None, timeout: float | None = None
     ) -> NamespaceProperties:
+        """Limit the namespace, and return its properties. ``None`` is no limit. An addition of sbredis.
+
+        ``max_entities`` limits the number of queues, topics and subscriptions. ``max_size_in_megabytes`` limits the sum
+        of the property of the same name of all queues and topics, which counts once for each of their partitions. Then
+        creating an entity, or making it larger, raises
+        :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if a limit would be exceeded. Entities that exist are
+        kept, even if they are more. A limit protects against mistakes: a user who may create entities can change it.
+        """
         return self._bridge.call(
             self._aio.set_namespace_limits,
             max_entities=max_entities,

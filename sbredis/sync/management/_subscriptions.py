@@ -1,12 +1,14 @@
-"""Creating, finding, changing, counting, listing and deleting subscriptions, from a thread."""
+"""Creating, finding, changing, counting, listing and deleting subscriptions."""
+
+# Made by tools/make_sync from sbredis/aio/management/_subscriptions.py.
+# Change one of these two, and run `make sync`; a change in this file is lost.
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.aio.management._subscriptions import SubscriptionAdministration as Twin
+from sbredis.aio import management as aio
 from sbredis.model import (
     RuleProperties,
     SubscriptionOptions,
@@ -14,15 +16,15 @@ from sbredis.model import (
     SubscriptionRuntimeProperties,
     names_keywords,
 )
-from sbredis.sync._docstrings import documented_by
 from sbredis.sync._facade import Facade
 from sbredis.sync._paging import ItemPaged
 
 __all__ = ["SubscriptionAdministration"]
 
 
-@documented_by(Twin)
-class SubscriptionAdministration(Facade[ServiceBusAdministrationClient]):
+class SubscriptionAdministration(Facade[aio.ServiceBusAdministrationClient]):
+    """The calls of an administration client for subscriptions."""
+
     @names_keywords(SubscriptionOptions)
     def create_subscription(
         self,
@@ -33,6 +35,15 @@ class SubscriptionAdministration(Facade[ServiceBusAdministrationClient]):
         timeout: float | None = None,
         **properties: Unpack[SubscriptionOptions],
     ) -> SubscriptionProperties:
+        """Create a subscription; :class:`~sbredis.management.SubscriptionProperties` explains the arguments.
+
+        Without ``rules`` it has the rule ``$Default``, which matches every message. With ``rules`` it has those rules
+        from its creation on, and with an empty list it receives nothing. The argument ``rules`` is an addition of
+        sbredis.
+        Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a subscription of this name,
+        and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic, or if a destination of
+        forwarding names no entity. Destinations that make a circle or too long a chain raise :class:`ValueError`.
+        """
         return self._bridge.call(
             self._aio.create_subscription, topic_name, subscription_name, rules=rules, timeout=timeout, **properties
         )
@@ -46,6 +57,13 @@ class SubscriptionAdministration(Facade[ServiceBusAdministrationClient]):
         timeout: float | None = None,
         **properties: Unpack[SubscriptionOptions],
     ) -> SubscriptionProperties:
+        """Return the subscription of this name. If it does not exist, create it as :meth:`create_subscription` does.
+
+        An existing subscription and its rules are not changed. Properties that can be changed may differ from
+        ``properties``: change them with :meth:`update_subscription`. A difference in a property that cannot be changed
+        (sessions) raises a :class:`ValueError` that names the property. Any number of clients may call this at the same
+        time. This method is an addition of sbredis.
+        """
         return self._bridge.call(
             self._aio.ensure_subscription, topic_name, subscription_name, rules=rules, timeout=timeout, **properties
         )
@@ -53,14 +71,28 @@ class SubscriptionAdministration(Facade[ServiceBusAdministrationClient]):
     def get_subscription(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> SubscriptionProperties:
+        """Return the properties of a subscription.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no subscription of this name, or no
+        such topic.
+        """
         return self._bridge.call(self._aio.get_subscription, topic_name, subscription_name, timeout=timeout)
 
     def subscription_exists(self, topic_name: str, subscription_name: str, *, timeout: float | None = None) -> bool:
+        """Return whether there is a subscription of this name; ``False`` if there is no such topic.
+
+        This method is an addition of sbredis.
+        """
         return self._bridge.call(self._aio.subscription_exists, topic_name, subscription_name, timeout=timeout)
 
     def get_subscription_runtime_properties(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> SubscriptionRuntimeProperties:
+        """Return the message counts of a subscription. All its partitions are counted at the same time.
+
+        A partition that does not answer causes no error. In that case ``availability_status`` is ``Limited``,
+        ``unreachable_partitions`` names the partition, and the counts are the sums over the other partitions.
+        """
         return self._bridge.call(
             self._aio.get_subscription_runtime_properties, topic_name, subscription_name, timeout=timeout
         )
@@ -73,19 +105,51 @@ class SubscriptionAdministration(Facade[ServiceBusAdministrationClient]):
         timeout: float | None = None,
         **kwargs: Unpack[SubscriptionOptions],
     ) -> None:
+        """Update a subscription with the properties in ``subscription``, and with those given by name, which take
+        precedence.
+
+        ``subscription`` is a result of :meth:`get_subscription` with some attributes assigned, or a mapping with
+        ``name``. Properties that the update does not contain keep their values. If several clients change a
+        subscription at the same time, each property gets its value from the last update that contains it. So an update
+        that contains only the changes keeps the changes of other clients.
+
+        Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
+        A new destination of forwarding is checked as in :meth:`create_subscription`.
+        If the change could not be sent to a partition, the call raises an error, and the next call that reaches the
+        partition sends it.
+        """
         self._bridge.call(self._aio.update_subscription, topic_name, subscription, timeout=timeout, **kwargs)
 
     def delete_subscription(self, topic_name: str, subscription_name: str, *, timeout: float | None = None) -> None:
+        """Delete a subscription with its rules and all its messages.
+
+        The call is refused while messages of transactions wait in the subscription to be moved to other entities.
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no subscription of this name, or no
+        such topic.
+        """
         self._bridge.call(self._aio.delete_subscription, topic_name, subscription_name, timeout=timeout)
 
     def list_subscriptions(
         self, topic_name: str, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> ItemPaged[SubscriptionProperties]:
+        """List all subscriptions of a topic, ordered by name, to iterate over with ``for``.
+
+        The first ``skip`` subscriptions are left out, and at most ``top`` are listed. ``timeout`` applies to each page
+        of 100 subscriptions. Subscriptions that are half created or half deleted are listed too, and their status shows
+        this. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
+        """
         return ItemPaged(self._bridge, self._aio.list_subscriptions(topic_name, skip=skip, top=top, timeout=timeout))
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> ItemPaged[SubscriptionRuntimeProperties]:
+        """List the counts of all subscriptions of a topic, ordered by name, to iterate over with ``for``.
+
+        The first ``skip`` subscriptions are left out, and at most ``top`` are listed. ``timeout`` applies to each page
+        of 100 subscriptions. Subscriptions that are half created or half deleted, or that are deleted meanwhile, are
+        left out. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such
+        topic.
+        """
         return ItemPaged(
             self._bridge,
             self._aio.list_subscriptions_runtime_properties(topic_name, skip=skip, top=top, timeout=timeout),

@@ -1,27 +1,24 @@
-"""Creating, finding, changing, counting, listing and deleting topics, from a thread."""
+"""Creating, finding, changing, counting, listing and deleting topics."""
+
+# Made by tools/make_sync from sbredis/aio/management/_topics.py.
+# Change one of these two, and run `make sync`; a change in this file is lost.
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.aio.management._topics import TopicAdministration as Twin
-from sbredis.model import (
-    TopicOptions,
-    TopicProperties,
-    TopicRuntimeProperties,
-    names_keywords,
-)
-from sbredis.sync._docstrings import documented_by
+from sbredis.aio import management as aio
+from sbredis.model import TopicOptions, TopicProperties, TopicRuntimeProperties, names_keywords
 from sbredis.sync._facade import Facade
 from sbredis.sync._paging import ItemPaged
 
 __all__ = ["TopicAdministration"]
 
 
-@documented_by(Twin)
-class TopicAdministration(Facade[ServiceBusAdministrationClient]):
+class TopicAdministration(Facade[aio.ServiceBusAdministrationClient]):
+    """The calls of an administration client for topics."""
+
     @names_keywords(TopicOptions)
     def create_topic(
         self,
@@ -30,20 +27,43 @@ class TopicAdministration(Facade[ServiceBusAdministrationClient]):
         timeout: float | None = None,
         **properties: Unpack[TopicOptions],
     ) -> TopicProperties:
+        """Create a topic; :class:`~sbredis.management.TopicProperties` explains the arguments.
+
+        A new topic has no subscriptions, so the messages that are sent to it are not kept. Raises
+        :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of this name, and
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if ``colocate_with`` names no entity.
+        """
         return self._bridge.call(self._aio.create_topic, topic_name, timeout=timeout, **properties)
 
     def ensure_topic(
         self, topic_name: str, *, timeout: float | None = None, **properties: Unpack[TopicOptions]
     ) -> TopicProperties:
+        """Return the topic of this name. If it does not exist, create it as :meth:`create_topic` does.
+
+        An existing topic is not changed. Properties that can be changed may differ from ``properties``: change them
+        with :meth:`update_topic`. A difference in a property that cannot be changed (partitions, duplicate detection,
+        the neighbour) raises a :class:`ValueError` that names the property. Any number of clients may call this at the
+        same time. This method is an addition of sbredis.
+        """
         return self._bridge.call(self._aio.ensure_topic, topic_name, timeout=timeout, **properties)
 
     def get_topic(self, topic_name: str, *, timeout: float | None = None) -> TopicProperties:
+        """Return the properties of a topic.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no topic of this name.
+        """
         return self._bridge.call(self._aio.get_topic, topic_name, timeout=timeout)
 
     def topic_exists(self, topic_name: str, *, timeout: float | None = None) -> bool:
+        """Return whether there is a topic of this name. This method is an addition of sbredis."""
         return self._bridge.call(self._aio.topic_exists, topic_name, timeout=timeout)
 
     def get_topic_runtime_properties(self, topic_name: str, *, timeout: float | None = None) -> TopicRuntimeProperties:
+        """Return the counts and the size of a topic. All its partitions are counted at the same time.
+
+        A partition that does not answer causes no error. In that case ``availability_status`` is ``Limited``,
+        ``unreachable_partitions`` names the partition, and the counts are the sums over the other partitions.
+        """
         return self._bridge.call(self._aio.get_topic_runtime_properties, topic_name, timeout=timeout)
 
     def update_topic(
@@ -53,17 +73,43 @@ class TopicAdministration(Facade[ServiceBusAdministrationClient]):
         timeout: float | None = None,
         **kwargs: Unpack[TopicOptions],
     ) -> None:
+        """Update a topic with the properties in ``topic``, and with those given by name, which take precedence.
+
+        ``topic`` is a result of :meth:`get_topic` with some attributes assigned, or a mapping with ``name``. Properties
+        that the update does not contain keep their values. If several clients change a topic at the same time, each
+        property gets its value from the last update that contains it. So an update that contains only the changes, such
+        as ``update_topic({"name": "orders"}, user_metadata="ours")``, keeps the changes of other clients.
+
+        Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
+        If the change could not be sent to a partition, the call raises an error, and the next call that reaches the
+        partition sends it.
+        """
         self._bridge.call(self._aio.update_topic, topic, timeout=timeout, **kwargs)
 
     def delete_topic(self, topic_name: str, *, timeout: float | None = None) -> None:
+        """Delete a topic with all its subscriptions, their rules and their messages.
+
+        The call is refused while messages of transactions wait in the topic to be moved to other entities. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no topic of this name.
+        """
         self._bridge.call(self._aio.delete_topic, topic_name, timeout=timeout)
 
     def list_topics(
         self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> ItemPaged[TopicProperties]:
+        """List all topics, ordered by name, to iterate over with ``for``.
+
+        The first ``skip`` topics are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
+        topics. Topics that are half created or half deleted are listed too, and their status shows this.
+        """
         return ItemPaged(self._bridge, self._aio.list_topics(skip=skip, top=top, timeout=timeout))
 
     def list_topics_runtime_properties(
         self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
     ) -> ItemPaged[TopicRuntimeProperties]:
+        """List the counts of all topics, ordered by name, to iterate over with ``for``.
+
+        The first ``skip`` topics are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
+        topics. Topics that are half created or half deleted, or that are deleted meanwhile, are left out.
+        """
         return ItemPaged(self._bridge, self._aio.list_topics_runtime_properties(skip=skip, top=top, timeout=timeout))

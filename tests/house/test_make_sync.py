@@ -1,0 +1,128 @@
+"""Tests of tools/make_sync: its files are up to date, and what it has no rule for is an error that says what to add."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.make_sync import facades, rules
+from tools.make_sync.__main__ import made_files, main, stale
+from tools.make_sync.facades import RuleMissingError, Source, formatted, made_modules
+
+
+def test_the_committed_files_are_those_that_the_tool_makes() -> None:
+    assert stale(made_files()) == []
+
+
+def test_a_stale_file_is_reported_and_then_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "folder/_made.py"
+    monkeypatch.setattr("tools.make_sync.__main__.made_files", lambda: {path: "new\n"})
+    monkeypatch.setattr("tools.make_sync.__main__.ROOT", tmp_path)
+    assert main(["--check"]) == 1
+    assert "folder/_made.py is not what tools/make_sync makes: run `make sync`." in capsys.readouterr().err
+    assert not path.exists()
+    assert main([]) == 0
+    assert path.read_text("utf-8") == "new\n"
+    assert main(["--check"]) == 0
+
+
+def changed(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[str], str]) -> None:
+    """Let the tool read another text of a module."""
+    begin = Source.__init__
+
+    def read(self: Source, read_name: str) -> None:
+        begin(self, read_name)
+        if read_name == name:
+            self.text = change(self.text)
+            self.tree = ast.parse(self.text)
+            self.lines = self.text.splitlines()
+
+    monkeypatch.setattr(Source, "__init__", read)
+
+
+HEAD = "    @property\n    def entity_name(self) -> str:\n"
+
+
+@pytest.mark.parametrize(
+    ("member", "error"),
+    [
+        ("    def counted(self) -> int:\n        return 1\n", "Add 'ServiceBusSender.counted' to DIRECT"),
+        ("    async def use(self, of: ServiceBusReceiver) -> int:\n        return 1\n", "Add the type to TWINS"),
+        ("    width: int = 1\n", "ServiceBusSender.width has no docstring"),
+        ("    async def use(self, of: Unheard) -> int:\n        return 1\n", "the module of the name Unheard to HOMES"),
+        ("    def __anext__(self) -> int:\n        return 1\n", "the body of ServiceBusSender.__anext__"),
+    ],
+)
+def test_a_member_without_a_rule_is_an_error(monkeypatch: pytest.MonkeyPatch, member: str, error: str) -> None:
+    changed(monkeypatch, "_sender", lambda text: text.replace(HEAD, f"{member}\n{HEAD}", 1))
+    with pytest.raises(RuleMissingError, match=error):
+        made_modules()
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda text: text.replace("def send_stream", "def _send_stream"), "has no ServiceBusSender.send_stream"),
+        (
+            lambda text: text.replace('    """Sends messages to one', '    x = """Sends'),
+            "ServiceBusSender has no docstring",
+        ),
+    ],
+)
+def test_a_class_that_does_not_fit_the_rules_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str], error: str
+) -> None:
+    changed(monkeypatch, "_sender", change)
+    with pytest.raises(RuleMissingError, match=error):
+        made_modules()
+
+
+def test_a_module_without_a_rule_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(facades, "WITHOUT", {**rules.WITHOUT, "_gone": "a reason"})
+    assert main(["--check"]) == 1
+    assert "name different modules: ['_gone']. Add a module to MADE, BY_HAND or WITHOUT" in capsys.readouterr().err
+
+
+def test_a_text_that_is_no_python_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match=r"ruff cannot read the text of x\.py"):
+        formatted("def (", Path("x.py"))
+
+
+MEMBERS = '''
+    async def fetch(self, count: int, *, quick: bool = False, **rest: Any) -> int:
+        """Fetch with ``async for``, inside ``async with``."""
+        return 1
+
+    @property
+    def width(self) -> int:
+        """The width."""
+        return 1
+
+    @width.setter
+    def width(self, value: int) -> None: ...
+
+'''
+
+
+def test_each_kind_of_member_gets_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed(monkeypatch, "_sender", lambda text: text.replace(HEAD, f"{MEMBERS}{HEAD}", 1))
+    made = made_modules()[facades.SYNC / "_sender.py"]
+    assert "def fetch(self, count: int, *, quick: bool = False, **rest: Any) -> int:" in made
+    assert '"""Fetch with ``for``, inside ``with``."""' in made
+    assert "return self._bridge.call(self._aio.fetch, count, quick=quick, **rest)" in made
+    assert 'self._bridge.make(setattr, self._aio, "width", value)' in made
+    assert "return self._aio.width" in made
+
+
+def test_every_reason_in_the_tables_is_a_sentence_part() -> None:
+    for table in (rules.BY_HAND, rules.WITHOUT):
+        reasons: dict[str, Any] = dict(table)
+        assert all(reason and not reason.endswith(".") for reason in reasons.values())

@@ -8,6 +8,7 @@ same client and the same scripts. So tests use a cluster for the fundamentals, a
 |---|---|
 | without a mark | memory and one server |
 | ``@pytest.mark.everywhere("why")`` | memory, one server and a cluster |
+| ``@pytest.mark.memory("why")`` | memory |
 | ``@pytest.mark.parametrize("target", [...], indirect=True)`` | the targets that it lists |
 
 An entity has one partition, or several. ``@pytest.mark.both_shapes`` passes this choice to the test as its argument
@@ -32,6 +33,7 @@ def partitioned_on(target: str) -> bool:
 
 MARKERS = (
     "everywhere(reason): run over a cluster too; the reason says what a cluster can change (tests/plugins/targets.py)",
+    "memory(reason): run in memory only; the reason says which other tests run on servers",
     "both_shapes: run with an entity of one partition and with a partitioned one (tests/plugins/targets.py)",
 )
 
@@ -47,6 +49,8 @@ def chosen_by_hand(metafunc: pytest.Metafunc) -> set[str]:
 
 def targets_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
     """Return the targets of a test that does not list them."""
+    if metafunc.definition.get_closest_marker("memory") is not None:
+        return ALWAYS[:1]
     mark = metafunc.definition.get_closest_marker("everywhere")
     if mark is None:
         return ALWAYS

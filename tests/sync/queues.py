@@ -25,6 +25,7 @@ from sbredis.model import ServiceBusMessage
 from tests.aio import queues, session_queues
 from tests.aio.queues import PARTITIONS, bodies, both, in_memory, new_queue, with_all_scripts
 from tests.aio.topics import Rules, soon
+from tests.engine.bench import Everything
 from tests.waiting import wait_until
 
 __all__ = [
@@ -120,6 +121,13 @@ class Queue:
     def locked(self) -> int:
         return self.counts().locked
 
+    def contents(self) -> Everything:
+        found: Everything = self.run(self.inner.contents)
+        return found
+
+    def clear(self) -> None:
+        self.run(self.inner.clear)
+
     def process_due(self) -> None:
         self.run(self.inner.process_due)
 
@@ -203,6 +211,10 @@ class Subject:
     def take_bodies(self, subscription: str, *, dead: bool = False) -> list[str]:
         """Receive all messages of a subscription and return their bodies, sorted."""
         return sorted(bodies(self.take_all(subscription, dead=dead)))
+
+    def scheduled(self) -> int:
+        """Return the number of scheduled messages of the topic."""
+        return self.admin.get_topic_runtime_properties("t").scheduled_message_count
 
     def wait_for_count(self, subscription: str, active: int) -> None:
         """Wait until a subscription has this number of active messages."""

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tools.make_sync.derived_tests import made_tests
 from tools.make_sync.facades import RuleMissingError, made_modules
 from tools.repository import ROOT
 
@@ -14,7 +15,7 @@ __all__ = ["made_files", "main", "stale"]
 
 def made_files() -> dict[Path, str]:
     """Return the texts of all files that the tool makes."""
-    return made_modules()
+    return {**made_modules(), **made_tests()}
 
 
 def stale(texts: dict[Path, str]) -> list[Path]:

@@ -398,9 +398,9 @@ def exports(source: Source) -> set[str]:
     return names | {node.name for node in further.body if isinstance(node, ast.FunctionDef)}
 
 
-def formatted(text: str, path: Path) -> str:
-    """Return a text with its imports sorted and its lines formatted, as the text of this file."""
-    for command in (["check", "--quiet", "--fix", "--select", "I"], ["format", "--quiet"]):
+def formatted(text: str, path: Path, fixes: str = "I") -> str:
+    """Return a text with these rules of ruff corrected, and with its lines formatted, as the text of this file."""
+    for command in (["check", "--quiet", "--fix", "--select", fixes], ["format", "--quiet"]):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"],
             cwd=ROOT,

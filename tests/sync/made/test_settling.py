@@ -1,0 +1,180 @@
+"""Settling: only the holder of the lock can complete, abandon, defer or dead-letter a message, and only once."""
+
+# Made by tools/make_sync from tests/aio/test_settling.py.
+# Change one of these two, and run `make sync`; a change in this file is lost.
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sbredis import ServiceBusReceiver
+from sbredis.exceptions import (
+    MessageLockLostError,
+    Outcome,
+)
+from sbredis.model import ServiceBusReceivedMessage
+from tests.sync.queues import HandClock, bodies, both, in_memory, queue_at
+
+pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
+
+
+Settle = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Any]
+WAYS: dict[str, Settle] = {
+    "complete": lambda receiver, message: receiver.complete_message(message),
+    "abandon": lambda receiver, message: receiver.abandon_message(message),
+    "defer": lambda receiver, message: receiver.defer_message(message),
+    "dead-letter": lambda receiver, message: receiver.dead_letter_message(message),
+}
+SETTLEMENTS = WAYS | {"renew": lambda receiver, message: receiver.renew_message_lock(message)}
+
+
+def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
+    (message,) = receiver.receive_messages(1, 60)
+    return message
+
+
+# -- the four ways to settle -------------------------------------------------------------------------------------------
+
+
+@both
+def test_an_abandoned_message_is_delivered_again_with_changed_properties(url: str, partitioned: bool) -> None:
+    with queue_at(url, partitioned=partitioned) as queue:
+        queue.send("a", at=-1, properties={"colour": "red", "size": 1})
+        receiver = queue.receiver()
+        receiver.abandon_message(one(receiver), properties_to_modify={"size": 2, "shape": "round"})
+        message = one(receiver)
+        assert message.delivery_count == 2
+        assert message.application_properties == {"colour": "red", "size": 2, "shape": "round"}
+        receiver.abandon_message(message, properties_to_modify={"colour": "blue"})
+        message = one(receiver)
+        receiver.abandon_message(message)
+        message = one(receiver)
+        assert message.delivery_count == 4
+        assert message.application_properties == {"colour": "blue", "size": 2, "shape": "round"}
+        receiver.dead_letter_message(message, "why", "because", properties_to_modify={"size": 3})
+        letter = one(queue.receiver(sub_queue="deadletter"))
+        assert (letter.dead_letter_reason, letter.dead_letter_error_description) == ("why", "because")
+        assert letter.application_properties == {
+            "colour": "blue",
+            "size": 3,
+            "shape": "round",
+            "DeadLetterReason": "why",
+            "DeadLetterErrorDescription": "because",
+        }
+        assert bodies([letter]) == ["a"]
+
+
+@both
+@pytest.mark.parametrize("delay", [timedelta(minutes=10), 600])
+def test_an_abandoned_message_is_delivered_again_after_its_delay(
+    url: str, partitioned: bool, delay: timedelta | float
+) -> None:
+    clock = HandClock()
+    with queue_at(url, partitioned=partitioned, clock=clock) as queue:
+        queue.send("a", at=-1)
+        receiver = queue.receiver()
+        receiver.abandon_message(one(receiver), delay=delay)
+        clock.move(599.9)
+        assert receiver.receive_messages(1, 0.05) == []
+        assert (queue.counts()).delayed == 1
+        clock.move(0.1)
+        assert (one(receiver)).delivery_count == 2
+
+
+@both
+def test_a_deferred_message_is_not_received_without_its_number(url: str, partitioned: bool) -> None:
+    with queue_at(url, partitioned=partitioned) as queue:
+        queue.send("a", "b", at=-1)
+        receiver = queue.receiver()
+        receiver.defer_message(one(receiver), properties_to_modify={"why": "later"})
+        assert bodies(receiver.receive_messages(2, 1)) == ["b"]
+        assert (queue.counts()).deferred == 1
+
+
+@both
+def test_abandoning_and_lapsing_raise_the_delivery_count_but_releasing_does_not(url: str, partitioned: bool) -> None:
+    """Abandoning raises the delivery count by one, and so does a lapsed lock. Releasing an unread message does not
+    raise it.
+    """
+    clock = HandClock()
+    with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        queue.send("a", at=-1)
+        receiver = queue.receiver()
+        receiver.abandon_message(one(receiver))
+        queue.abandon(queue.take(at=-1), at=-1, counted=False)
+        message = one(receiver)
+        assert message.delivery_count == 2
+        clock.move(31)
+        with pytest.raises(MessageLockLostError):
+            receiver.complete_message(message)
+        assert (one(receiver)).delivery_count == 3
+
+
+# -- refusals, in Azure's order ----------------------------------------------------------------------------------------
+
+
+@both
+def test_a_lock_is_lost_if_another_receiver_has_locked_the_message(url: str, partitioned: bool) -> None:
+    """The server refuses the settlement, although the lock has not ended by the local clock."""
+    with queue_at(url, partitioned=partitioned) as queue:
+        queue.send("a", at=-1)
+        receiver = queue.receiver()
+        message = one(receiver)
+        queue.lose(message)
+        (other,) = queue.take(at=-1)
+        for settle in SETTLEMENTS.values():  # the refusal does not settle the message, so a program can try again
+            with pytest.raises(MessageLockLostError, match="has ended, or the message is gone") as raised:
+                settle(receiver, message)
+            assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
+        assert queue.locked() == 1
+        queue.abandon([other], at=-1)
+
+
+@both
+def test_a_message_can_be_settled_through_another_receiver(url: str, partitioned: bool) -> None:
+    with queue_at(url, partitioned=partitioned) as queue:
+        for settle in SETTLEMENTS.values():
+            queue.send("a", at=-1)
+            with queue.receiver() as receiver:
+                message = one(receiver)
+            settle(queue.receiver(), message)
+            queue.clear()
+
+
+@in_memory
+def test_a_copy_of_a_message_has_no_lock(url: str) -> None:
+    with queue_at(url) as queue:
+        queue.send("a")
+        receiver = queue.receiver()
+        message = one(receiver)
+        with pytest.raises(ValueError, match="no lock"):
+            receiver.complete_message(copy.copy(message))
+        receiver.complete_message(message)
+
+
+# -- concurrent calls --------------------------------------------------------------------------------------------------
+
+
+@both
+def test_a_renewal_restarts_the_whole_lock_duration(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        queue.send("a", "b", at=-1)
+        receiver = queue.receiver()
+        renewed, other = receiver.receive_messages(2, 60)
+        first = until = renewed.locked_until_utc
+        for _ in range(5):
+            clock.move(20)
+            until = receiver.renew_message_lock(renewed)
+            assert until == renewed.locked_until_utc
+        assert first is not None
+        assert until is not None
+        assert until - first == timedelta(seconds=100)
+        with pytest.raises(MessageLockLostError):
+            receiver.complete_message(other)
+        receiver.complete_message(renewed)

@@ -447,6 +447,79 @@ PLANTED = (
         wrong="return self.lock_lost",
         test="tests/workers/test_calls.py::test_the_loss_of_one_lock_of_a_batch_touches_only_its_message",
     ),
+    # Bugs in methods that tools/make_sync has made
+    Planted(
+        "a thread swaps the reason and the description of a dead letter",
+        file="sbredis/sync/_receiver.py",
+        right="message,\n            reason,\n            error_description,\n            properties_to_modify",
+        wrong="message,\n            error_description,\n            reason,\n            properties_to_modify",
+        test="tests/sync/made/test_fundamentals.py::test_a_message_can_be_dead_lettered_with_a_reason",
+    ),
+    Planted(
+        "a peek of a thread begins at the first message",
+        file="sbredis/sync/_receiver.py",
+        right="            sequence_number=sequence_number,\n            session_id=session_id,\n",
+        wrong="            session_id=session_id,\n",
+        test="tests/sync/made/test_peeking.py::"
+        "test_a_peek_starts_at_the_given_number_and_the_next_peek_continues_after_it",
+    ),
+    Planted(
+        "a thread is not told the progress of a purge",
+        file="sbredis/sync/_receiver.py",
+        right="            session_id=session_id,\n            progress=progress,\n            timeout=timeout,\n",
+        wrong="            session_id=session_id,\n            timeout=timeout,\n",
+        test="tests/sync/made/test_told_progress.py::"
+        "test_a_purge_tells_after_each_call_how_many_messages_it_has_deleted",
+    ),
+    Planted(
+        "a topic sender of a thread sends to a queue",
+        file="sbredis/sync/_client.py",
+        right="self._bridge.make(self._aio.get_topic_sender, topic_name",
+        wrong="self._bridge.make(self._aio.get_queue_sender, topic_name",
+        test="tests/sync/made/test_topics.py::test_create_if_missing_creates_a_topic_and_a_subscription",
+    ),
+    Planted(
+        "messages of an interrupted thread are not taken back",
+        file="sbredis/sync/_receiver.py",
+        right="self._bridge.call_undoable(\n            self._take_back, self._aio.receive_messages,",
+        wrong="self._bridge.call(\n            self._aio.receive_messages,",
+        test="tests/sync/test_threads.py::test_a_message_that_arrives_during_an_interruption_is_returned_to_the_queue",
+    ),
+    Planted(
+        "messages by number of an interrupted thread are not taken back",
+        file="sbredis/sync/_receiver.py",
+        right="call_undoable(\n            self._take_back_by_number, self._aio.receive_messages_by_number,",
+        wrong="call(\n            self._aio.receive_messages_by_number,",
+        test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
+    ),
+    Planted(
+        "a thread does not get the numbers of the messages it schedules in a transaction",
+        file="sbredis/sync/_transaction.py",
+        right="return self._bridge.run(\n            self._aio.schedule_messages,",
+        wrong="self._bridge.run(\n            self._aio.schedule_messages,",
+        test="tests/sync/made/test_transactions.py::test_scheduled_messages_have_their_numbers_after_the_block",
+    ),
+    Planted(
+        "a transaction of a thread gets the synchronous session",
+        file="sbredis/sync/_transaction.py",
+        right="            twin_for(\n                session,",
+        wrong="            (lambda given, *_: given)(\n                session,",
+        test="tests/sync/made/test_transactions.py::test_only_the_last_state_of_a_session_counts",
+    ),
+    Planted(
+        "a list of a thread has no end",
+        file="sbredis/sync/management/_queues.py",
+        right="self._aio.list_queues(skip=skip, top=top, timeout=timeout)",
+        wrong="self._aio.list_queues(skip=skip, timeout=timeout)",
+        test="tests/sync/made/management/test_queues.py::test_skip_and_top_select_a_part_of_a_list",
+    ),
+    Planted(
+        "a thread removes the state of a session that it sets by handle",
+        file="sbredis/sync/_settler.py",
+        right="self._bridge.call(self._aio.set_session_state, handle, state,",
+        wrong="self._bridge.call(self._aio.set_session_state, handle, None,",
+        test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
+    ),
 )
 
 

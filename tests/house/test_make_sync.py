@@ -11,7 +11,9 @@ import pytest
 
 from tools.make_sync import facades, rules
 from tools.make_sync.__main__ import made_files, main, stale
+from tools.make_sync.derived_tests import LEFT_OUT, TestModule, derived
 from tools.make_sync.facades import RuleMissingError, Source, formatted, made_modules
+from tools.repository import ROOT
 
 
 def test_the_committed_files_are_those_that_the_tool_makes() -> None:
@@ -92,8 +94,8 @@ def test_a_module_without_a_rule_is_an_error(
 
 
 def test_a_text_that_is_no_python_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match=r"ruff cannot read the text of x\.py"):
-        formatted("def (", Path("x.py"))
+    with pytest.raises(RuntimeError, match="ruff cannot read what tools/make_sync makes"):
+        formatted({ROOT / "x.py": "def ("})
 
 
 MEMBERS = '''
@@ -126,3 +128,135 @@ def test_every_reason_in_the_tables_is_a_sentence_part() -> None:
     for table in (rules.BY_HAND, rules.WITHOUT):
         reasons: dict[str, Any] = dict(table)
         assert all(reason and not reason.endswith(".") for reason in reasons.values())
+
+
+HEADER = """
+\"\"\"About.\"\"\"
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sbredis import sync
+from sbredis.aio import ServiceBusClient
+from sbredis.aio._role import ServiceBusRole
+from sbredis.servers import LocalServer
+from tests.aio.queues import Calls, bodies, on_servers, queue_at
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.both_shapes,
+]
+KEPT = 1
+IDLE = 2
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[ServiceBusClient]:
+    async with ServiceBusClient(url) as client:
+        yield client
+
+
+@pytest.fixture
+async def idle(url: str) -> str:
+    return url
+
+
+async def paused() -> None:
+    await asyncio.sleep(0)
+
+
+# -- a section without tests -------------------------------------------------------------------------------------------
+
+# -- a section ---------------------------------------------------------------------------------------------------------
+
+
+async def test_that_is_made(client: ServiceBusClient) -> None:
+    assert [each async for each in client.list_queue_sessions("q")] == []
+    assert await client.get_sender("q").send_stream([]) == KEPT
+
+
+""".lstrip()
+
+
+def test_a_test_is_made_without_what_only_other_tests_need() -> None:
+    made = TestModule("aio/test_x", f"{HEADER}async def test_left_out() -> None:\n    await paused()\n").made()
+    path = ROOT / "tests/sync/made/test_x.py"
+    text = formatted({path: made})[path]
+    assert (
+        text
+        == """
+\"\"\"About.\"\"\"
+
+# Made by tools/make_sync from tests/aio/test_x.py.
+# Change one of these two, and run `make sync`; a change in this file is lost.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sbredis import ServiceBusClient
+
+pytestmark = [pytest.mark.memory("the asynchronous test runs on servers"), pytest.mark.both_shapes]
+
+KEPT = 1
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[ServiceBusClient]:
+    with ServiceBusClient(url) as client:
+        yield client
+
+
+# -- a section ---------------------------------------------------------------------------------------------------------
+
+
+def test_that_is_made(client: ServiceBusClient) -> None:
+    assert [each for each in client.list_queue_sessions("q")] == []
+    assert client.get_sender("q").send_stream([]).count() == KEPT
+""".lstrip()
+    )
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        ("async def test_it() -> None:\n    await paused()\n", "tasks"),
+        ("async def test_it(client: ServiceBusClient) -> None:\n    client._connection\n", "inside"),
+        ("async def test_it() -> None:\n    ServiceBusRole\n", "inside"),
+        ("async def test_it(monkeypatch: pytest.MonkeyPatch) -> None: ...\n", "replaced"),
+        ("async def test_it(server: str) -> None: ...\n", "server"),
+        ("async def test_it() -> None:\n    LocalServer\n", "server"),
+        ("@on_servers\nasync def test_it(url: str) -> None: ...\n", "server"),
+        ("async def test_it() -> None:\n    Calls\n", "helper"),
+        (
+            "async def test_it(client: ServiceBusClient) -> None:\n    done = client.tick()\n    await done\n",
+            "awaitable",
+        ),
+        ('async def test_it() -> None:\n    assert "a sbredis.aio.ServiceBusClient"\n', "names"),
+        ("async def test_it() -> None:\n    sync.ServiceBusClient\n", "names"),
+        ("def test_it() -> None: ...\n", "same"),
+        ("async def test_rules_see_a_message_with_its_values_at_the_time_of_sending() -> None: ...\n", "different"),
+    ],
+)
+def test_a_test_without_a_synchronous_form_is_left_out_with_the_reason(test: str, why: str) -> None:
+    module = TestModule("aio/test_x", HEADER + test)
+    module.made()
+    assert list(module.left_out.values()) == [why]
+    assert LEFT_OUT[why]
+
+
+def test_tokens_and_not_texts_are_changed() -> None:
+    text = 'async with a as b:  # await it\n    await b.aclose("await", anext)\n'
+    assert derived(text) == 'with a as b:  # await it\n    b.close("await", next)\n'
+
+
+def test_the_tests_that_are_left_out_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--left-out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("tests/aio/test_fundamentals.py::test_a_receiver_that_waits_gets") for line in lines)

@@ -155,12 +155,6 @@ class SessionQueue(Queue):
     def locked_sessions(self) -> int:
         return int(self.run(self.inner.locked_sessions))
 
-    def is_unused(self) -> bool:
-        return bool(self.run(self.inner.is_unused))
-
-    def partition_index(self, session: str) -> int:
-        return self.inner.partition_index(session)
-
     def sessions_in(self, place: int, count: int = 1) -> list[str]:
         return self.inner.sessions_in(place, count)
 
@@ -215,10 +209,6 @@ class Subject:
     def scheduled(self) -> int:
         """Return the number of scheduled messages of the topic."""
         return self.admin.get_topic_runtime_properties("t").scheduled_message_count
-
-    def wait_for_count(self, subscription: str, active: int) -> None:
-        """Wait until a subscription has this number of active messages."""
-        wait_until(lambda: self.count(subscription) == active, what=f"{active} messages in {subscription}")
 
 
 @contextmanager

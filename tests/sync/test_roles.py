@@ -30,12 +30,6 @@ def test_one_thread_has_a_role_and_another_waits_for_it(url: str) -> None:
         assert fences[0] > role.fence
 
 
-def test_one_caller_gets_a_tick(url: str) -> None:
-    with ServiceBusClient(url) as one, ServiceBusClient(url) as two:
-        day = 86_400 * 365
-        assert [bool(client.tick("t", day)) for client in (one, two, one)] == [True, False, False]
-
-
 def test_a_client_takes_part_in_maintenance_inside_of_a_block(url: str) -> None:
     with ServiceBusClient(url) as client:
         with client.maintain():

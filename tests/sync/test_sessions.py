@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from sbredis import (
     ServiceBusSender,
     ServiceBusSession,
     ServiceBusSessionReceiver,
-    ServiceBusSubQueue,
 )
 from sbredis.aio import ServiceBusSession as AsyncSession
 from sbredis.aio import ServiceBusSessionReceiver as AsyncSessionReceiver
@@ -28,7 +26,6 @@ from sbredis.exceptions import (
     AutoLockRenewFailed,
     AutoLockRenewTimeout,
     OperationTimeoutError,
-    SessionCannotBeLockedError,
     SessionLockLostError,
 )
 from sbredis.management import QueueOptions
@@ -67,70 +64,6 @@ def accepting(receiver: ServiceBusReceiver) -> bool:
 # -- the basics --------------------------------------------------------------------------------------------------------
 
 
-def test_messages_of_a_session_are_received_in_order(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    send(sender, "ann", "one", "two", "three")
-    send(sender, "bob", "four")
-    receiver = client.get_queue_receiver("q", session_id="ann", max_wait_time=NOTHING)
-    with pytest.raises(ValueError, match="not accepted a session yet"):
-        _ = receiver.session
-    seen: list[str] = []
-    with receiver:
-        assert session_of(receiver).session_id == "ann"
-        for message in receiver:
-            seen.append(str(message))
-            assert (message.session_id, message.locked_until_utc) == ("ann", None)
-            receiver.complete_message(message)
-        assert repr(receiver.session).startswith("<ServiceBusSession 'ann' of 'q', locked until")
-    assert seen == ["one", "two", "three"]
-    assert repr(receiver.session) == "<ServiceBusSession 'ann' of 'q', given back>"
-
-
-def test_the_empty_string_is_a_valid_session_id(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    send(sender, "", "nameless")
-    with client.get_queue_receiver("q", session_id="", max_wait_time=SOON) as receiver:
-        assert str(receiver.next()) == "nameless"
-        assert session_of(receiver).session_id == ""
-
-
-def test_the_session_state_outlives_the_receiver(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    del sender
-    kept: list[bytes | None] = []
-    for given in ("begun", b"half", bytearray(b"done"), None):
-        with client.get_queue_receiver("q", session_id="ann") as receiver:
-            session = session_of(receiver)
-            kept.append(session.get_state())
-            session.set_state(given)
-            assert client.peek_session_state("q", "ann") == session.get_state()
-    with client.get_queue_receiver("q", session_id="ann") as receiver:
-        kept.append(session_of(receiver).get_state(timeout=SOON))
-        with pytest.raises(TypeError, match="not int"):
-            session_of(receiver).set_state(5)  # type: ignore[arg-type]
-    assert kept == [None, b"begun", b"half", b"done", None]
-
-
-def test_a_session_lock_is_renewed_explicitly(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    del sender
-    with client.get_queue_receiver("q", session_id="ann") as receiver:
-        session = session_of(receiver)
-        until = session.locked_until_utc
-        assert datetime.now(UTC) < until < datetime.now(UTC) + timedelta(seconds=61)
-        assert session.renew_lock() == session.locked_until_utc > until
-
-
-def test_a_session_is_locked_for_one_receiver_until_it_is_closed(
-    client: ServiceBusClient, sender: ServiceBusSender
-) -> None:
-    send(sender, "ann", "one")
-    another = client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON)
-    with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as receiver:
-        receiver.next()
-        with pytest.raises(SessionCannotBeLockedError, match="'ann'"):
-            another.next()
-    assert another.next().delivery_count == 1
-    with pytest.raises(ValueError, match="given back"):
-        session_of(receiver).get_state()
-
-
 @pytest.mark.slow
 def test_accepting_the_next_session_fails_if_none_is_available(
     client: ServiceBusClient, sender: ServiceBusSender
@@ -162,70 +95,6 @@ def test_a_thread_that_waits_for_a_session_is_woken(client: ServiceBusClient, se
         send(sender, "ann", "one")
         assert str(waits.result(60)) == "one"
     assert session_of(receiver).session_id == "ann"
-
-
-@pytest.mark.slow
-def test_sessions_are_listed(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    assert list(client.list_queue_sessions("q")) == []
-    names = [f"s{number:02}" for number in range(20)]
-    for name in names:
-        send(sender, name, "a")
-    assert sorted(client.list_queue_sessions("q", timeout=SOON)) == names
-    assert sorted(name for page in client.list_queue_sessions("q").by_page() for name in page) == names
-    before = datetime.now(UTC) - timedelta(minutes=1)
-    assert list(client.list_queue_sessions("q", state_updated_after=before)) == []
-    with client.get_queue_receiver("q", session_id="s05") as receiver:
-        session_of(receiver).set_state("here")
-    assert list(client.list_queue_sessions("q", state_updated_after=before)) == ["s05"]
-
-
-def test_a_session_is_peeked_and_purged_without_its_lock(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    send(sender, "a", "1", "2", "3")
-    send(sender, "b", "4")
-    with client.get_queue_receiver("q", session_id="a") as holder:
-        (held,) = holder.receive_messages(1, SOON)
-        looker = client.get_queue_receiver("q")
-        assert [str(message) for message in looker.peek_messages(5, session_id="a")] == ["1", "2", "3"]
-        assert looker.delete_messages(1, session_id="a") == 1
-        assert looker.purge_messages(session_id="a") == 1
-        holder.complete_message(held)
-        assert [str(message) for message in looker.peek_messages(5, session_id="b")] == ["4"]
-
-
-@pytest.mark.slow
-def test_a_whole_session_is_dead_lettered(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    send(sender, "ann", "one", "two", "three")
-    send(sender, "bob", "four")
-    with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as receiver:
-        receiver.next()
-        assert session_of(receiver).dead_letter_messages("Bad", "Ann has left.") == 3
-    with client.get_queue_receiver("q", sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=SOON) as dead:
-        letters = dead.receive_messages(3)
-    assert [str(letter) for letter in letters] == ["one", "two", "three"]
-    assert {(each.dead_letter_reason, each.dead_letter_error_description) for each in letters} == {
-        ("Bad", "Ann has left.")
-    }
-
-
-@pytest.mark.slow
-def test_an_unknown_option_causes_a_warning_at_the_callers_line(
-    client: ServiceBusClient, sender: ServiceBusSender
-) -> None:
-    send(sender, "ann", "one")
-    receiver = client.get_queue_receiver("q", session_id="ann")
-    with receiver:
-        session = session_of(receiver)
-        calls: list[Callable[[], object]] = [
-            lambda: session.renew_lock(later=True),  # type: ignore[call-arg]
-            lambda: session.get_state(later=True),  # type: ignore[call-arg]
-            lambda: session.set_state(None, later=True),  # type: ignore[call-arg]
-            lambda: client.accept_next_session("q", max_wait_time=NOTHING, later=True),  # type: ignore[call-arg]
-        ]
-        for call in calls:
-            with pytest.raises(TypeError, match="got an unexpected keyword argument 'later'"):
-                call()
-    with pytest.raises(TypeError, match="session_id"):
-        client.accept_next_session("q", session_id="ann")  # type: ignore[call-arg]
 
 
 # -- one session object ------------------------------------------------------------------------------------------------
@@ -469,34 +338,3 @@ def test_closing_the_client_releases_its_session(url: str, client: ServiceBusCli
         session_of(receiver).set_state("theirs")
     with client.get_queue_receiver("q", session_id="ann") as another:
         assert session_of(another).get_state() == b"theirs"
-
-
-def test_a_thread_settles_messages_and_manages_a_session_by_lock_handle(client: ServiceBusClient) -> None:
-    client.ensure_queue("q", requires_session=True)
-    with client.get_queue_sender("q") as sender:
-        sender.send_messages([ServiceBusMessage(str(number), session_id="ann") for number in range(2)])
-    with client.get_queue_receiver("q", session_id="ann") as receiver:
-        first, second = receiver.receive_messages(2, 20)
-        handle = receiver.session.lock_handle
-        with client.get_settler("q") as settler:
-            settler.complete_message(receiver.get_lock_handle(first))
-            settler.dead_letter_message(receiver.get_lock_handle(second), "why", "because")
-            settler.set_session_state(handle, "kept")
-            assert settler.get_session_state(handle) == b"kept"
-            assert settler.renew_session_lock(handle) >= receiver.session.locked_until_utc
-            settler.release_session(handle)
-    with client.get_queue_receiver("q", sub_queue="deadletter", max_wait_time=20) as letters:
-        letter = letters.next()
-        assert (letter.dead_letter_reason, letter.dead_letter_error_description) == ("why", "because")
-        handle = letters.get_lock_handle(letter)
-        settler = client.get_settler("q/$DeadLetterQueue")
-        assert repr(settler) == "<ServiceBusSettler 'q/$DeadLetterQueue' open>"
-        settler.renew_message_lock(handle)
-        settler.defer_message(handle)
-        (letter,) = letters.receive_deferred_messages(letter.sequence_number)
-        settler.release_message(letters.get_lock_handle(letter))
-        (letter,) = letters.receive_deferred_messages(letter.sequence_number)
-        settler.abandon_message(letters.get_lock_handle(letter))
-        settler.close()
-        with pytest.raises(ValueError, match="closed"):
-            settler.complete_message(handle)

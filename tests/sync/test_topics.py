@@ -15,10 +15,8 @@ from sbredis import (
     ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusSender,
-    ServiceBusSubQueue,
 )
-from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError
-from sbredis.management import RuleProperties, ServiceBusAdministrationClient, SqlRuleAction, SqlRuleFilter
+from sbredis.exceptions import MessageNotFoundError
 from sbredis.model import hold_of
 from tests.sync.interruptions import interrupted_when
 
@@ -37,52 +35,6 @@ def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
 
 def texts(messages: list[ServiceBusReceivedMessage]) -> list[str]:
     return sorted(map(str, messages))
-
-
-@pytest.mark.slow
-def test_each_subscription_gets_the_messages_its_rules_match(
-    client: ServiceBusClient, sender: ServiceBusSender
-) -> None:
-    dear = RuleProperties("dear", filter=SqlRuleFilter("price > 100"), action=SqlRuleAction("SET sys.Label = 'dear'"))
-    some = client.get_subscription_receiver(
-        "news", "some", create_if_missing={"rules": [dear]}, max_wait_time=SOON, receive_mode="receiveanddelete"
-    )
-    with some, client.get_subscription_receiver("news", "all", max_wait_time=SOON) as everything:
-        for price in (50, 150):
-            sender.send_messages(ServiceBusMessage(str(price), application_properties={"price": price}))
-        message = some.next()
-        assert (str(message), message.subject) == ("150", "dear")
-        assert message.application_properties == {"price": 150, "RuleName": "dear"}
-        assert some.peek_messages() == []
-        found: list[ServiceBusReceivedMessage] = []
-        while len(found) < 2:
-            found += everything.receive_messages(2)
-        everything.complete_messages(found)
-        assert texts(found) == ["150", "50"]
-        assert {message.subject for message in found} == {None}
-
-
-@pytest.mark.slow
-def test_a_list_a_batch_and_a_stream_are_sent_to_a_topic(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    sender.send_messages([ServiceBusMessage(text, partition_key="one") for text in ("a", "b")])
-    batch = sender.create_message_batch()
-    batch.add_message(ServiceBusMessage("c"))
-    sender.send_messages(batch)
-    assert sender.send_stream(map(ServiceBusMessage, "de")).count() == 2
-    with client.get_subscription_receiver("news", "all") as receiver:
-        assert texts(receiver.peek_messages(10)) == ["a", "b", "c", "d", "e"]
-    assert (sender.entity_name, sender.in_flight) == ("news", 0)
-
-
-@pytest.mark.slow
-def test_a_subscription_has_a_dead_letter_queue(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    sender.send_messages(ServiceBusMessage("a"))
-    with client.get_subscription_receiver("news", "all", max_wait_time=SOON) as receiver:
-        receiver.dead_letter_message(receiver.next(), "Bad", "It was no news.")
-    dead = client.get_subscription_receiver("news", "all", sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=SOON)
-    with dead:
-        assert dead.entity_path == "news/subscriptions/all/$DeadLetterQueue"
-        assert dead.next().dead_letter_reason == "Bad"
 
 
 @pytest.mark.slow
@@ -181,19 +133,6 @@ def test_a_renewer_renews_messages_of_a_subscription(client: ServiceBusClient, s
         client.get_subscription_receiver("news", "all", auto_lock_renewer="yes")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.slow
-def test_a_topic_cannot_be_opened_as_a_queue_or_a_queue_as_a_topic(
-    url: str, client: ServiceBusClient, sender: ServiceBusSender
-) -> None:
-    del sender
-    with pytest.raises(MessagingEntityNotFoundError, match="topic"):
-        client.get_queue_receiver("news").receive_messages(max_wait_time=NOTHING)
-    with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
-        client.get_subscription_receiver("news", "nowhere").receive_messages(max_wait_time=NOTHING)
-    with ServiceBusAdministrationClient(url) as admin:
-        assert [topic.name for topic in admin.list_topics()] == ["news"]
-
-
 def test_an_option_of_azures_library_causes_a_warning_at_the_callers_line(client: ServiceBusClient) -> None:
     calls: list[Callable[[], object]] = [
         lambda: client.get_topic_sender("news", keep_alive=30),  # type: ignore[call-arg]
@@ -203,13 +142,3 @@ def test_an_option_of_azures_library_causes_a_warning_at_the_callers_line(client
         with pytest.warns(UserWarning, match="ignores keywords of Azure's library: keep_alive") as seen:
             call()
         assert [warning.filename for warning in seen] == [__file__]
-
-
-def test_a_thread_opens_an_entity_by_its_path(client: ServiceBusClient) -> None:
-    client.ensure_queue("orders")
-    with client.get_sender("Orders") as sender:
-        sender.send_messages(ServiceBusMessage("a"))
-    with client.get_receiver("orders", max_wait_time=20) as receiver:
-        receiver.dead_letter_message(receiver.next(), "why")
-    with client.get_receiver("orders/$DeadLetterQueue", max_wait_time=20) as letters:
-        assert letters.next().dead_letter_reason == "why"

@@ -2,6 +2,7 @@
 
 python -m tools.make_sync            write the modules and the tests
 python -m tools.make_sync --check    fail if a file is stale
+python -m tools.make_sync --left-out    list the tests that have no synchronous form, and why
 
 The tool reads the modules of ``sbredis/aio``. For each public class it writes a façade with the same methods: the same
 signatures, overloads, decorators and docstrings, and a body that calls the asynchronous twin over the bridge.

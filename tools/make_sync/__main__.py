@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.make_sync.derived_tests import made_tests
-from tools.make_sync.facades import RuleMissingError, made_modules
+from tools.make_sync.derived_tests import left_out, made_tests
+from tools.make_sync.facades import RuleMissingError, formatted, made_modules
 from tools.repository import ROOT
 
 __all__ = ["made_files", "main", "stale"]
@@ -15,7 +15,7 @@ __all__ = ["made_files", "main", "stale"]
 
 def made_files() -> dict[Path, str]:
     """Return the texts of all files that the tool makes."""
-    return {**made_modules(), **made_tests()}
+    return formatted({**made_modules(), **made_tests()})
 
 
 def stale(texts: dict[Path, str]) -> list[Path]:
@@ -26,7 +26,11 @@ def stale(texts: dict[Path, str]) -> list[Path]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.make_sync", description="Make the synchronous API.")
     parser.add_argument("--check", action="store_true", help="write nothing, and fail if a file is stale")
+    parser.add_argument("--left-out", action="store_true", help="list the tests that have no synchronous form, and why")
     options = parser.parse_args(arguments)
+    if options.left_out:
+        print(*left_out(), sep="\n")
+        return 0
     try:
         texts = made_files()
     except RuleMissingError as error:

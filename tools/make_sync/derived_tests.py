@@ -18,10 +18,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from tools.make_sync.facades import formatted, reworded
+from tools.make_sync.facades import reworded
 from tools.repository import ROOT
 
-__all__ = ["LEFT_OUT", "SOURCES", "TestModule", "made_tests"]
+__all__ = ["LEFT_OUT", "SOURCES", "TestModule", "derived", "left_out", "made_tests"]
 
 MADE: Final = ROOT / "tests/sync/made"
 HELPERS: Final = ROOT / "tests/sync/queues.py"
@@ -171,7 +171,7 @@ class TestModule:
 
     def made(self) -> str:
         """Return the text of the synchronous tests, before it is formatted."""
-        gone = [node for node in self.tree.body if "pytestmark" in _names_of(node)]
+        gone = [node for node in self.tree.body if {"pytestmark", "__all__"}.intersection(_names_of(node))]
         for node in self.tree.body:
             if isinstance(node, _Function) and (self.is_conftest or node.name.startswith("test_")):
                 same = not self.is_conftest and isinstance(node, ast.FunctionDef)
@@ -205,7 +205,7 @@ class TestModule:
                 node
                 for node in kept
                 if _names_of(node)
-                and not any(name in used or name.startswith("test_") or name == "__all__" for name in _names_of(node))
+                and not any(name in used or name.startswith("test_") for name in _names_of(node))
                 and not _is_automatic(node)
             ]
             if not idle:
@@ -230,7 +230,7 @@ class TestModule:
         )
         lines = rest.splitlines()
         if not self.is_conftest:
-            lines.insert(last, f"\npytestmark = [{', '.join(marks)}]\n")
+            lines.insert(last, f"\npytestmark = [{', '.join(marks)}]")
         return (
             f"{said.rstrip()}\n\n# Made by tools/make_sync from tests/{self.name}.py.\n"
             "# Change one of these two, and run `make sync`; a change in this file is lost.\n\n"
@@ -345,10 +345,18 @@ def _changes(text: str) -> Iterator[tuple[int, int, int, str]]:
 
 
 def made_tests() -> dict[Path, str]:
-    """Return the texts of all modules of tests."""
-    texts: dict[Path, str] = {}
-    for source, name in SOURCES.items():
-        path = MADE / f"{name}.py"
-        module = TestModule(source, (ROOT / f"tests/{source}.py").read_text("utf-8"))
-        texts[path] = formatted(module.made(), path, fixes="I,F401,F811")
-    return texts
+    """Return the texts of all modules of tests, before they are formatted."""
+    return {MADE / f"{name}.py": _module(source).made() for source, name in SOURCES.items()}
+
+
+def left_out() -> Iterator[str]:
+    """Yield a line for each test that is left out, with the reason."""
+    for source in SOURCES:
+        module = _module(source)
+        module.made()
+        for name, why in module.left_out.items():
+            yield f"tests/{source}.py::{name}: {DIFFERENT.get(name) or LEFT_OUT[why]}"
+
+
+def _module(source: str) -> TestModule:
+    return TestModule(source, (ROOT / f"tests/{source}.py").read_text("utf-8"))

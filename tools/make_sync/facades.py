@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from tools.make_sync.rules import (
@@ -398,25 +399,31 @@ def exports(source: Source) -> set[str]:
     return names | {node.name for node in further.body if isinstance(node, ast.FunctionDef)}
 
 
-def formatted(text: str, path: Path, fixes: str = "I") -> str:
-    """Return a text with these rules of ruff corrected, and with its lines formatted, as the text of this file."""
-    for command in (["check", "--quiet", "--fix", "--select", fixes], ["format", "--quiet"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"],
-            cwd=ROOT,
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"ruff cannot read the text of {path}: {done.stdout}{done.stderr}\n{text}")
-        text = done.stdout
-    return text
+def formatted(texts: dict[Path, str]) -> dict[Path, str]:
+    """Return texts of Python files with sorted imports, without unused ones, and with formatted lines."""
+    with TemporaryDirectory() as folder:
+        copies = {path: Path(folder) / path.relative_to(ROOT) for path in texts}
+        for path, copy in copies.items():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(texts[path], "utf-8")
+        for command in (["check", "--fix", "--select", "I,F401,F811"], ["format"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "ruff", *command, "--quiet", "--no-cache", "--config", "pyproject.toml", folder],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                raise RuntimeError(f"ruff cannot read what tools/make_sync makes: {done.stdout}{done.stderr}")
+        return {path: copy.read_text("utf-8") for path, copy in copies.items()}
 
 
 def made_modules() -> dict[Path, str]:
-    """Return the texts of all façade modules. Raise :class:`RuleMissingError` for a module without a rule."""
+    """Return the texts of all façade modules, before they are formatted.
+
+    Raise :class:`RuleMissingError` for a module, a class or a member without a rule.
+    """
     found = {str(path.relative_to(AIO).with_suffix("")) for path in AIO.rglob("*.py")}
     ruled = {*MADE, *BY_HAND, *WITHOUT}
     if found != ruled:
@@ -432,5 +439,5 @@ def made_modules() -> dict[Path, str]:
     for source in sources:
         path = SYNC / f"{source.name}.py"
         mine = {name: home for name, home in homes.items() if home != f"sbredis.sync.{source.name.replace('/', '.')}"}
-        texts[path] = formatted(ModuleWriter(source, mine).text(), path)
+        texts[path] = ModuleWriter(source, mine).text()
     return texts

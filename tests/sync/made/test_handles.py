@@ -20,13 +20,10 @@ from sbredis.exceptions import (
 )
 from sbredis.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
-from tests.aio.telemetry_listener import listener
 from tests.sync.queues import HandClock, bodies, both, queue_at, session_queue_at
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
-
-__all__ = ["listener"]
 
 Way = Callable[[ServiceBusSettler, str], Any]
 OF_SESSIONS: dict[str, Way] = {

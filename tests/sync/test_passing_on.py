@@ -179,13 +179,3 @@ def test_a_method_passes_its_arguments_on_and_returns_the_result(
         result = result._aio
     returns_nothing = inspect.signature(value).return_annotation == "None"
     assert result is (None if returns_nothing else RESULT)
-
-
-@for_each(("ours", "theirs", "name", "value"), [each for each in made_members() if inspect.isroutine(each.values[3])])
-def test_a_method_has_the_signature_of_its_counterpart(
-    ours: type[Facade[Any]], theirs: type, name: str, value: Any
-) -> None:
-    del ours
-    other = inspect.getattr_static(theirs, name)
-    assert list(inspect.signature(value).parameters) == list(inspect.signature(other).parameters)
-    assert (value.__doc__ or "").splitlines()[:1] == (other.__doc__ or "").replace("``async ", "``").splitlines()[:1]

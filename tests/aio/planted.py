@@ -476,7 +476,7 @@ PLANTED = (
         file="sbredis/sync/_client.py",
         right="self._bridge.make(self._aio.get_topic_sender, topic_name",
         wrong="self._bridge.make(self._aio.get_queue_sender, topic_name",
-        test="tests/sync/made/test_topics.py::test_create_if_missing_creates_a_topic_and_a_subscription",
+        test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
     ),
     Planted(
         "messages of an interrupted thread are not taken back",
@@ -511,7 +511,14 @@ PLANTED = (
         file="sbredis/sync/management/_queues.py",
         right="self._aio.list_queues(skip=skip, top=top, timeout=timeout)",
         wrong="self._aio.list_queues(skip=skip, timeout=timeout)",
-        test="tests/sync/made/management/test_queues.py::test_skip_and_top_select_a_part_of_a_list",
+        test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
+    ),
+    Planted(
+        "a thread removes the state of a session that it sets",
+        file="sbredis/sync/_session.py",
+        right="self._bridge.call(self._aio.set_state, state,",
+        wrong="self._bridge.call(self._aio.set_state, None,",
+        test="tests/sync/made/test_fundamentals.py::test_a_session_has_a_state",
     ),
     Planted(
         "a thread removes the state of a session that it sets by handle",

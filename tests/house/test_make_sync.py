@@ -262,7 +262,6 @@ def test_that_is_made(client: ServiceBusClient) -> None:
         ('async def test_it() -> None:\n    assert "a sbredis.aio.ServiceBusClient"\n', "names"),
         ("async def test_it() -> None:\n    sync.ServiceBusClient\n", "names"),
         ("def test_it() -> None: ...\n", "same"),
-        ("async def test_rules_see_a_message_with_its_values_at_the_time_of_sending() -> None: ...\n", "different"),
     ],
 )
 def test_a_test_without_a_synchronous_form_is_left_out_with_the_reason(test: str, why: str) -> None:

@@ -24,7 +24,7 @@ from sbredis.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusMessage
 from tests.aio import queues, session_queues
 from tests.aio.queues import PARTITIONS, bodies, both, in_memory, new_queue, with_all_scripts
-from tests.aio.topics import Rules, soon
+from tests.aio.topics import Rules
 from tests.engine.bench import Everything
 from tests.waiting import wait_until
 
@@ -41,7 +41,6 @@ __all__ = [
     "queue_at",
     "session_of",
     "session_queue_at",
-    "soon",
     "topic_at",
     "wait_until",
 ]
@@ -201,14 +200,6 @@ class Subject:
                 receiver.complete_messages(page)
                 found += page
         return found
-
-    def take_bodies(self, subscription: str, *, dead: bool = False) -> list[str]:
-        """Receive all messages of a subscription and return their bodies, sorted."""
-        return sorted(bodies(self.take_all(subscription, dead=dead)))
-
-    def scheduled(self) -> int:
-        """Return the number of scheduled messages of the topic."""
-        return self.admin.get_topic_runtime_properties("t").scheduled_message_count
 
 
 @contextmanager

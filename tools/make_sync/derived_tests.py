@@ -31,7 +31,6 @@ SOURCES: Final = {
     **{
         f"aio/test_{name}": f"test_{name}"
         for name in (
-            "actions",
             "by_number",
             "by_path",
             "dead_letters",
@@ -40,7 +39,6 @@ SOURCES: Final = {
             "fundamentals",
             "handles",
             "interrupted",
-            "leaving",
             "once",
             "peeking",
             "purge",
@@ -52,7 +50,6 @@ SOURCES: Final = {
             "settling",
             "ticks",
             "told_progress",
-            "topics",
             "transactions",
             "unlocked_sessions",
             "watermarks",
@@ -66,7 +63,6 @@ SOURCES: Final = {
             "forwarding",
             "fundamentals",
             "partitions",
-            "queues",
             "rules",
             "subscriptions",
             "topics",
@@ -120,16 +116,8 @@ LEFT_OUT: Final = {
     "awaitable": "it keeps a coroutine before it awaits it",
     "names": "it is about the names of the asynchronous classes",
     "same": "it tests no asynchronous code",
-    "different": "the synchronous API does it otherwise",
 }
 """Why a test is left out."""
-
-DIFFERENT: Final = {
-    "test_rules_see_a_message_with_its_values_at_the_time_of_sending": (
-        "the thread reads the source of a stream ahead of the loop, which encodes the messages"
-    ),
-}
-"""Tests of what the synchronous API does otherwise, and how."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -175,7 +163,7 @@ class TestModule:
         for node in self.tree.body:
             if isinstance(node, _Function) and (self.is_conftest or node.name.startswith("test_")):
                 same = not self.is_conftest and isinstance(node, ast.FunctionDef)
-                why = "different" if node.name in DIFFERENT else self.reason(node) or ("same" if same else "")
+                why = self.reason(node) or ("same" if same else "")
                 if why:
                     self.left_out[node.name] = why
                     gone.append(node)
@@ -355,7 +343,7 @@ def left_out() -> Iterator[str]:
         module = _module(source)
         module.made()
         for name, why in module.left_out.items():
-            yield f"tests/{source}.py::{name}: {DIFFERENT.get(name) or LEFT_OUT[why]}"
+            yield f"tests/{source}.py::{name}: {LEFT_OUT[why]}"
 
 
 def _module(source: str) -> TestModule:

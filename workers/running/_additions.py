@@ -29,17 +29,16 @@ class AdditionsMark(NamedTuple):
 class Additions:
     """The messages, the session state and the keys that go out when the messages of a call are completed."""
 
-    __slots__ = ("keys", "overfull", "sends", "session_state")
+    # Values of the class, because most calls add nothing.
 
-    def __init__(self) -> None:
-        self.sends: list[tuple[str, ServiceBusMessage]] | None = None
-        """The messages that the handler has sent, with the entities to which they go."""
-        self.session_state: object = UNCHANGED
-        """The new state of the session, as the handler gave it."""
-        self.keys: dict[str | bytes, float] | None = None
-        """The keys that are remembered when the message is completed, each with its window in seconds."""
-        self.overfull = False
-        """Whether the messages and their additions do not fit into one transaction."""
+    sends: list[tuple[str, ServiceBusMessage]] | None = None
+    """The messages that the handler has sent, with the entities to which they go."""
+    session_state: object = UNCHANGED
+    """The new state of the session, as the handler gave it."""
+    keys: dict[str | bytes, float] | None = None
+    """The keys that are remembered when the message is completed, each with its window in seconds."""
+    overfull = False
+    """Whether the messages and their additions do not fit into one transaction."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything that only a transaction can do."""

@@ -78,30 +78,18 @@ class CallState(_Quick):
     GIVEN_BACK = "given back"
     LEFT = "left"
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the handler has settled the messages itself, or is about to."""
-        return self in _SETTLED
+    # These are looked up several times for each message, so they are values and not properties.
 
-    @property
-    def has_lost_lock(self) -> bool:
-        """Whether the lock of all messages was lost, or is given up."""
-        return self in _LOST
-
-    @property
-    def is_free(self) -> bool:
-        """Whether the worker has not interfered. Only then is a cancellation the handler's own."""
-        return self in _FREE
-
-    @property
-    def is_dropped(self) -> bool:
-        """Whether the outcome does not count, whatever it is."""
-        return self in _DROPPED
-
-    @property
-    def is_left(self) -> bool:
-        """Whether the worker has ended without waiting for the handler."""
-        return self in _LEFT
+    is_settled: bool
+    """Whether the handler has settled the messages itself, or is about to."""
+    has_lost_lock: bool
+    """Whether the lock of all messages was lost, or is given up."""
+    is_free: bool
+    """Whether the worker has not interfered. Only then is a cancellation the handler's own."""
+    is_dropped: bool
+    """Whether the outcome does not count, whatever it is."""
+    is_left: bool
+    """Whether the worker has ended without waiting for the handler."""
 
 
 class CallEvent(_Quick):
@@ -155,6 +143,12 @@ _LEFT: Final = frozenset({_S.LEFT, _S.SETTLED_LEFT})
 _LOST: Final = _LEFT | {_S.LATE, _S.SETTLED_LATE, _S.DECIDED_LATE}
 _DROPPED: Final = _LOST | {_S.UNQUEUED, _S.GIVEN_BACK}
 _FREE: Final = frozenset({_S.OPEN, _S.DECIDED, _S.SETTLED})
+for _state in CallState:
+    _state.is_settled = _state in _SETTLED
+    _state.has_lost_lock = _state in _LOST
+    _state.is_free = _state in _FREE
+    _state.is_dropped = _state in _DROPPED
+    _state.is_left = _state in _LEFT
 
 _Row = Mapping[CallCondition, CallStep]
 
@@ -225,7 +219,9 @@ TRANSITIONS: Final[Mapping[tuple[CallState, CallEvent], _Row]] = MappingProxyTyp
 
 def decide(state: CallState, event: CallEvent, holding: Collection[CallCondition] = ()) -> CallStep:
     """Return the next state and the task of the worker, given the conditions that hold now."""
-    for condition, step in TRANSITIONS.get((state, event), {}).items():
-        if condition is CallCondition.OTHERWISE or condition in holding:
-            return step
+    row = TRANSITIONS.get((state, event))
+    if row is not None:
+        for condition, step in row.items():
+            if condition is _ALWAYS or condition in holding:
+                return step
     return CallStep(state)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["CallOrigin", "HandlerCall", "can_be_settled", "is_too_large"]
 
 _log = logging.getLogger("sbredis.worker")
+_COMPLETED, _DECIDED = (CallCondition.COMPLETES, CallCondition.OUTCOME), (CallCondition.OUTCOME,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,19 @@ class HandlerCall:
 
     def end(self, outcomes: Sequence[Outcome | None]) -> CallTask:
         """Note that the handler has ended, with an outcome for each message. Log that it is dropped if it is."""
-        if all([isinstance(outcome, Complete) for outcome in outcomes]):  # noqa: C419 -- a generator costs more
-            return self._happens(CallEvent.END, CallCondition.COMPLETES, CallCondition.OUTCOME)
-        if any(outcome is not None for outcome in outcomes):
-            return self._happens(CallEvent.END, CallCondition.OUTCOME)
-        return self._happens(CallEvent.END)
+        first = outcomes[0]
+        if len(outcomes) == 1:  # the most frequent call has one message
+            completes, decides = isinstance(first, Complete), first is not None
+        else:
+            completes = all([isinstance(outcome, Complete) for outcome in outcomes])  # noqa: C419 -- faster
+            decides = any([outcome is not None for outcome in outcomes])  # noqa: C419 -- faster
+        return self._happens(CallEvent.END, _COMPLETED if completes else _DECIDED if decides else ())
 
     def lose_lock(self) -> CallTask:
         """Note that the lock of all messages was lost. A plain function that waits for a thread is not called."""
         waits = self.thread is not None and self.thread.cancel()
         plain = self.handler.execution == "thread" and not waits
-        return self._happens(CallEvent.LOSE, *([CallCondition.PLAIN] if plain else []))
+        return self._happens(CallEvent.LOSE, (CallCondition.PLAIN,) if plain else ())
 
     def unqueue(self) -> bool:
         """Prevent a plain function from being called if it still waits for a thread. Return whether it was."""
@@ -130,7 +133,7 @@ class HandlerCall:
 
     def cut_off(self) -> CallTask:
         """Note that the worker ends, and that the time of its handlers is over."""
-        return self._happens(CallEvent.CUT_OFF, *self._in_thread_condition)
+        return self._happens(CallEvent.CUT_OFF, self._in_thread_condition)
 
     def leave(self) -> bool:
         """Leave a handler that does not end. Return whether it is left now."""
@@ -139,13 +142,13 @@ class HandlerCall:
     def stop(self) -> CallTask:
         """Note that the worker ends, and that the work on the call is over. A function that waits is not called."""
         self.unqueue()
-        return self._happens(CallEvent.STOP, *self._in_thread_condition)
+        return self._happens(CallEvent.STOP, self._in_thread_condition)
 
     def broken(self) -> CallTask:
         """Note that an error has ended the work on the session of the call."""
         return self._happens(CallEvent.BREAK)
 
-    def _happens(self, event: CallEvent, *holding: CallCondition) -> CallTask:
+    def _happens(self, event: CallEvent, holding: Sequence[CallCondition] = ()) -> CallTask:
         step = decide(self.state, event, holding)
         if step.task is CallTask.DROP:
             _log.warning("%s: the result of a handler is dropped, because its lock was lost", self.entity)

@@ -145,7 +145,8 @@ class Handling:
         try:
             with _span(call) if call.origin.receiver.traces else _NO_SPAN:
                 result = checked_result(await self._invoked(call, scopes or self._app))
-                await self._pass_on(call, result)
+                if result is not None or call.handler.settings.replies:
+                    await self._pass_on(call, result)
                 return self._read(call, result)
         except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
             return self.judged(call, error)
@@ -157,7 +158,7 @@ class Handling:
         cannot be encoded is a failure of the handler.
         """
         settings = call.handler.settings
-        if (result is None and not settings.replies) or isinstance(result, Outcome) or call.state.is_settled:
+        if isinstance(result, Outcome) or call.state.is_settled:
             return
         if settings.publishes is not None:
             call.send(settings.publishes, result, {})
@@ -167,8 +168,10 @@ class Handling:
 
     def _read(self, call: HandlerCall, result: object) -> Sequence[Outcome | None]:
         """Return the outcomes that the result of a handler says."""
-        count, in_batches = len(call.messages), call.handler.settings.batch is not None
-        if in_batches and isinstance(result, (list, tuple)):
+        count = len(call.messages)
+        if result is None and not call.state.is_settled:
+            return [_DONE if call.handler.settings.auto_complete else None] * count
+        if isinstance(result, (list, tuple)) and call.handler.settings.batch is not None:
             outcomes = self._each_allowed(call, cast("Sequence[Any]", result))
         elif isinstance(result, Outcome) and not call.state.is_settled:
             outcomes = [self._allowed(result)] * count

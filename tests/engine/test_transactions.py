@@ -70,7 +70,7 @@ def _renew(name: str) -> Callable[[World, Locks, SessionLock], Operation | None]
 
     def renew(world: World, locks: Locks, _: SessionLock) -> Operation | None:
         of = world.of[name]
-        token = f"renewed-{world.call_id().lane}"[:12].ljust(12, "x")
+        token = world.call_id().lane[-12:].rjust(12, "x")  # each renewal has a token of its own
         return Operation(of, of.renew(world.call_id(), token, [locks[name].pop()])) if locks[name] else None
 
     return renew

@@ -450,24 +450,27 @@ def test_handlers_in_processes_run_as_often_as_there_are_processors(monkeypatch:
     assert planned(router, Retries(), None).settings.max_concurrent_calls == 7
 
 
-async def test_a_handler_whose_lock_was_lost_is_cut_off_only_once(sbredis_bus: Bus) -> None:
+@pytest.mark.parametrize("session", [None, "a"])
+async def test_a_handler_whose_lock_was_lost_is_cut_off_only_once(sbredis_bus: Bus, session: str | None) -> None:
     """Its clean-up may go on after that, although the worker is told to end once more."""
-    await sbredis_bus.create_queue("orders")
-    worker, cancelled, ends = Worker(sbredis_bus.url), list[int](), asyncio.Event()
+    await sbredis_bus.create_queue("orders", requires_session=session is not None)
+    worker, cancelled = Worker(sbredis_bus.url), list[int]()
+    begun, ends = asyncio.Event(), asyncio.Event()
 
     @worker.queue("orders")
     async def place() -> None:
+        begun.set()
         while not ends.is_set():
             try:
                 await ends.wait()
             except asyncio.CancelledError:
                 cancelled.append(1)
 
-    await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage("one"))
+    await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage("one", session_id=session))
     async with worker.running():
         try:
             consumer: Any = worker._running().services[0].consumer
-            await eventually(lambda: bool(list(consumer.renewables())))
+            await begun.wait()  # a session is renewed before, too
             assert consumer.lost(next(iter(consumer.renewables())))
             await eventually(lambda: len(cancelled) == 1)
             for _ in range(2):

@@ -39,7 +39,7 @@ from sbredis.sync._session_receiver import ServiceBusSessionReceiver, receiver_f
 from sbredis.sync._settler import ServiceBusSettler
 from sbredis.sync._transaction import ServiceBusTransaction
 
-__all__ = ["ServiceBusClient", "is_closed"]
+__all__ = ["ServiceBusClient"]
 
 
 @public
@@ -570,8 +570,3 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
                 raise TypeError(f"auto_lock_renewer must be a sbredis.AutoLockRenewer, not a {public_name(renewer)}")
             passed["auto_lock_renewer"] = renewer_in(renewer, self._bridge)
         return passed
-
-
-def is_closed(client: ServiceBusClient) -> bool:
-    """Return whether a client was closed."""
-    return client._bridge.closed  # pyright: ignore[reportPrivateUsage]

@@ -28,7 +28,7 @@ from sbredis.model import (
     TrueRuleFilter,
 )
 from sbredis.sync import ServiceBusClient
-from sbredis.sync._client import is_closed
+from sbredis.sync._facade import bridge_of
 from sbredis.testing._bus import Bus, Rules
 from sbredis.testing._clock import TestClock
 from sbredis.testing._contents import require_open
@@ -135,7 +135,7 @@ class SyncBus:
         If the code under test closes it, this property makes another client.
         """
         require_open(closed=self._closed)
-        if not self._clients or is_closed(self._clients[-1]):
+        if not self._clients or bridge_of(self._clients[-1]).closed:
             self._clients.append(ServiceBusClient(self.url))
         return self._clients[-1]
 

@@ -402,11 +402,6 @@ LAST: Final = {
 """Members that only the façade has, at the end of its class."""
 
 LAST_IN_MODULE: Final = {
-    "_client": '''
-        def is_closed(client: ServiceBusClient) -> bool:
-            """Return whether a client was closed."""
-            return client._bridge.closed  # pyright: ignore[reportPrivateUsage]
-        ''',
     "_session": '''
         # Both sides are weak references. A façade keeps its bridge alive, so the objects of the asynchronous client,
         # which the bridge closes, must not keep the façade alive.

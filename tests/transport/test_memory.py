@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from sbredis.exceptions import ServiceBusError
@@ -13,16 +18,26 @@ pytestmark = pytest.mark.anyio
 COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 
 
-async def test_in_memory_servers_share_only_the_source_texts_of_scripts() -> None:
-    """So a process with thousands of in-memory servers, such as a test run, stores each script only once."""
+async def test_in_memory_servers_share_only_the_scripts() -> None:
+    """So a process with thousands of in-memory servers, such as a test run, stores and compiles each script once."""
     async with await open_transport("memory://one", scripts=[COUNT]) as one:
         assert await one.call(COUNT, (b"a",)) == 1
         async with await open_transport("memory://two") as two:
-            assert memory_server("two").script_cache == {}
+            assert await two.command("SCRIPT", "EXISTS", COUNT.without_shebang().sha) == [1]
             assert await two.call(COUNT, (b"a",)) == 1
         assert await one.call(COUNT, (b"a",)) == 2
-    (first,), (second,) = (memory_server(name).script_cache.values() for name in ("one", "two"))
-    assert first is second
+    assert memory_server("one")._lua_runtime is not memory_server("two")._lua_runtime
+
+
+async def test_a_script_is_compiled_once_even_if_many_clients_load_it() -> None:
+    sha = COUNT.without_shebang().sha.encode()
+    found: list[bytes] = []
+    for number in range(3):
+        async with await open_transport("memory://one", scripts=[COUNT]) as transport:
+            await transport.call(COUNT, (b"a",))
+        found.append(memory_server(f"new {number}").script_cache[sha])
+    assert found[0].startswith(b"\x1bLua")
+    assert all(each is found[0] for each in found)
 
 
 async def test_an_in_memory_server_lives_until_it_is_forgotten() -> None:
@@ -35,13 +50,78 @@ async def test_an_in_memory_server_lives_until_it_is_forgotten() -> None:
         assert await transport.call(COUNT, (b"a",)) == 1
 
 
-async def test_an_in_memory_server_finds_scripts_compiled() -> None:
-    async with await open_transport("memory://one", scripts=[COUNT]) as transport:
-        await transport.call(COUNT, (b"a",))
-        ((sha, source),) = memory_server("one").script_cache.items()
-        assert source.endswith(b"return redis.call('INCR', KEYS[1])")
-        assert memory_server("one").script_cache[sha].startswith(b"\x1bLua")
-        assert list(memory_server("one").script_cache) == [sha]
+async def test_a_script_is_compiled_once_for_servers_that_follow_each_other() -> None:
+    """A suite makes a server for each test. To compile the scripts for each of them takes longer than to run them."""
+    lua = set[object]()
+    for _ in range(5):
+        async with await open_transport("memory://one") as transport:
+            assert await transport.call(COUNT, (b"a",)) == 1
+            lua.add(memory_server("one")._lua_runtime)
+        forget_memory("one")
+    assert len(lua) == 1
+
+
+async def test_the_memory_of_many_servers_is_freed_when_they_are_forgotten() -> None:
+    """Python's garbage collector does not see how much memory Lua has. So this does not wait for it."""
+    names = [f"many-{number}" for number in range(5)]
+    left: list[weakref.ref[object]] = []
+    for name in names:
+        async with await open_transport(f"memory://{name}") as transport:
+            await transport.call(COUNT, (b"a",))
+        left.append(weakref.ref(memory_server(name)._lua_runtime))
+    for name in names:
+        forget_memory(name)
+    assert sum(each() is not None for each in left) == 1
+
+
+async def test_a_client_of_a_forgotten_server_still_calls_scripts() -> None:
+    async with await open_transport("memory://one") as old:
+        assert await old.call(COUNT, (b"a",)) == 1
+        forget_memory("one")
+        async with await open_transport("memory://one") as new:
+            assert await new.call(COUNT, (b"a",)) == 1
+            assert await old.call(COUNT, (b"a",)) == 2
+            assert await new.call(COUNT, (b"a",)) == 2
+
+
+async def test_a_global_variable_of_a_script_is_refused_and_does_not_reach_the_next_server() -> None:
+    careless = Script("careless", "#!lua\nleft = KEYS[1]\nreturn redis.call('INCR', KEYS[1])")
+    async with await open_transport("memory://one") as transport:
+        with pytest.raises(ServiceBusError, match="left"):
+            await transport.call(careless, (b"a",))
+        with pytest.raises(ServiceBusError, match="left"):
+            await transport.call(COUNT, (b"a",))
+    forget_memory("one")
+    async with await open_transport("memory://one") as transport:
+        assert await transport.call(COUNT, (b"a",)) == 1
+        seen = Script("seen", "#!lua\nreturn tostring(left) .. tostring(next(KEYS)) .. tostring(ARGV[1])")
+        assert await transport.call(seen, (b"b",)) == b"nil1nil"
+
+
+@pytest.mark.parametrize("change", ["string.rep = nil", "string.more = 1", "tostring = tonumber"])
+async def test_a_function_that_a_script_has_changed_is_as_before_in_the_next_server(change: str) -> None:
+    careless = Script("careless", f"#!lua\n{change}")
+    seen = Script("seen", "#!lua\nreturn tostring(string.rep('a', 2)) .. tostring(string.more)")
+    async with await open_transport("memory://one") as transport:
+        await transport.call(careless, (b"a",))
+    forget_memory("one")
+    async with await open_transport("memory://one") as transport:
+        assert await transport.call(seen, (b"a",)) == b"aanil"
+
+
+def test_two_threads_use_two_servers_at_once() -> None:
+    """Each server has a Lua of its own. Each of these scripts gives the other thread time to call its own."""
+    slow = Script("slow", "#!lua\nfor _ = 1, 20 do redis.call('INCR', KEYS[1]) end\nreturn redis.call('GET', KEYS[1])")
+    together = threading.Barrier(2)
+
+    async def count(name: str) -> list[object]:
+        async with await open_transport(f"memory://{name}") as transport:
+            together.wait()
+            return [await transport.call(slow, (b"a",)) for _ in range(50)]
+
+    with ThreadPoolExecutor() as threads:
+        results = list(threads.map(lambda name: asyncio.run(count(name)), ["one", "two"]))
+    assert results == [[b"%d" % (20 * (turn + 1)) for turn in range(50)]] * 2
 
 
 @pytest.mark.parametrize(

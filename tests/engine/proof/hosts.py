@@ -19,8 +19,7 @@ from sbredis.engine._expansion import expand
 from sbredis.engine._request import Request
 from sbredis.engine._scripts import _folders, operations, read_source
 from sbredis.servers import LocalServer
-from sbredis.transport import Argument, Script
-from sbredis.transport._memory import _compiled
+from sbredis.transport import Argument, Script, _memory_server
 from tests.engine.model import Bounds, Refused
 from tests.engine.proof.picture import HASHES, Picture
 
@@ -194,7 +193,7 @@ class Host:
 @cache
 def compiled(source: str) -> bytes:
     """Return a script in the binary form of Lua. All hosts in memory share it."""
-    return _compiled(source.encode())
+    return _memory_server.compiled(source.encode())
 
 
 def _refusal(name: str, error: redis.ResponseError) -> Refused:

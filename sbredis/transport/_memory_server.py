@@ -1,0 +1,202 @@
+"""The server behind one name of ``memory://``: fakeredis, in which the scripts stay compiled.
+
+fakeredis compiles a script at each call, collects all garbage of its Lua after each call, and reads all global names
+before each command of a script. Each of the three takes longer than the call itself. So a :class:`MemoryServer` wraps
+the Lua of fakeredis. If a later fakeredis does not use its Lua in this way, the server is only slower.
+
+All servers of a process share the texts of the scripts and their compiled forms. Each server has a Lua of its own.
+
+Only :mod:`sbredis.transport._memory` imports this module, because fakeredis is an extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from fakeredis import FakeServer
+
+__all__ = ["MemoryServer", "compiled"]
+
+_SOURCES: dict[bytes, bytes] = {}
+"""The scripts that clients have loaded, by their SHA-1."""
+_COMPILED: dict[bytes, bytes] = {}
+"""The same scripts in the binary form of Lua, if a server has called them."""
+_BINARY = b"\x1bLua"
+"""The first bytes of the binary form."""
+_COLLECT = "collectgarbage()"
+"""The code that fakeredis runs after each script."""
+_SPARE: list[_ServerLua] = []
+"""The Lua of a server that was forgotten, for the next new server: its scripts are compiled."""
+_MOST_SPARE = 1
+_WATCHING = """
+local made = ...
+local pairs, ipairs, rawget, rawset, collectgarbage = pairs, ipairs, rawget, rawset, collectgarbage
+local all, first = _G, {}  -- what there was at first in each table that every script sees
+for _, value in pairs(all) do
+    if type(value) == 'table' then
+        first[value] = {}
+        for name, each in pairs(value) do
+            first[value][name] = each
+        end
+    end
+end
+
+setmetatable(all, {__newindex = function(_, name, value)
+    made(name)
+    rawset(all, name, value)
+end})
+
+return function(names)
+    for _, name in ipairs(names) do
+        rawset(all, name, nil)
+    end
+    local unchanged = true
+    for value, copy in pairs(first) do
+        for name, each in pairs(copy) do
+            unchanged = unchanged and rawget(value, name) == each
+        end
+        for name in pairs(value) do
+            unchanged = unchanged and copy[name] ~= nil
+        end
+    end
+    collectgarbage()
+    return unchanged
+end
+"""
+"""Code that tells of each global variable that is made, and returns a function that deletes those of these names."""
+
+
+def compiled(source: bytes) -> bytes:
+    """Return a script in the binary form of Lua, or its source if it cannot be compiled."""
+    return _compiler()(source) or source
+
+
+@cache
+def _compiler() -> Callable[[bytes], bytes | None]:
+    lua = import_module("fakeredis.commands_mixins.scripting_mixin").LUA_MODULE
+    compiler: Callable[[bytes], bytes | None] = lua.LuaRuntime(encoding=None).eval(
+        "function(source) local script = loadstring(source, '<python>'); return script and string.dump(script) end"
+    )
+    return compiler
+
+
+class MemoryServer(FakeServer):
+    """One server in memory. It has every script that a client has loaded into any such server of this process."""
+
+    def __init__(self) -> None:
+        super().__init__(version=(7, 4), server_type="redis")
+        self._scripts = self.script_cache = _ScriptCache()
+
+    @property
+    def _lua_runtime(self) -> _ServerLua:
+        """The Lua of this server. fakeredis makes it, keeps it here, and finds it here at each call."""
+        if self._scripts.lua is None:
+            raise AttributeError("there is no Lua yet")  # fakeredis asks with `hasattr`
+        return self._scripts.lua
+
+    @_lua_runtime.setter
+    def _lua_runtime(self, runtime: Any) -> None:
+        try:
+            self._scripts.lua = _SPARE.pop()
+        except IndexError:
+            self._scripts.lua = _ServerLua(runtime)
+
+    def give_back(self) -> None:
+        """Give the Lua of this server to the next new server. If this server needs a Lua again, it gets another one.
+
+        Python's garbage collector does not see the memory of Lua, so without this call it would be freed late.
+        """
+        with self.lock:
+            lua, self._scripts.lua = self._scripts.lua, None
+            if lua is not None:
+                for name in [name for name in vars(self) if name.startswith("_lua_") and name != "_lua_functions"]:
+                    delattr(self, name)
+                if lua.cleared() and len(_SPARE) < _MOST_SPARE:
+                    _SPARE.append(lua)
+
+
+class _ScriptCache(dict[bytes, bytes]):
+    """The script cache of one server.
+
+    ``EVALSHA`` finds a short name of the compiled script here, which the Lua of the server knows.
+    """
+
+    lua: _ServerLua | None = None
+
+    def __missing__(self, sha1: bytes) -> bytes:
+        source = _SOURCES[sha1]
+        binary = _COMPILED.get(sha1)
+        if binary is None:
+            binary = _COMPILED[sha1] = compiled(source)
+        if self.lua is None or not binary.startswith(_BINARY):
+            return binary
+        return self.lua.named(sha1, binary)
+
+    def __contains__(self, sha1: object) -> bool:
+        return sha1 in _SOURCES
+
+    def __setitem__(self, sha1: bytes, source: bytes) -> None:
+        if not source.startswith(_BINARY):  # fakeredis also stores each script that it runs
+            _SOURCES.setdefault(sha1, source)
+
+
+class _GlobalNames:
+    """The names of global variables that were made since this object was: a cheap form of Lua's table of all."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self.made: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def __getitem__(self, name: Any) -> Any:
+        return self._table[name]
+
+    def keys(self) -> list[Any]:
+        """Return the names."""
+        return self.made
+
+
+class _ServerLua:
+    """The Lua of one server at a time, in which each script is compiled once."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self.table_from = runtime.table_from
+        self._scripts: dict[bytes, Callable[[], Any]] = {}
+        self._globals = _GlobalNames(runtime.globals())
+        self._clear: Callable[[Any], bool] = runtime.execute(_WATCHING, self._globals.made.append)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def named(self, sha1: bytes, binary: bytes) -> bytes:
+        """Return the name under which :meth:`execute` knows a compiled script."""
+        name = _BINARY + sha1
+        if name not in self._scripts:
+            self._scripts[name] = self._runtime.compile(binary)
+        return name
+
+    def execute(self, code: str | bytes) -> Any:
+        """Run code, which may be the name of a script. Lua collects its garbage by itself."""
+        if code == _COLLECT:
+            return None
+        script = self._scripts.get(code) if isinstance(code, bytes) else None
+        return self._runtime.execute(code) if script is None else script()
+
+    def globals(self) -> _GlobalNames:
+        """Return the names of the global variables that were made since this object was."""
+        return self._globals
+
+    def cleared(self) -> bool:
+        """Delete the global variables that were made, and all garbage. Return whether another server may have this Lua.
+
+        That is so unless a script has changed a function that every script sees.
+        """
+        unchanged: bool = self._clear(self._runtime.table_from(self._globals.made))
+        self._globals.made.clear()
+        return unchanged

@@ -245,6 +245,9 @@ class Nodes:
         self._make = make
         self._nodes: dict[Endpoint, Node] = {}
         self.by_slot: list[Node | None] = [None] * SLOTS
+        """The server of each slot. Only this class changes the list."""
+        self._masters: list[Node] | None = None
+        """The servers in ``by_slot``, if it has not changed since they were gathered."""
         self._mended = False
         """Whether MOVED has changed the map since the last layout, and other parts of the transport must be told."""
         self._replicas: dict[Endpoint, int] = {}
@@ -257,7 +260,9 @@ class Nodes:
     @property
     def masters(self) -> list[Node]:
         """The servers that serve slots."""
-        return [node for node in dict.fromkeys(self.by_slot) if node is not None]
+        if self._masters is None:
+            self._masters = [node for node in dict.fromkeys(self.by_slot) if node is not None]
+        return self._masters
 
     @property
     def any(self) -> Node | None:
@@ -292,13 +297,16 @@ class Nodes:
         node = self.at(endpoint)
         if failure.kind is FailureKind.MOVED:
             self.by_slot[slot] = node
+            self._masters = None
             self._mended = True
         return node
 
     def apply(self, layout: Layout) -> bool:
         """Use a new slot map; return whether it gives slots to other servers."""
         masters = {endpoint: self.at(endpoint) for endpoint in layout.slots.masters}
-        by_slot = [masters[owner] if owner is not None else None for owner in layout.slots.owners]
+        by_slot: list[Node | None] = [None] * SLOTS
+        for first, last, owner in layout.slots.ranges:  # a whole range at a time, because there are 16,384 slots
+            by_slot[first : last + 1] = [masters.get(owner)] * (last - first + 1)
         self._replicas.update(layout.replicas)
         self._steady = layout.steady
         for endpoint, node in list(self._nodes.items()):
@@ -309,6 +317,7 @@ class Nodes:
         if by_slot == self.by_slot and not self._mended:
             return False
         self.by_slot = by_slot
+        self._masters = None
         self._mended = False
         return True
 

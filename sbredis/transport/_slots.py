@@ -34,12 +34,15 @@ def key_slot(key: bytes) -> int:
 class SlotMap:
     """The endpoint of each slot, as far as it is known. A slot without a server has ``None``."""
 
-    __slots__ = ("owners",)
+    __slots__ = ("owners", "ranges")
 
     def __init__(self, ranges: Iterable[tuple[int, int, Endpoint]] = ()) -> None:
         self.owners: list[Endpoint | None] = [None] * SLOTS
+        self.ranges = list(ranges)
+        """The first slot, the last slot and the endpoint of each range. Where two ranges overlap, the later one counts.
+        """
         named = 0
-        for first, last, endpoint in ranges:
+        for first, last, endpoint in self.ranges:
             if not 0 <= first <= last < SLOTS:
                 raise ValueError(f"slots {first} to {last} are outside 0 to {SLOTS - 1}")
             named += last - first + 1
@@ -55,7 +58,7 @@ class SlotMap:
     @property
     def masters(self) -> frozenset[Endpoint]:
         """The endpoints that serve slots."""
-        return frozenset(owner for owner in set(self.owners) if owner is not None)
+        return frozenset(endpoint for first, last, endpoint in self.ranges if endpoint in self.owners[first : last + 1])
 
 
 def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:

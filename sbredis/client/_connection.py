@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sbredis._call_site import calling_line, warn_of_line
 from sbredis._tasks import TaskScope, to_the_end
-from sbredis._threads import in_thread
+from sbredis._threads import once_in_thread
 from sbredis.client._arguments import count_of, seconds_of
 from sbredis.client._background_work import BackgroundFailures
 from sbredis.client._clock import Clock
@@ -36,7 +36,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.registry import EntityRecord, Namespace
-from sbredis.transport import Backoff, Script, Target, open_transport, require_asyncio
+from sbredis.transport import Backoff, Target, open_transport, require_asyncio
 
 if TYPE_CHECKING:
     from sbredis.transport import Transport
@@ -278,7 +278,10 @@ class Connection:
         self.check_open()  # the connection may have been closed after the start of this attempt
         loop = asyncio.get_running_loop()
         self.id = secrets.token_hex(6)
-        scripts = await in_thread(partial(_scripts, all_of_them=self.target.scripts == "all"))
+        # A server holds a script until it ends, and the garbage collector of its Lua looks at all of them again and
+        # again: a call takes a quarter longer if the server holds all scripts. So a connection loads only those that
+        # every client calls at once. The other ones are loaded when a call needs them and the server lacks them.
+        scripts = await once_in_thread(every_script if self.target.scripts == "all" else preloaded)
         transport = await open_transport(
             self.target,
             scripts=scripts,
@@ -467,13 +470,3 @@ def _forget(forgotten: weakref.ref[Connection]) -> None:
     connection = forgotten()
     if connection is not None:
         connection.forget()
-
-
-def _scripts(*, all_of_them: bool) -> list[Script]:
-    """Read and assemble the scripts that every connection loads when it opens.
-
-    A server holds a script until it ends, and the garbage collector of its Lua looks at all of them again and again: a
-    call takes a quarter longer if the server holds all scripts. So a connection loads only those that every client
-    calls at once. The other ones are loaded when a call needs them and the server lacks them.
-    """
-    return list(every_script() if all_of_them else preloaded())

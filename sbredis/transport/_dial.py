@@ -9,6 +9,7 @@ import ssl
 from asyncio import StreamReader
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -68,7 +69,7 @@ class Dialer:
 
     def __init__(self, target: Target, credential_provider: CredentialProvider | None, connect_timeout: float) -> None:
         self._target = target
-        self._driver = DriverInfo().add_upstream_driver("sbredis", __version__)
+        self._driver = _driver()
         self._connect_timeout = connect_timeout
         self._credentials: dict[str, Any] = (
             {"credential_provider": credential_provider}
@@ -117,6 +118,12 @@ class Dialer:
         arguments = arguments | {"host": endpoint.host, "port": endpoint.port, "socket_keepalive": True}
         arguments["parser_class"] = OpeningParser
         return SSLConnection(**(arguments | self._tls)) if self._tls is not None else Connection(**arguments)
+
+
+@cache
+def _driver() -> DriverInfo:
+    """Return the name that connections tell the server. redis-py reads its own version from its files each time."""
+    return DriverInfo().add_upstream_driver("sbredis", __version__)
 
 
 async def ask(link: Link, packed: Sequence[bytes]) -> list[Any]:

@@ -7,10 +7,9 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sbredis._threads import in_thread
+from sbredis._threads import in_thread, once_in_thread
 from sbredis.transport._address import Endpoint, Target, parse_target
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._script import Script
@@ -34,6 +33,13 @@ def require_asyncio() -> None:
         raise RuntimeError(
             "sbredis runs on asyncio. There is no running asyncio event loop here; trio is not supported."
         ) from None
+
+
+def _transport_class() -> type[Transport]:
+    """Import redis-py. This takes a quarter of a second, so it is not done in the event loop."""
+    from sbredis.transport._multiplexed import Transport
+
+    return Transport
 
 
 async def _taken(acquire: Callable[[], EmbeddedLease]) -> EmbeddedLease:
@@ -81,10 +87,7 @@ async def open_transport(
     """
     require_asyncio()
     target = parse_target(url) if isinstance(url, str) else url
-    # Import redis-py only now, and not in the event loop, because the import takes a quarter of a second.
-    await in_thread(lambda: import_module("sbredis.transport._multiplexed"))
-    from sbredis.transport._multiplexed import Transport
-
+    transport_class = await once_in_thread(_transport_class)
     before_dial: Callable[[], Awaitable[None]] | None = None
     on_close: Callable[[], None] | None = None
     if target.kind == "embedded":
@@ -99,7 +102,7 @@ async def open_transport(
     elif target.kind == "memory":
         target = replace(target, endpoints=(Endpoint(f"memory://{target.path}", 0),))
     try:
-        transport = Transport(
+        transport = transport_class(
             target,
             scripts=scripts,
             credential_provider=credential_provider,

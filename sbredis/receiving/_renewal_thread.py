@@ -119,7 +119,8 @@ class RenewalThread(threading.Thread):
 
     async def _renew(self) -> None:
         unwatch = self._own.clock.when_moved(self._check_again)
-        self._start(("", 0), self._open())
+        if self._own.target.kind != "memory":  # this takes no time in memory
+            self._start(("", 0), self._open())
         try:
             while not self._over:
                 self._changed.clear()

@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-pythons test-bare check sync docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers prove-bytes dist environment clean
+.PHONY: help demo quick test test-all test-pythons test-bare check sync docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers prove-bytes dist environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -24,13 +24,27 @@ demo: environment-demo ## run a demonstration of sbredis on servers that it star
 	@tools/spark if-kept
 	$(PY) examples/demo.py
 
-test: environment-test ## run the tests (TESTS=tests/house for a part, ARGS=… for pytest)
-	@tools/system-packages $(if $(SPARK),java)
-	@$(if $(SPARK),tools/spark)
+test: environment-test environment-spark ## run the tests (TESTS=tests/house for all tests of a part, ARGS=… for pytest)
 ifeq ($(TESTS),tests)
-	@tools/side-by-side $(ARGS)
+	@tools/side-by-side test $(ARGS)
 else
 	$(PY) -m pytest $(ARGS) $(TESTS)
+endif
+
+test-all: environment-test environment-spark ## run the tests of make test, and then the long ones (ARGS=… for pytest)
+ifeq ($(TESTS),tests)
+	@tools/side-by-side all $(ARGS)
+else
+	$(PY) -m pytest $(ARGS) $(TESTS)
+endif
+
+# The tests that make test leaves out; .ci/run makes this after make test.
+.PHONY: test-rest
+test-rest: environment-test environment-spark
+ifeq ($(TESTS),tests)
+	@tools/side-by-side rest $(ARGS)
+else
+	$(PY) -m pytest --part rest $(ARGS) $(TESTS)
 endif
 
 quick: environment-test ## run only the tests that need no server, which takes less time (ARGS=… for pytest)
@@ -146,6 +160,12 @@ environment-demo:
 .PHONY: environment-test
 environment-test:
 	@tools/environment
+
+# The packages of the system, and PySpark if the tests need it.
+.PHONY: environment-spark
+environment-spark: environment-test
+	@tools/system-packages $(if $(SPARK),java)
+	@$(if $(SPARK),tools/spark)
 
 .PHONY: environment-docs
 environment-docs:

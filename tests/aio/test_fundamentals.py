@@ -35,7 +35,7 @@ from tests.aio.queues import HandClock, bodies
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.everywhere("the fundamentals hold on every target"),
+    pytest.mark.conformance,
     pytest.mark.both_shapes,
 ]
 

@@ -16,7 +16,7 @@ from sbredis.engine import Lock, Outgoing, new_token
 from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.bench import SETTINGS, START, Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the fundamentals hold on every target")]
+pytestmark = [pytest.mark.anyio, pytest.mark.conformance]
 
 # -- sending and receiving ---------------------------------------------------------------------------------------------
 

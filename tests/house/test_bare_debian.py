@@ -108,7 +108,7 @@ global.no-index='/srv/wheels'
 
 
 def test_both_commands_run() -> None:
-    assert commands(None) == ["make demo", "make test"]
+    assert commands(None) == ["make demo", "make test-all"]
     assert [line.split(" ARGS=")[0] for line in commands(["a", "b"])] == ["make demo", "make test TESTS='a b'"]
 
 

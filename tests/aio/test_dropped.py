@@ -24,10 +24,11 @@ from sbredis.registry import Namespace
 from sbredis.servers import LocalServer
 from sbredis.sync.management import ServiceBusAdministrationClient as SyncAdministrationClient
 from tests.complaints import complaints
+from tests.plugins.parts import first
 from tests.waiting import eventually, wait_until
 from tools.repository import ROOT
 
-LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+LOOPS = pytest.mark.parametrize("loop", first(1, ["asyncio", "uvloop"], "each case starts an interpreter"))
 
 
 def here() -> int:
@@ -225,6 +226,7 @@ asyncio.run(used())
 """
 
 
+@pytest.mark.long("it starts a process for each loop and order")
 @LOOPS
 @pytest.mark.parametrize("order", ["as made", "client first"])
 def test_a_client_is_closed_quietly_after_its_loop_has_ended(server: LocalServer, loop: str, order: str) -> None:

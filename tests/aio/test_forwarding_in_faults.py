@@ -210,6 +210,7 @@ class Disturbances:
             await asyncio.to_thread(self._cluster.migrate_slot_classic, slot, target)
 
 
+@pytest.mark.long("it kills a mover many times")
 async def test_each_message_arrives_once_however_often_the_mover_is_killed(server: LocalServer) -> None:
     async with ServiceBusClient(server.url, namespace="ns") as client:
         chain = Chain(server.url, client)
@@ -225,6 +226,7 @@ async def test_each_message_arrives_once_however_often_the_mover_is_killed(serve
         assert len(chain.sent) == MESSAGES
 
 
+@pytest.mark.long("it kills movers for half a minute")
 async def test_each_message_arrives_once_while_a_cluster_changes_and_movers_are_killed(
     replicated_cluster: LocalCluster,
 ) -> None:

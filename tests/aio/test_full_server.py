@@ -427,6 +427,7 @@ async def _is_empty(kind: Kind, admin: Admin) -> bool:
     return await kind.left(admin) == 0
 
 
+@pytest.mark.long("it fills a server for each kind of entity")
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("restarted", ["clients", "scripts"])
 async def test_new_clients_empty_a_full_server(servers: Servers, kind: Callable[[], Kind], restarted: str) -> None:

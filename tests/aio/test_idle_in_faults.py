@@ -121,6 +121,7 @@ async def _move(cluster: LocalCluster, slot: int) -> None:
         await asyncio.to_thread(cluster.migrate_slot_classic, slot, node)
 
 
+@pytest.mark.long("it changes a cluster many times")
 async def test_removals_are_completed_or_taken_back_while_masters_and_slots_of_a_cluster_move(
     replicated_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ async def test_a_process_that_is_killed_has_committed_all_or_nothing(
         assert await bodies_in(client, "inputs") == ["2", "3"][happened:]
 
 
+@pytest.mark.long("it kills many processes")
 async def test_processes_that_are_killed_at_any_time_leave_no_half_transaction(server: LocalServer) -> None:
     async with entities(server, 200) as client:
         before = _connected(server)

@@ -93,6 +93,7 @@ def report_patterns(*loops: str) -> list[str]:
     return [*patterns, r"A short run: .*"]
 
 
+@pytest.mark.long("it runs a whole benchmark")
 @pytest.mark.parametrize(
     ("arguments", "loops"),
     [((), ("asyncio", "uvloop")), (("--uvloop",), ("uvloop",))],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.forward import FAR, NEAR, verdicts
 from benchmarks.works import Idle, Medians
 from tests.benchmarks.running import SPEED, benchmark, mismatches, refused
@@ -20,11 +22,13 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.long("it runs a whole benchmark")
 def test_the_short_form_reports_the_same_rows_as_the_long_form() -> None:
     lines = benchmark("forward", "--short", "--messages", "100", "--body", "64")
     assert mismatches(lines, PATTERNS) == ([], 0)
 
 
+@pytest.mark.long("it starts a process to see one line")
 def test_an_invalid_number_is_refused() -> None:
     assert "must be 1 at least" in refused("forward", "--messages", "-1")
 

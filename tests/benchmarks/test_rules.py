@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from benchmarks.rules import cases
 from tests.benchmarks.running import benchmark, mismatches, refused
 
 FIGURES = r" +[\d,]+ +[\d,]+ +[\d,]+\.\d\d µs +[\d,]+\.\d\d µs +[\d,]+\.\d ms"
 
 
+@pytest.mark.long("it runs a whole benchmark")
 def test_one_round_reports_the_same_rows_as_several_rounds() -> None:
     patterns = [
         r"Python 3\S+; one process; 1 rounds",

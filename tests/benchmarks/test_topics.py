@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from benchmarks.topics import verdicts
 from tests.benchmarks.running import SPEED, benchmark, mismatches, refused
 
@@ -40,11 +42,13 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.long("it runs a whole benchmark")
 def test_the_short_form_reports_the_same_rows_as_the_long_form() -> None:
     lines = benchmark("topics", "--short", "--messages", "100", "--body", "64")
     assert mismatches(lines, PATTERNS) == ([], 0)
 
 
+@pytest.mark.long("it starts a process to see one line")
 def test_an_invalid_number_is_refused() -> None:
     assert "--messages, --rounds and --body must be 1 at least" in refused("topics", "--rounds", "-1")
 

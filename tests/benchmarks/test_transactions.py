@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from benchmarks.transactions import BOTH, verdicts
 from tests.benchmarks.running import SPEED, benchmark, mismatches, refused
 
@@ -44,6 +46,7 @@ def test_the_short_form_reports_the_same_rows_as_the_long_form() -> None:
     assert mismatches(lines, PATTERNS) == ([], 0)
 
 
+@pytest.mark.long("it starts a process to see one line")
 def test_an_invalid_number_is_refused() -> None:
     assert "--messages must be 100 at least" in refused("transactions", "--messages", "99")
 

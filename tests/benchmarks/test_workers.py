@@ -40,6 +40,7 @@ def results() -> Results:
     return Results(figures, {}, processes, {"count": 1_000_000, "warm": 60.0, "change": -5.0})
 
 
+@pytest.mark.long("it runs a whole benchmark")
 @pytest.mark.slow
 def test_the_short_form_without_other_frameworks_reports_its_rows() -> None:
     lines = benchmark(
@@ -48,6 +49,7 @@ def test_the_short_form_without_other_frameworks_reports_its_rows() -> None:
     assert mismatches(lines, PATTERNS) == ([], 0)
 
 
+@pytest.mark.long("it starts a process to see one line")
 def test_invalid_arguments_are_refused() -> None:
     assert "must be 1 at least" in refused("workers", "--messages", "-1")
     assert "no peer of this name: rabbit" in refused("workers", "--peers", "rabbit")

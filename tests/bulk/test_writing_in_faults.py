@@ -79,6 +79,7 @@ async def stored(client: ServiceBusClient) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.long("it kills many processes")
 @pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
 async def test_a_task_whose_process_is_killed_stores_each_row_once(url: str) -> None:
     async with ServiceBusClient(url) as client:

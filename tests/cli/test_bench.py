@@ -96,6 +96,7 @@ def test_a_server_that_stops_answering_is_told_in_one_line(
     assert len(queues(bus)) == (1 if reachable else 2)
 
 
+@pytest.mark.long("it measures until it is interrupted")
 @pytest.mark.slow
 def test_an_interrupted_measurement_deletes_its_queue(bus: Bus) -> None:
     bus.queue()

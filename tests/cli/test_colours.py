@@ -57,6 +57,7 @@ def filled(bus: Bus) -> Bus:
     return bus
 
 
+@pytest.mark.long("each case starts a process")
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_pipe_gets_no_escape_sequences(filled: Bus, words: tuple[str, ...]) -> None:
     shown = in_a_pipe(*words, "--url", filled.url)
@@ -64,6 +65,7 @@ def test_a_pipe_gets_no_escape_sequences(filled: Bus, words: tuple[str, ...]) ->
     assert ESCAPE not in shown
 
 
+@pytest.mark.long("each case starts two processes")
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_terminal_gets_no_colours_if_they_are_not_wanted(filled: Bus, words: tuple[str, ...]) -> None:
     shown = on_a_terminal(*words, "--url", filled.url, NO_COLOR="1")

@@ -71,6 +71,7 @@ ANSWERS: dict[str, tuple[Answer, bool, int, str]] = {
 }
 
 
+@pytest.mark.long("each case starts a process with a terminal")
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("answer", "gone", "code", "text"), ANSWERS.values(), ids=ANSWERS)
 def test_only_a_yes_deletes(bus: Bus, answer: Answer, gone: bool, code: int, text: str) -> None:
@@ -95,6 +96,7 @@ def test_only_a_yes_purges_and_the_answer_is_told_once(bus: Bus, answer: Answer,
     assert len(bus.bodies("orders")) == (1 if code else 0)
 
 
+@pytest.mark.long("each case starts a process with a terminal")
 @pytest.mark.parametrize(("text", "code"), [("orders\n", 0), ("y\n", 1)])
 def test_in_a_protected_context_the_name_is_typed(bus: Bus, sbredis: Command, text: str, code: int) -> None:
     bus.queue("orders")

@@ -117,6 +117,7 @@ def test_a_wrong_redrive_is_refused(bus: Bus, text: str) -> None:
     assert (bus.bodies(), bus.bodies("repaired"), bus.bodies(DEAD)) == ([], [], ["1", "2", "3"])
 
 
+@pytest.mark.long("it redrives many messages in a process")
 @pytest.mark.slow
 def test_an_interrupted_redrive_says_how_far_it_came(bus: Bus) -> None:
     filled(bus)

@@ -91,6 +91,7 @@ for path in paths:
 """
 
 
+@pytest.mark.long("it starts a process for each command")
 @pytest.mark.slow
 def test_no_help_imports_what_it_does_not_need() -> None:
     """Each page is made in a process of its own, which has imported only the program."""

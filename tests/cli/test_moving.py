@@ -259,6 +259,7 @@ def test_a_move_that_makes_no_sense_is_refused(bus: Bus, text: str) -> None:
     assert (bus.bodies(), bus.bodies("old")) == (["1"], [])
 
 
+@pytest.mark.long("it moves many messages in a process")
 @pytest.mark.slow
 @pytest.mark.parametrize("colocated", [True, False])
 def test_an_interrupted_move_has_moved_each_message_once_or_not(bus: Bus, colocated: bool) -> None:

@@ -6,6 +6,8 @@ import inspect
 import re
 from pathlib import Path
 
+import pytest
+
 from sbredis import exceptions
 from sbredis.exceptions import ServiceBusError
 from sbredis.registry import EntityChangedError
@@ -68,6 +70,7 @@ def test_the_page_names_every_metric() -> None:
     assert {name.strip("`") for name, _ in rows("| metric |")} == made - {"messaging.operation.type"}
 
 
+@pytest.mark.long("it runs all programs of a page")
 def test_the_programs_of_the_page_show_logs_traces_and_counts(tmp_path: Path) -> None:
     printed = run_typed(ROOT / "docs" / "operating.md", folder=tmp_path).printed
     for pattern in (

@@ -215,6 +215,13 @@ def conflicts(page: str, left: dict[str, str], seen: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/queues.md"])
+def test_the_first_page_for_a_reader_runs_as_it_is_written(page: str, server: LocalServer, tmp_path: Path) -> None:
+    assert "\n".join(problems(page, run_typed(ROOT / page, server.url, folder=tmp_path))) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.long("each page starts an interpreter and a server")
 @pytest.mark.parametrize("page", WITH_PYTHON)
 def test_a_page_runs_exactly_as_it_is_written(page: str, binary: str | None, tmp_path: Path, seen: Path) -> None:
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
@@ -292,6 +299,7 @@ def test_top_level_await_works_only_on_a_page_that_names_the_asyncio_prompt(tmp_
     assert run_text(tmp_path, f"Start `python -m asyncio`.\n{block}") == Ran(["done"], [], 0)
 
 
+@pytest.mark.long("it starts pytest in a process")
 def test_a_failing_test_in_a_page_fails_the_page(tmp_path: Path) -> None:
     good, bad = "```python\ndef test_a():\n    pass\n```\n", "```python\ndef test_b():\n    assert 1 == 2\n```\n"
     assert run_text(tmp_path, good).code == 0

@@ -128,6 +128,7 @@ async def until(acknowledged: list[str], count: int) -> None:
     await eventually(lambda: len(acknowledged) >= count)
 
 
+@pytest.mark.long("it sends until a backup is complete")
 async def test_a_backup_under_load_restored_on_another_machine_has_each_acknowledged_message_once(
     machine: Shell, new_machine: Shell
 ) -> None:
@@ -168,6 +169,7 @@ async def test_a_backup_under_load_restored_on_another_machine_has_each_acknowle
     assert (await ids(f"embedded://{machine.folder}/bus-before")).keys() == set(acknowledged)
 
 
+@pytest.mark.long("it goes through a page with real servers")
 async def test_a_snapshot_is_restored_as_the_page_says(machine: Shell) -> None:
     with LocalServer(directory=machine.folder / "elsewhere") as server:
         async with ServiceBusClient(server.url) as client:
@@ -179,6 +181,7 @@ async def test_a_snapshot_is_restored_as_the_page_says(machine: Shell) -> None:
     assert await ids(f"embedded://{machine.folder}/bus") == {"1": 1}
 
 
+@pytest.mark.long("it goes through a page with real servers")
 async def test_a_damaged_file_is_repaired_as_the_page_says_and_nothing_acknowledged_is_lost(machine: Shell) -> None:
     await machine.run("sbredis server start bus")
     url = f"embedded://{machine.folder}/bus"

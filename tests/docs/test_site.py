@@ -134,6 +134,7 @@ assert not SPARK & set(sys.modules)
 """
 
 
+@pytest.mark.long("it makes the API reference twice")
 def test_the_reference_is_the_same_without_pyspark() -> None:
     """So nobody needs PySpark to build the site. Here nothing of requirements/spark.txt is found."""
     command = [sys.executable, "-c", WITHOUT_SPARK]

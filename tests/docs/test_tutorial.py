@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.plugins.parts import first
 from tools.check_docs import FENCE
 from tools.repository import ROOT
 
@@ -113,7 +114,7 @@ def run(command: str, output: list[str], folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("binary")
-@pytest.mark.parametrize("part", parts(PAGE).values(), ids=parts(PAGE))
+@pytest.mark.parametrize("part", first(1, parts(PAGE).values(), "it runs many programs"), ids=parts(PAGE))
 def test_the_tutorial_works_as_it_is_typed(part: str, tmp_path: Path) -> None:
     for step in steps(part):
         if step.name:

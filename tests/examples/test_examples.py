@@ -21,6 +21,7 @@ import pytest
 from tests.complaints import complaints
 from tests.examples.running import printed_by, unlike
 from tests.examples.test_worker_examples import WORKER_EXAMPLES
+from tests.plugins.parts import first
 from tools.repository import ROOT
 
 EXAMPLES = {
@@ -186,7 +187,7 @@ def test_each_example_prints_the_expected_output(
 
 
 @pytest.mark.parametrize("target", ["memory", "cluster"], indirect=True)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", first(1, PROGRAMS, "it starts a program"))
 def test_an_example_runs_as_a_program(name: str, target: str, url: str, tmp_path: Path) -> None:
     """It is one file, which can be copied anywhere. Without a connection string, it runs in memory."""
     shutil.copy(ROOT / "examples" / name, tmp_path)
@@ -195,6 +196,7 @@ def test_an_example_runs_as_a_program(name: str, target: str, url: str, tmp_path
     assert unlike(ran.printed, EXAMPLES[name]) == []
 
 
+@pytest.mark.long("it runs an example as a program twice")
 @pytest.mark.parametrize("target", ["server"], indirect=True)
 def test_the_example_of_topics_can_run_again(url: str, tmp_path: Path) -> None:
     """In the second run, the entities of the first run already exist."""
@@ -216,6 +218,7 @@ def test_an_example_that_gets_a_wrong_connection_string_ends_and_says_how_one_be
     assert re.search(r"InvalidConnectionStringError: Connection string: .* It starts with one of", wrong.complained[-1])
 
 
+@pytest.mark.long("it starts processes")
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("name", ["dead_letters.py", "redrive.py", "synchronous.py"])
 def test_an_interrupted_example_ends_quietly_and_leaves_nothing_open(name: str, tmp_path: Path) -> None:

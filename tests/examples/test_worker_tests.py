@@ -13,6 +13,7 @@ from tests.complaints import complaints
 from tools.repository import ROOT
 
 
+@pytest.mark.long("it starts pytest in a process")
 @pytest.mark.slow
 def test_the_tests_of_a_worker_pass(tmp_path: Path) -> None:
     done = subprocess.run(

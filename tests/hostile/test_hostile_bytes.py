@@ -46,6 +46,7 @@ def test_a_seed_gives_the_same_inputs_in_each_run() -> None:
     assert inputs != [repr(input_of(decoder, 6, number)) for number in range(200)]
 
 
+@pytest.mark.long("each search starts processes that need seconds")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "what"),

@@ -82,6 +82,7 @@ def test_every_extra_has_a_trial_of_its_own() -> None:
     assert all(TRIALS.values())
 
 
+@pytest.mark.long("it makes an environment for each extra")
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", sorted(set(TRIALS) - HEAVY))
 def test_the_wheel_works_with_one_extra_alone(

@@ -84,6 +84,7 @@ def only_with(extras: str) -> str:
     return f"import runpy, sys\nfor name in {hidden}:\n    sys.modules[name] = None\n"
 
 
+@pytest.mark.long("it makes an environment")
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_the_first_worker_of_the_readme_runs_after_the_install_command_above_it(tmp_path: Path) -> None:

@@ -274,6 +274,7 @@ def environment(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long("it makes an environment")
 @pytest.mark.slow
 def test_a_file_with_another_hash_is_refused_and_not_installed(environment: Path, tmp_path: Path) -> None:
     right = wheel(tmp_path / "index", "tiny")
@@ -308,6 +309,7 @@ def test_a_file_with_another_hash_is_refused_and_not_installed(environment: Path
     assert [path.name for path in environment.rglob("tiny.py")] == ["tiny.py"]
 
 
+@pytest.mark.long("it makes environments")
 @pytest.mark.slow
 def test_frameworks_that_cannot_be_installed_are_named_one_by_one(tmp_path: Path) -> None:
     """The benchmark of workers then measures the others. Here there is no index, so none can be installed."""

@@ -55,6 +55,7 @@ def test_a_build_makes_an_sdist_and_a_wheel(dist: Path) -> None:
     assert {path.name for path in dist.iterdir()} == {SDIST, WHEEL}
 
 
+@pytest.mark.long("it builds the packages again")
 def test_a_second_build_gives_the_same_bytes(dist: Path, tmp_path: Path) -> None:
     """So everybody can verify a release by building it again (docs/supply-chain.md)."""
     again = build(tmp_path)
@@ -162,6 +163,7 @@ except ModuleNotFoundError:
     assert run(installed, "-I", "-c", code, cwd=tmp_path) == "well"
 
 
+@pytest.mark.long("it starts a worker in an environment of its own")
 def test_the_installed_package_runs_workers(installed: Path, tmp_path: Path) -> None:
     text = """
 import asyncio
@@ -182,6 +184,7 @@ asyncio.run(main())
     assert "MODULE:WORKER" in run(installed, "-I", "-m", "sbredis.workers", "--help", cwd=tmp_path)
 
 
+@pytest.mark.long("it starts pytest in an environment of its own")
 def test_pytest_finds_the_fixtures_of_the_installed_package(installed: Path, tmp_path: Path) -> None:
     test = (
         "def test_it(sbredis_bus, sbredis_sync_bus):\n"

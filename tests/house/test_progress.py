@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugins.parts import first
 from tests.plugins.progress import LONG, LONGEST_REASON, Tally
 from tools.repository import ROOT
 
@@ -86,7 +87,7 @@ def test_skipped():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "with workers"])
+@pytest.mark.parametrize("workers", first(1, [(), ("-n", "2")], "pytest starts workers"), ids=["alone", "with workers"])
 def test_a_run_names_each_failure_at_once_and_prints_no_dots(workers: tuple[str, ...], tmp_path: Path) -> None:
     ran = run(tmp_path, FAILING, "--progress", "part", *workers)
     before = ran.stdout.partition("= ERRORS =")[0]
@@ -133,7 +134,9 @@ def test_next():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
+@pytest.mark.parametrize(
+    "workers", first(1, [(), ("-n", "1")], "pytest starts a worker"), ids=["alone", "with a worker"]
+)
 def test_a_test_that_hangs_fails_with_the_stacks_and_the_run_goes_on(workers: tuple[str, ...], tmp_path: Path) -> None:
     ran = run(tmp_path, HANGING, "-o", "test_timeout=0.5", *workers)
     assert "took longer than 0.5 s. The threads are at:" in ran.stdout

@@ -10,6 +10,8 @@ Each test is in one of the parts. The rule needs no list of names:
 | ``@pytest.mark.conformance`` on any target (tests/plugins/targets.py) | test |
 | without a target | test |
 
+``first(2, VALUES, "why")`` gives ``parametrize`` its values: two for ``make test``, and all others for the rest.
+
 A search at random, such as a state machine, can go on for as long as one likes. ``@rounds(20, 200)`` runs it twice, and
 passes the number of its examples as the argument ``examples``. Only the first round is in ``make test``.
 
@@ -30,10 +32,17 @@ TEST, REST, ALL = "test", "rest", "all"
 MARKER = "long(reason): make test leaves this test out; the reason says why (tests/plugins/parts.py)"
 
 
-def rounds(first: int, *others: int) -> pytest.MarkDecorator:
+def first(number: int, values: Iterable[object], reason: str) -> list[object]:
+    """Return the values of a parameter: the first ones for ``make test``, and all others for the rest."""
+    return [
+        value if place < number else pytest.param(value, marks=pytest.mark.long(reason))
+        for place, value in enumerate(values)
+    ]
+
+
+def rounds(few: int, *more: int) -> pytest.MarkDecorator:
     """Pass a number of examples to a test: the first one in ``make test``, each of the others in the rest."""
-    more = (pytest.param(number, marks=pytest.mark.long("these are more examples of one search")) for number in others)
-    return pytest.mark.parametrize("examples", [first, *more])
+    return pytest.mark.parametrize("examples", first(1, (few, *more), "it searches for longer"))
 
 
 def target_of(item: pytest.Item) -> str | None:

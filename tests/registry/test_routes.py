@@ -246,6 +246,7 @@ async def test_a_reader_that_is_always_too_late_gives_up_at_its_deadline(
         await Namespace(Restless(), "ns", 1, 0).routes("Topic", timeout=0.3)
 
 
+@pytest.mark.long("it changes rules many times")
 @pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_every_snapshot_is_the_state_at_one_version(

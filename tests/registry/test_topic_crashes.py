@@ -406,6 +406,7 @@ operations_of_several = st.lists(st.sampled_from(list(OPERATIONS)), min_size=2, 
 chances = st.randoms(use_true_random=True)  # only the seed is drawn, so no example ends between its calls
 
 
+@pytest.mark.long("it tries many orders of calls")
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(operations_of_several, chances)
 def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
@@ -422,6 +423,7 @@ def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
     asyncio.run(act())
 
 
+@pytest.mark.long("it tries many orders of calls")
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(operations_of_several, chances, st.integers(1, 3))
 def test_after_clients_end_in_mid_operation_a_topic_is_complete_or_missing(

@@ -67,6 +67,7 @@ def test_generated_topics_agree_with_the_reference(
         assert outcomes(subscriptions, system, user) == judged(subscriptions, system, user)
 
 
+@pytest.mark.long("each example has many rules")
 @settings(THOROUGH, max_examples=200)
 @given(related_topics(), st.lists(messages, min_size=1, max_size=3))
 def test_generated_rules_with_shared_conditions_agree_with_the_reference(

@@ -61,6 +61,7 @@ class Watch:
             self.most = max(self.most, len(servers_in(self._folder)))
 
 
+@pytest.mark.long("it starts many processes")
 @pytest.mark.parametrize("server_is_killed", [False, True], ids=["clients killed", "clients and server killed"])
 def test_a_crowd_of_processes_shares_one_server_and_loses_nothing(folder: Path, server_is_killed: bool) -> None:
     """A third of the processes are killed in the middle of their work.

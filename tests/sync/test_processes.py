@@ -9,9 +9,10 @@ import pytest
 
 from sbredis.servers import LocalServer
 from tests.complaints import complaints
+from tests.plugins.parts import first
 from tools.repository import ROOT
 
-LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+LOOPS = pytest.mark.parametrize("loop", first(1, ["asyncio", "uvloop"], "each case starts an interpreter"))
 LOOPS_AND_TARGETS = pytest.mark.parametrize(
     ("loop", "target"), [("asyncio", "memory"), ("uvloop", "server")], indirect=["target"]
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sbredis.testing import _fixtures
+from tests.plugins.parts import first
 
 ASYNCHRONOUS = """
 import pytest
@@ -55,6 +56,7 @@ import asyncio
 
 from sbredis.aio import ServiceBusClient
 from sbredis.model import ServiceBusMessage
+from tests.plugins.parts import first
 
 
 def test_without_an_event_loop(sbredis_sync_bus):
@@ -95,7 +97,9 @@ def test_the_name_of_every_fixture_begins_with_sbredis() -> None:
     assert [name for name in names if not name.startswith("sbredis_")] == []
 
 
-@pytest.mark.parametrize("how", ["by name", "in a conftest", "by both names"])
+@pytest.mark.parametrize(
+    "how", first(1, ["by name", "in a conftest", "by both names"], "it starts pytest in a process")
+)
 def test_the_fixtures_are_found_by_entry_point_option_or_conftest(tmp_path: Path, how: str) -> None:
     (tmp_path / "test_asynchronous.py").write_text(ASYNCHRONOUS, "utf-8")
     (tmp_path / "test_synchronous.py").write_text(SYNCHRONOUS, "utf-8")
@@ -118,6 +122,7 @@ def test_a_failing_test_shows_only_its_own_failure(tmp_path: Path) -> None:
     assert "Task was destroyed" not in said
 
 
+@pytest.mark.long("it starts pytest in a process")
 @pytest.mark.parametrize("missing", ["fakeredis", "lupa"])
 def test_the_error_names_the_extra_that_is_not_installed(tmp_path: Path, missing: str) -> None:
     (tmp_path / "conftest.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n", "utf-8")

@@ -25,6 +25,7 @@ from benchmarks.faults import (
 from benchmarks.pressure import COUNT, COUNT_ONCE, Pressure, Report, beside
 from sbredis.servers import LocalCluster
 from sbredis.transport import Transport, open_transport
+from tests.plugins.parts import first
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ async def finished(pressure: Pressure, transport: Transport, keys: Sequence[byte
     return report, counts
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
+@pytest.mark.parametrize("fault", first(1, FAULTS, "it lasts for seconds"), ids=lambda fault: str(fault.__name__))
 async def test_a_fault_lets_no_call_run_twice_and_each_call_know_its_outcome(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:

@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.house.modules import importable_modules
 from tests.offenders import for_each
 from tests.samples.derivation import MODULES, synchronous_source
@@ -55,6 +57,7 @@ def test_every_typo_is_an_error_at_its_line(tmp_path: Path) -> None:
     assert lines == marked(text), said
 
 
+@pytest.mark.long("make check runs mypy over this code too")
 def test_mypy_reports_no_error_in_correct_code(tmp_path: Path) -> None:
     """The test includes the synchronous sample scenarios, because no other check sees the types of derived code."""
     samples = {f"sample_{module}": synchronous_source(module) for module in MODULES}

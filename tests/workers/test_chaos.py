@@ -24,6 +24,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.mark.long("it waits for the ends of locks")
 @pytest.mark.slow
 async def test_a_message_is_handled_again_only_after_its_worker_was_killed_and_its_lock_has_ended(
     server: LocalServer, tmp_path: Path
@@ -32,6 +33,7 @@ async def test_a_message_is_handled_again_only_after_its_worker_was_killed_and_i
     assert "handled again" in said
 
 
+@pytest.mark.long("it stops many workers")
 @pytest.mark.slow
 async def test_a_signal_lets_no_message_be_handled_twice_and_counts_no_delivery(
     server: LocalServer, tmp_path: Path
@@ -45,6 +47,7 @@ async def test_workers_outlast_an_outage_of_the_server(tmp_path: Path) -> None:
     assert await outages(tmp_path, 1, ("plain", "session"), 1, 1.0)
 
 
+@pytest.mark.long("it pauses a server for seconds")
 @pytest.mark.slow
 async def test_a_pause_of_the_server_that_is_shorter_than_a_lock_lets_no_message_be_handled_twice(
     server: LocalServer, tmp_path: Path
@@ -53,6 +56,7 @@ async def test_a_pause_of_the_server_that_is_shorter_than_a_lock_lets_no_message
     assert " 0 messages handled again" in said
 
 
+@pytest.mark.long("it waits for a failover")
 @pytest.mark.slow
 async def test_workers_outlast_a_failover_and_a_slot_that_moves(
     replicated_cluster: LocalCluster, tmp_path: Path
@@ -63,6 +67,7 @@ async def test_workers_outlast_a_failover_and_a_slot_that_moves(
 # -- the check itself --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("it starts a crowd of workers")
 @pytest.mark.slow
 async def test_two_handlers_that_have_one_message_at_once_are_found(server: LocalServer, tmp_path: Path) -> None:
     """Two of the messages are given away while their handlers run, as a defect might do it."""

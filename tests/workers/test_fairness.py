@@ -70,6 +70,7 @@ async def town(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Town]:
         made.over.set()
 
 
+@pytest.mark.long("its handlers take real time")
 @pytest.mark.slow
 async def test_no_message_waits_in_a_buffer_while_another_worker_is_idle(town: Town) -> None:
     await town.bus.create_queue("orders", lock_duration=timedelta(seconds=5))
@@ -211,6 +212,7 @@ async def test_a_session_whose_time_is_over_is_given_back_although_its_messages_
     assert begun["other"] - began < 2, begun
 
 
+@pytest.mark.long("its handlers take real time")
 @pytest.mark.slow
 async def test_a_worker_whose_handlers_become_slow_keeps_no_messages_from_others(town: Town) -> None:
     await town.bus.create_queue("orders", lock_duration=timedelta(seconds=60))

@@ -79,6 +79,7 @@ async def test_a_supervisor_and_its_processes_finish_when_all_get_a_signal(serve
             await ended_well(worker, client, texts, begun=8)
 
 
+@pytest.mark.long("each case starts a group of processes")
 @pytest.mark.parametrize(
     ("number", "arguments", "begun"),
     [(signal.SIGTERM, (), 2), (signal.SIGINT, (), 2), (signal.SIGTERM, ("--processes", "2"), 4)],
@@ -99,6 +100,7 @@ async def test_the_processes_of_handlers_finish_when_all_get_a_signal(
             await ended_well(worker, client, texts, begun=begun)
 
 
+@pytest.mark.long("it starts a group of processes again and again")
 async def test_files_that_change_twice_while_a_handler_runs_let_it_finish(server: LocalServer, tmp_path: Path) -> None:
     async with ServiceBusClient(server.url) as client:
         await send(client)

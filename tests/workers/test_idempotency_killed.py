@@ -74,6 +74,7 @@ async def killed(process: Process) -> None:
     await process.wait()
 
 
+@pytest.mark.long("it starts a worker for each step at which it dies")
 async def test_the_sends_of_a_handler_arrive_once_at_whatever_step_the_worker_dies(
     server: LocalServer, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from sbredis.servers import LocalServer
 from tests.workers.killed_schedules import gaps, kill_workers
 
 
+@pytest.mark.long("it kills many workers")
 @pytest.mark.anyio
 @pytest.mark.slow
 async def test_each_tick_is_sent_once_while_workers_are_killed(server: LocalServer, tmp_path: Path) -> None:

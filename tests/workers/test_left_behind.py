@@ -20,6 +20,7 @@ from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, Depends, Worker
 from sbredis.workers.running import _consuming, _sessions
 from tests.children import child
+from tests.plugins.parts import first
 from tests.waiting import eventually
 from tests.workers.worker_programs import program, send
 
@@ -222,7 +223,7 @@ def server() -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [(), ("--processes", "1")])
+@pytest.mark.parametrize("arguments", first(1, [(), ("--processes", "1")], "it starts a group of processes"))
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -36,6 +36,7 @@ def test_a_task_that_spark_runs_again_stores_each_row_once(spark: SparkSession, 
     assert different(spark, "retried") == ROWS
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_task_that_spark_runs_again_in_another_order_stores_each_row_once_by_its_id(
     spark: SparkSession, emptied: str
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_task_that_spark_runs_again_in_another_order_stores_each_row_once_by_i
     assert different(spark, "unique") == ROWS
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_frame_in_another_number_of_tasks_is_refused(spark: SparkSession, emptied: str) -> None:
     with ServiceBusClient(emptied) as client:
         client.ensure_queue("tasks")

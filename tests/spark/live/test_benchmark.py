@@ -12,6 +12,7 @@ from tests.benchmarks.running import benchmark, refused
 SPEED = r" +[\d,]+ rows/s +[\d,]+ rows/s +\d+\.\d\d x  ≥ \d\.\d  (met|MISSED)"
 
 
+@pytest.mark.long("it runs a whole benchmark")
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")  # says why the test is skipped where there is no Java
 def test_the_short_form_reports_its_rows() -> None:
@@ -32,6 +33,7 @@ def test_each_goal_is_compared_with_the_median_ratio() -> None:
     assert [line.split()[-1] for line in lines(missed, 1000)[1:]] == ["MISSED"] * 2
 
 
+@pytest.mark.long("it starts processes to see one line")
 def test_invalid_arguments_are_refused() -> None:
     assert "must be 1 at least" in refused("spark", "--rows", "0")
     assert "must name pieces of work" in refused("spark", "--only", "everything")

@@ -29,9 +29,11 @@ def scene(spark: SparkSession, server: LocalServer, tmp_path: Path) -> Scene:
     return Scene(server.url, tmp_path, 1, 1, print, last=last)
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_capture_whose_java_process_is_killed_loses_and_doubles_nothing(scene: Scene) -> None:
     assert "lost 0, twice 0, left 0" in captures(scene, ("writing",))
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_replay_whose_java_process_is_killed_loses_and_doubles_nothing(scene: Scene) -> None:
     assert "lost 0, twice 0" in replays(scene, 5_000)

@@ -39,6 +39,7 @@ LETTERS: list[tuple[str | None, str | None]] = [
 ]
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_fingerprint_is_that_of_a_redrive(spark: SparkSession) -> None:
     """Spark and Python agree on the ends of lines, on white space and on digits."""
     rows = messages(
@@ -49,6 +50,7 @@ def test_a_fingerprint_is_that_of_a_redrive(spark: SparkSession) -> None:
     assert [found[number] for number in range(len(LETTERS))] == [fingerprint(*letter) for letter in LETTERS]
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_dead_letters_are_reported_by_fingerprint(spark: SparkSession) -> None:
     bad = {"dead_letter_reason": "bad", "dead_letter_description": "order 1"}
     rows = messages(
@@ -70,6 +72,7 @@ def test_dead_letters_are_reported_by_fingerprint(spark: SparkSession) -> None:
 BAD = {"dead_letter_reason": "bad", "dead_letter_description": "order 1"}
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_letters_that_died_after_the_report_are_not_chosen(spark: SparkSession) -> None:
     def letters(*numbers: int) -> list[dict[str, Any]]:
         """Return letters: even numbers are in another partition than odd ones."""
@@ -93,6 +96,7 @@ def numbers_of(letters: DataFrame) -> list[int]:
     return sorted(row["sequence_number"] for row in letters.collect())
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_letters_are_chosen_by_their_reason_too(spark: SparkSession) -> None:
     """Reasons that differ in a number have one fingerprint, but a row of the report for each of them."""
     listed = messages(
@@ -136,6 +140,7 @@ def about_others(report: Path) -> str:
     return str(copy)
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_what_dies_after_a_report_stays_a_dead_letter(
     spark: SparkSession, emptied: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,7 @@ PRINTED = r"""
 """Patterns of the lines that the notebook prints."""
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_the_notebook_captures_reports_and_resubmits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

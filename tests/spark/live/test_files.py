@@ -62,6 +62,7 @@ def types(folder: Path) -> set[tuple[Any, Any]]:
     return {(schema.field("enqueued_time").type, schema.field("body").type) for schema in schemas}
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_capture_and_its_compacted_files_do_not_depend_on_the_session(
     odd: SparkSession, emptied: str, tmp_path: Path
 ) -> None:
@@ -79,12 +80,14 @@ def test_a_capture_and_its_compacted_files_do_not_depend_on_the_session(
     assert {name: odd.conf.get(name) for name in ODD} == ODD
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_rows_whose_entities_were_taken_for_numbers_are_refused(spark: SparkSession) -> None:
     rows = partitioned_by_time(messages(spark, {"entity": "007"}))
     with pytest.raises(SparkSetupError, match=r"The column entity has the type int.*jobs.read_captured"):
         compacted(rows.selectExpr("* EXCEPT (entity)", "CAST(entity AS INT) AS entity"))
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_capture_that_runs_for_long_keeps_only_counts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may write a batch each second for years."""
     monkeypatch.setattr(capture_module, "_query_id", lambda _: "query")

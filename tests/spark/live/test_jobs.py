@@ -32,6 +32,7 @@ pytestmark = pytest.mark.slow
 # -- what the jobs make of rows ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_the_folder_of_a_message_is_its_hour_in_utc(spark: SparkSession) -> None:
     """Whatever the time zone of the session is, and over its change to summer time."""
     times = [NOON.replace(hour=hour, minute=59) for hour in (0, 1, 2, 23)] + [datetime(1969, 12, 31, 23, tzinfo=UTC)]
@@ -44,6 +45,7 @@ def test_the_folder_of_a_message_is_its_hour_in_utc(spark: SparkSession) -> None
     assert [(str(row["date"]), row["hour"]) for row in found] == [(str(time.date()), time.hour) for time in times]
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_the_life_of_a_message_is_put_together_from_its_settlements(spark: SparkSession) -> None:
     enqueued = {"enqueued_time": NOON}
     rows = settlements(
@@ -83,6 +85,7 @@ def _naive(time: datetime) -> datetime:
     return datetime.fromtimestamp(time.timestamp())  # noqa: DTZ006
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_the_spread_of_messages_is_reported(spark: SparkSession) -> None:
     rows = messages(
         spark,
@@ -100,6 +103,7 @@ def test_the_spread_of_messages_is_reported(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_captured_messages_are_compacted_without_duplicates(spark: SparkSession) -> None:
     captured = partitioned_by_time(messages(spark, *({"partition": number % 2} for number in range(6))))
     twice = captured.selectExpr("*", "'one' AS batch_id").union(captured.selectExpr("*", "'two' AS batch_id"))
@@ -111,6 +115,7 @@ def test_captured_messages_are_compacted_without_duplicates(spark: SparkSession)
 # -- each job over a server --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_queue_is_captured_reported_resubmitted_and_replayed(
     spark: SparkSession, emptied: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,6 +170,7 @@ def test_a_queue_is_captured_reported_resubmitted_and_replayed(
     assert ("released 'orders'" in told, "'orders' was not reserved" in told) == (True, True)
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_another_checkpoint_writes_no_file_of_an_earlier_one_again(
     spark: SparkSession, emptied: str, tmp_path: Path
 ) -> None:
@@ -176,6 +182,7 @@ def test_another_checkpoint_writes_no_file_of_an_earlier_one_again(
     assert captured(out) == sorted(f"{number}-{each}".encode() for number in range(2) for each in range(5))
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_lost_partition_is_reported_and_nothing_is_written(spark: SparkSession, emptied: str, tmp_path: Path) -> None:
     capture = ("capture", "orders", "--to", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "check"))
     send(emptied, "orders", ["1"])
@@ -209,6 +216,7 @@ def interrupted_when(condition: Callable[[], object]) -> Generator[None]:
         thread.join()
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_an_interrupted_capture_ends_after_its_batch(
     spark: SparkSession, emptied: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,6 +238,7 @@ def test_an_interrupted_capture_ends_after_its_batch(
     assert captured(at.out) == sorted(str(number).encode() for number in range(60))
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_the_latency_of_an_audited_queue_is_measured(
     spark: SparkSession, emptied: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from tools.run_page import python_blocks
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_the_programs_of_the_guide_run(spark: SparkSession, emptied: str, folder: Path) -> None:
     """They find the server by the environment of the session, as they would on a cluster."""
     send(emptied, "orders", map(str, range(20)))

@@ -51,6 +51,7 @@ def refused(spark: SparkSession, *arguments: str) -> str:
     return raised.value.message
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_files_that_cannot_be_read_are_refused(spark: SparkSession, emptied: str, tmp_path: Path, files: str) -> None:
     send(emptied, "orders", ["1"])
     to = str(tmp_path / "to")
@@ -72,6 +73,7 @@ def test_files_that_cannot_be_read_are_refused(spark: SparkSession, emptied: str
     assert "is there already: name a new one" in refused(spark, "compact", "--source", files, "--to", to)
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_replay_that_is_refused_says_nothing_of_rows_that_were_sent(
     spark: SparkSession, emptied: str, files: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +90,7 @@ def test_a_replay_that_is_refused_says_nothing_of_rows_that_were_sent(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_a_fingerprint_that_no_dead_letter_has_is_refused(spark: SparkSession, emptied: str, dry: list[str]) -> None:
     send(emptied, "orders", ["1"], partitioned=False)
@@ -98,6 +101,7 @@ def test_a_fingerprint_that_no_dead_letter_has_is_refused(spark: SparkSession, e
     assert waiting(emptied, "orders") == (0, 1)
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_what_a_query_refuses_ends_a_job_as_wrong_arguments_do(
     spark: SparkSession, emptied: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +113,7 @@ def test_what_a_query_refuses_ends_a_job_as_wrong_arguments_do(
     assert "'orders' is not audited, so it has no settlements to read: set audit=True" in capsys.readouterr().err
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_server_in_memory_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBREDIS_URL", "memory://orders")
     assert "Spark cannot use a server in memory" in refused(spark, "skew", "orders")
@@ -116,6 +121,7 @@ def test_a_server_in_memory_is_refused(spark: SparkSession, monkeypatch: pytest.
         spark.read.format("sbredis").options(url="memory://orders", queue="orders").load().count()
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_capture_refuses_the_checkpoint_of_another_entity_although_a_batch_is_planned(
     spark: SparkSession, emptied: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

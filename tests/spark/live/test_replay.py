@@ -21,6 +21,7 @@ from tests.spark.live.running import captured, run, waiting
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_replay_has_the_same_rows_in_the_same_tasks(spark: SparkSession) -> None:
     """The order and the partitions of the given rows do not matter."""
     rows = messages(spark, *({"session_id": f"s{number % 3}", "body": b"%d" % number} for number in range(30)))
@@ -57,6 +58,7 @@ def test_a_wrong_write_id_is_refused(name: str) -> None:
         Replay({}, name).check()
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_rows_that_differ_only_in_their_properties_have_an_order(spark: SparkSession) -> None:
     listed = [(b"same", {"n": str(number), "kind": "k"}, f"to {number % 3}") for number in range(20)]
     schema = "body binary, application_properties map<string,string>, `to` string"
@@ -68,6 +70,7 @@ def test_rows_that_differ_only_in_their_properties_have_an_order(spark: SparkSes
     assert sent(listed) == sent(listed[::-1])
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_columns_of_a_read_are_left_out_and_unknown_columns_are_refused(spark: SparkSession) -> None:
     rows = partitioned_by_time(messages(spark, {})).selectExpr("*", "'one' AS batch_id")
     sent = replayable(rows, tasks=1).columns
@@ -79,6 +82,7 @@ def test_columns_of_a_read_are_left_out_and_unknown_columns_are_refused(spark: S
     assert set(sent) - {"session_id"} == set(replayable(wrong, tasks=1, drop=["sesion_id"]).columns)
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_replay_with_a_rate_sends_the_same_rows(spark: SparkSession) -> None:
     rows = messages(spark, *({"body": b"%d" % number} for number in range(20)))
     slow = Replay({}, "id", tasks=2, rate=10_000.0).build(rows)
@@ -97,6 +101,7 @@ def write_rows(folder: Path, count: int) -> None:
     parquet.write_table(pa.table(columns), folder / "rows.parquet")
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_replay_is_the_same_however_its_folder_and_its_entity_are_spelled(
     spark: SparkSession,
     emptied: str,
@@ -114,6 +119,7 @@ def test_a_replay_is_the_same_however_its_folder_and_its_entity_are_spelled(
     assert waiting(emptied, "again") == (19, 0)  # and one that is scheduled
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_rows_keep_their_schedule(spark: SparkSession, emptied: str, tmp_path: Path) -> None:
     """A time that has passed lets the message be received at once."""
     write_rows(tmp_path / "rows", 3)
@@ -130,6 +136,7 @@ def test_rows_keep_their_schedule(spark: SparkSession, emptied: str, tmp_path: P
     assert found[b"2"].enqueued_time_utc > before
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_replay_with_another_number_of_tasks_is_refused_before_anything_is_sent(
     spark: SparkSession, emptied: str, tmp_path: Path
 ) -> None:
@@ -147,6 +154,7 @@ def test_a_replay_with_another_number_of_tasks_is_refused_before_anything_is_sen
     run(spark, *given, "--write-id", "mine.2", "--tasks", "3")
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_rows_are_replayed_into_a_topic_but_not_into_a_subscription(
     spark: SparkSession, emptied: str, tmp_path: Path
 ) -> None:
@@ -167,6 +175,7 @@ def test_rows_are_replayed_into_a_topic_but_not_into_a_subscription(
             administration.delete_topic("news")
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_entities_whose_names_are_numbers_are_compacted_and_replayed(
     spark: SparkSession, emptied: str, tmp_path: Path
 ) -> None:

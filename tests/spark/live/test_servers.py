@@ -35,6 +35,7 @@ def watched(binary: str | None) -> Iterator[str]:
         yield deployment.url.replace("://", f"://:{PASSWORD}@")
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 @pytest.mark.parametrize("kind", ["encrypted", "watched"])
 def test_a_queue_is_written_browsed_and_consumed(
     spark: SparkSession, kind: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -93,6 +93,7 @@ def test_a_frame_that_is_written_again_under_its_id_is_stored_once(
     assert active(url, "written") == 1000
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_bad_input_is_a_clear_error(spark: SparkSession, bus: dict[str, str], url: str) -> None:
     send(url, "plain", ["1"])
     frame = spark.range(3).selectExpr("CAST(id AS STRING) AS body")
@@ -112,6 +113,7 @@ def test_bad_input_is_a_clear_error(spark: SparkSession, bus: dict[str, str], ur
     assert active(url, "plain") == 1
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_the_password_is_in_nothing_that_spark_writes(
     spark: SparkSession, bus: dict[str, str], url: str, folder: Path, tmp_path: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_the_password_is_in_nothing_that_spark_writes(
     assert password not in plan.getvalue() + done.lastProgress.json + str(refused.value)
 
 
+@pytest.mark.long("Spark needs seconds for each query")
 def test_an_error_of_the_connection_shows_no_password(spark: SparkSession, url: str, tmp_path: Path) -> None:
     """Spark shows the whole stack trace of the process in which the error was raised."""
     _, _, server = url.partition("@")

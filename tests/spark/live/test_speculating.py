@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 ROWS = 50_000
 
 
+@pytest.mark.long("it starts a Spark of its own")
 @pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is a host of its own on Linux only")
 def test_a_task_that_runs_speculatively_stores_each_row_once(server: LocalServer, tmp_path: Path) -> None:
     try:

@@ -61,6 +61,7 @@ def master(folder: Path) -> Generator[str]:
         yield address
 
 
+@pytest.mark.long("it starts a Spark of its own")
 @pytest.mark.parametrize("kind", ["local-cluster[1,1,1024]", "master", "connect"])
 def test_a_queue_is_written_browsed_and_consumed(kind: str, server: LocalServer, tmp_path: Path) -> None:
     """The executors of a standalone master get the connection string by a setting only."""

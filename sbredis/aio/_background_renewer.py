@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Self
 
 from sbredis._call_site import Line, calling_line, warn_of_line
 from sbredis._public import public_name
-from sbredis._threads import in_thread
 from sbredis.aio._client import ServiceBusClient
 from sbredis.aio._session import ServiceBusSession, renewed
 from sbredis.client import connection_of, seconds_of
@@ -101,7 +102,17 @@ class BackgroundLockRenewer:
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.stop()
-            await in_thread(lambda: thread.join(_ENDING))
+            loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+            def tell(_: object) -> None:
+                with suppress(RuntimeError):  # the event loop was closed
+                    loop.call_soon_threadsafe(ended.set)
+
+            thread.ended.add_done_callback(tell)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ENDING):
+                    await ended.wait()
+                    thread.join()
 
     @property
     def closed(self) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -89,6 +90,8 @@ class RenewalThread(threading.Thread):
         self._while_alive = while_alive
         self._longest = longest
         self._stopping = False
+        self.ended = Future[None]()
+        """Done when the thread has nothing left to do but to end."""
         self._changed = asyncio.Event()
         """An event that is set when the thread must look at the locks again."""
         self._seen: dict[int, _Seen] = {}
@@ -106,8 +109,11 @@ class RenewalThread(threading.Thread):
 
     def run(self) -> None:
         """Run the event loop of the thread until the renewals end."""
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._renew())
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._renew())
+        finally:
+            self.ended.set_result(None)
 
     def _check_again(self) -> None:
         with suppress(RuntimeError):  # the thread has ended

@@ -94,8 +94,9 @@ class SlotChannels:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        for channel in self._open.values():
-            channel.close()
+        if not self._connection.closed:  # otherwise the subscriptions end with the connection
+            for channel in self._open.values():
+                channel.close()
         self._open.clear()
 
     @property

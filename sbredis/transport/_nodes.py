@@ -317,7 +317,9 @@ class Nodes:
         if by_slot == self.by_slot and not self._mended:
             return False
         self.by_slot = by_slot
-        self._masters = None
+        self._masters = list(
+            dict.fromkeys(masters[each] for _, _, each in sorted(layout.slots.ranges) if each in masters)
+        )
         self._mended = False
         return True
 

@@ -50,6 +50,13 @@ def test_an_empty_map_has_no_masters() -> None:
     assert SlotMap().masters == frozenset()
 
 
+def test_a_later_range_takes_slots_from_an_earlier_one() -> None:
+    slots = SlotMap([(0, 9, A), (20, 29, B), (0, 4, B)])
+    assert (slots.owners[4], slots.owners[5]) == (B, A)
+    assert slots.masters == {A, B}
+    assert SlotMap([(0, 9, A), (0, 9, B)]).masters == {B}
+
+
 def test_a_single_server_owns_every_slot() -> None:
     assert set(SlotMap.whole(A).owners) == {A}
 

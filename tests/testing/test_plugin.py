@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sbredis.testing import _fixtures
-from tests.plugins.parts import first
+from sbredis.exceptions import ServerUnsuitableError
+from sbredis.testing import Bus, _fixtures
 
-ASYNCHRONOUS = """
+IMPORTS = """
 import pytest
 
 from sbredis.aio import ServiceBusClient
@@ -34,7 +35,14 @@ async def orders(sbredis_bus):
 async def handle(url):
     async with ServiceBusClient(url) as client, client.get_queue_sender("orders") as sender:
         await sender.send_messages(ServiceBusMessage("one"))
-
+"""
+LEFT_OPEN = """
+async def test_a_test_may_leave_everything_open(sbredis_bus, orders):
+    receiver = sbredis_bus.client.get_queue_receiver("orders", prefetch_count=10)
+    await handle(sbredis_bus.url)
+    await receiver.receive_messages()
+"""
+ASYNCHRONOUS = f"""{IMPORTS}
 
 @pytest.mark.parametrize("time", [1, 2])
 async def test_each_test_has_a_bus_of_its_own(sbredis_bus, orders, time):
@@ -45,18 +53,12 @@ async def test_each_test_has_a_bus_of_its_own(sbredis_bus, orders, time):
         sbredis_bus.clock.advance(minutes=5)
         assert (await receiver.receive_messages())[0].delivery_count == 2
 
-
-async def test_a_test_may_leave_everything_open(sbredis_bus, orders):
-    receiver = sbredis_bus.client.get_queue_receiver("orders", prefetch_count=10)
-    await handle(sbredis_bus.url)
-    await receiver.receive_messages()
-"""
+{LEFT_OPEN}"""
 SYNCHRONOUS = """
 import asyncio
 
 from sbredis.aio import ServiceBusClient
 from sbredis.model import ServiceBusMessage
-from tests.plugins.parts import first
 
 
 def test_without_an_event_loop(sbredis_sync_bus):
@@ -97,39 +99,33 @@ def test_the_name_of_every_fixture_begins_with_sbredis() -> None:
     assert [name for name in names if not name.startswith("sbredis_")] == []
 
 
-@pytest.mark.parametrize(
-    "how", first(1, ["by name", "in a conftest", "by both names"], "it starts pytest in a process")
-)
-def test_the_fixtures_are_found_by_entry_point_option_or_conftest(tmp_path: Path, how: str) -> None:
+def test_the_fixtures_work_and_a_failing_test_shows_only_its_own_failure(tmp_path: Path) -> None:
     (tmp_path / "test_asynchronous.py").write_text(ASYNCHRONOUS, "utf-8")
     (tmp_path / "test_synchronous.py").write_text(SYNCHRONOUS, "utf-8")
-    if how != "by name":
-        (tmp_path / "conftest.py").write_text('pytest_plugins = ["sbredis.testing"]\n', "utf-8")
+    failing = f"{IMPORTS}{LEFT_OPEN}    assert await sbredis_bus.sent('orders') == 'the failure of the test'\n"
+    (tmp_path / "test_that_fails.py").write_text(failing, "utf-8")
     # An environment older than the entry point does not have it. There the option loads the plugin in the same way.
-    named = () if how == "in a conftest" else ("-p", "sbredis.testing._plugin")
-    said = run(tmp_path, *named, "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    assert "5 passed" in said, said
-    assert "exit code 0" in said, said
-
-
-def test_a_failing_test_shows_only_its_own_failure(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        f"{ASYNCHRONOUS}\n    assert await sbredis_bus.sent('orders') == 'the failure of the test'\n", "utf-8"
-    )
-    said = run(tmp_path, "-p", "sbredis.testing", "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    assert "1 failed, 2 passed" in said, said
+    said = run(tmp_path, "-p", "sbredis.testing._plugin", "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "1 failed, 5 passed" in said, said
     assert "the failure of the test" in said
     assert "Task was destroyed" not in said
 
 
 @pytest.mark.long("it starts pytest in a process")
+@pytest.mark.parametrize("names", [(), ("-p", "sbredis.testing._plugin")], ids=["in a conftest", "by both names"])
+def test_the_fixtures_are_also_found_by_a_conftest(tmp_path: Path, names: tuple[str, ...]) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["sbredis.testing"]\n', "utf-8")
+    (tmp_path / "test_it.py").write_text("def test_it(sbredis_bus, sbredis_sync_bus):\n    pass\n", "utf-8")
+    said = run(tmp_path, "--setup-plan", *names, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "fixtures used: sbredis_bus, sbredis_sync_bus" in said, said
+    assert "exit code 0" in said, said
+
+
 @pytest.mark.parametrize("missing", ["fakeredis", "lupa"])
-def test_the_error_names_the_extra_that_is_not_installed(tmp_path: Path, missing: str) -> None:
-    (tmp_path / "conftest.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n", "utf-8")
-    (tmp_path / "test_it.py").write_text("def test_it(sbredis_bus):\n    pass\n", "utf-8")
-    said = run(tmp_path, "-p", "sbredis.testing", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    assert "1 error" in said, said
-    assert "pip install '.[memory]'" in said
+def test_the_error_names_the_extra_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ServerUnsuitableError, match=re.escape("pip install '.[memory]'")):
+        Bus()
 
 
 def test_a_run_that_uses_no_fixture_imports_no_client(tmp_path: Path) -> None:

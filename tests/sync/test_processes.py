@@ -102,6 +102,7 @@ def test_a_client_that_was_not_used_before_the_fork_works_in_each_process(loop: 
     """A server may load the application, with its client, before it forks its workers."""
     code = """
 import os, sys, threading
+import redis.asyncio  # once, and not in each process
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
 from sbredis.management import ServiceBusAdministrationClient
 client = ServiceBusClient(sys.argv[1])

@@ -39,6 +39,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.long("it kills many processes")
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["server"], indirect=True)
 async def test_each_message_returns_once_however_often_the_client_is_killed(url: str) -> None:

@@ -998,6 +998,7 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
             assert len(await receiver.receive_messages(4, 60)) == 4
 
 
+@pytest.mark.long("it waits for failovers")
 async def test_the_order_of_sessions_survives_failovers(replicated_cluster: LocalCluster) -> None:  # noqa: C901 -- a story
     """The test kills masters under load. No message is lost, and the messages of each session are handled in order."""
     cluster = replicated_cluster
@@ -1058,6 +1059,7 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
 # -- many sessions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("it uses thousands of sessions")
 @pytest.mark.slow
 @in_memory
 @both

@@ -416,6 +416,7 @@ def test_a_dump_whose_reader_has_gone_ends_without_a_word(bus: Bus) -> None:
     assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (141, "1", "")
 
 
+@pytest.mark.long("it starts a process and interrupts it")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_dump_whose_reader_takes_nothing_can_be_interrupted(bus: Bus, number: signal.Signals) -> None:

@@ -27,6 +27,7 @@ from sbredis.spark import _jobs_run as jobs
 from sbredis.spark._commands import PROGRAM_VARIABLE, read_command, release_line, with_program
 from sbredis.spark._commands import JobCommand as Job
 from tests.cli.conftest import Bus, Command
+from tests.plugins.parts import first
 from tools.repository import ROOT
 
 COMMAND = [sys.executable, "-m", "sbredis.cli"]
@@ -192,6 +193,7 @@ def test_a_worker_runs_where_the_command_says_or_else_its_module(
     assert f"namespace '{expected}'" in caplog.text
 
 
+@pytest.mark.long("it starts a group of processes")
 @pytest.mark.slow
 def test_the_processes_of_a_supervisor_run_where_the_command_says(bus: Bus, places: Places, tmp_path: Path) -> None:
     text = SHOWS_ITS_PLACE.format(url="'redis://127.0.0.1:1?namespace=module'", options="")
@@ -377,7 +379,7 @@ def test_a_connection_string_names_the_namespace(url: str, expected: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first(1, [signal.SIGINT, signal.SIGTERM], "it starts a process and interrupts it"))
 def test_messages_are_forwarded_until_the_command_is_interrupted(bus: Bus, number: signal.Signals) -> None:
     bus.queue("target")
     bus.queue("source", forward_to="target")

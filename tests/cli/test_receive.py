@@ -273,6 +273,7 @@ def test_a_message_goes_back_after_what_the_command_has_started_has_ended(bus: B
     assert counts(bus) == [("1", 0)]
 
 
+@pytest.mark.long("it starts a process and interrupts it")
 @pytest.mark.slow
 @pytest.mark.parametrize("shell_ends", [False, True])
 def test_a_second_interruption_kills_a_command_that_does_not_end(bus: Bus, tmp_path: Path, shell_ends: bool) -> None:
@@ -290,6 +291,7 @@ def test_a_second_interruption_kills_a_command_that_does_not_end(bus: Bus, tmp_p
     wait_until(lambda: not handler.is_there())
 
 
+@pytest.mark.long("it starts a process and interrupts it")
 @pytest.mark.slow
 def test_the_end_of_the_terminal_ends_a_running_command(bus: Bus, tmp_path: Path) -> None:
     bus.queue()
@@ -303,6 +305,7 @@ def test_the_end_of_the_terminal_ends_a_running_command(bus: Bus, tmp_path: Path
     assert not handler.done.exists()
 
 
+@pytest.mark.long("it starts a process and interrupts it")
 @pytest.mark.slow
 def test_when_it_is_interrupted_a_running_command_is_ended_and_its_message_goes_back(bus: Bus, tmp_path: Path) -> None:
     bus.queue()

@@ -33,6 +33,7 @@ from sbredis.exceptions import (
 from sbredis.servers import LocalServer
 from tests.cli.children import Child
 from tests.cli.conftest import Bus, Command
+from tests.plugins.parts import first
 from tests.waiting import wait_until
 
 # -- exit codes --------------------------------------------------------------------------------------------------------
@@ -137,14 +138,18 @@ def test_an_interruption_while_the_command_is_imported_says_that_nothing_was_don
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "said"),
-    [
-        ("send orders x", "sent 0 of 1 message"),
-        ("receive orders", "received 0 messages"),
-        ("dlq redrive orders", "moved 0 messages"),
-        ("move orders letters", "moved 0 messages"),
-        ("dump orders --file x", "written 0 messages"),
-        ("purge orders --yes", "deleted 0 messages"),
-    ],
+    first(
+        2,
+        [
+            pytest.param("send orders x", "sent 0 of 1 message"),
+            pytest.param("receive orders", "received 0 messages"),
+            pytest.param("dlq redrive orders", "moved 0 messages"),
+            pytest.param("move orders letters", "moved 0 messages"),
+            pytest.param("dump orders --file x", "written 0 messages"),
+            pytest.param("purge orders --yes", "deleted 0 messages"),
+        ],
+        "each case starts a process and interrupts it",
+    ),
 )
 def test_an_interruption_while_it_connects_says_that_nothing_was_done(command: str, said: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -242,6 +247,7 @@ def test_a_closed_input_is_empty_and_closed_errors_are_discarded(bus: Bus) -> No
 # -- slow readers ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("each case starts a process and interrupts it")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", ["peek", "message show"])

@@ -43,6 +43,7 @@ def slots_of(partitions: int) -> Sequence[int]:
 # -- one slot for each partition ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("it computes every salt that there is")
 @pytest.mark.slow
 def test_a_salt_is_three_characters_that_need_no_quoting_anywhere() -> None:
     every = set[str]().union(*map(salts, ALL))

@@ -31,7 +31,8 @@ async def waiters(bench: Bench, count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("receivers", "messages"), [(40, 40), (40, 25), (100, 100), pytest.param(1000, 1000, marks=pytest.mark.slow)]
+    ("receivers", "messages"),
+    [(40, 40), (40, 25), (100, 100), pytest.param(1000, 1000, marks=pytest.mark.long("it has a thousand receivers"))],
 )
 async def test_all_receivers_with_a_message_are_woken_without_a_timer(
     bench: Bench, receivers: int, messages: int

@@ -101,6 +101,7 @@ LOOK_UPS: dict[str, Callable[[House], Awaitable[object]]] = {
 }
 
 
+@pytest.mark.long("it uses a queue in every way for each damage")
 @for_each("damage", UNREADABLE)
 async def test_a_record_that_cannot_be_read_costs_its_queue_alone(
     url: str, damage: str, caplog: pytest.LogCaptureFixture
@@ -224,6 +225,7 @@ async def test_a_topic_with_a_damaged_record_is_deleted_with_its_subscriptions(u
                 assert [str(each) for each in await receiver.receive_messages(10, 1)] == ["new"]
 
 
+@pytest.mark.long("it does so for each damage")
 @for_each("damage", UNREADABLE)
 async def test_no_copy_for_a_subscription_is_lost_that_cannot_be_read(url: str, damage: str) -> None:
     """A sender that does not know the subscription is refused, with an error that names it. All else goes on."""
@@ -251,6 +253,7 @@ async def test_no_copy_for_a_subscription_is_lost_that_cannot_be_read(url: str, 
         assert len(await it.take(SUBSCRIPTION)) == 3
 
 
+@pytest.mark.long("it does so for each damage")
 @for_each("damage", DAMAGED)
 async def test_a_subscription_with_a_damaged_record_is_deleted_and_its_topic_goes_on(url: str, damage: str) -> None:
     async with house(url) as it:
@@ -358,6 +361,7 @@ async def test_a_rule_of_a_newer_layout_is_not_deleted(url: str) -> None:
 # -- maintenance -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long("it does so for each damage")
 @pytest.mark.slow
 @for_each("damage", UNREADABLE)
 async def test_maintenance_goes_on_with_all_other_entities(

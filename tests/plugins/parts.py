@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pytest
+from _pytest.mark import ParameterSet  # what pytest.param returns; it has no public name
 
 from tests.plugins.targets import EVERYWHERE
 
@@ -33,11 +34,19 @@ MARKER = "long(reason): make test leaves this test out; the reason says why (tes
 
 
 def first(number: int, values: Iterable[object], reason: str) -> list[object]:
-    """Return the values of a parameter: the first ones for ``make test``, and all others for the rest."""
-    return [
-        value if place < number else pytest.param(value, marks=pytest.mark.long(reason))
-        for place, value in enumerate(values)
-    ]
+    """Return the values of a parameter: the first ones for ``make test``, and all others for the rest.
+
+    If there are several parameters, each value is a ``pytest.param``.
+    """
+    values = list(values)
+    return [*values[:number], *(_long(value, reason) for value in values[number:])]
+
+
+def _long(value: object, reason: str) -> object:
+    mark = pytest.mark.long(reason)
+    if isinstance(value, ParameterSet):
+        return pytest.param(*value.values, marks=[*value.marks, mark], id=value.id)
+    return pytest.param(value, marks=mark)
 
 
 def rounds(few: int, *more: int) -> pytest.MarkDecorator:

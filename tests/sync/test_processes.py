@@ -29,6 +29,7 @@ def python(code: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long("it starts an interpreter")
 @LOOPS_AND_TARGETS
 def test_a_forgotten_client_does_not_keep_the_interpreter_alive(loop: str, url: str, target: str) -> None:
     code = """
@@ -50,6 +51,7 @@ print("done")
     assert python(WITHOUT[loop] + code, url) == "done"
 
 
+@pytest.mark.long("it starts an interpreter")
 @LOOPS_AND_TARGETS
 def test_the_error_says_that_the_client_belongs_to_another_process(loop: str, url: str) -> None:
     code = """

@@ -66,6 +66,7 @@ async def run(folder: Path, *arguments: str) -> tuple[int, list[str]]:
     return int(printed), said.decode().splitlines()
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 async def test_a_process_logs_json_as_its_worker(tmp_path: Path) -> None:
     pid, lines = await run(tmp_path, "-m", "sbredis.workers", "app:worker", "--log-format", "json")
@@ -77,6 +78,7 @@ async def test_a_process_logs_json_as_its_worker(tmp_path: Path) -> None:
     assert said[0]["order"] == "tea"
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 async def test_a_process_logs_text_as_its_worker(tmp_path: Path) -> None:
     _, lines = await run(tmp_path, "-m", "sbredis.workers", "app:worker", "--log-format", "text")
@@ -84,6 +86,7 @@ async def test_a_process_logs_text_as_its_worker(tmp_path: Path) -> None:
     assert said == ["INFO app: placed tea", "WARNING app: no lid for tea"]
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 async def test_a_process_logs_the_frames_of_its_handler(tmp_path: Path) -> None:
     _, lines = await run(tmp_path, "-m", "sbredis.workers", "app:worker", "--log-format", "json")

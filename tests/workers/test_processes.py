@@ -166,6 +166,7 @@ async def test_the_process_of_a_call_that_outlasts_the_worker_is_gone(sbredis_bu
     assert (message.delivery_count, message.interrupted) == (0, True)
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 async def test_idle_processes_are_used_again_and_are_gone_when_their_worker_has_ended(sbredis_bus: Bus) -> None:
     """Each handler has its own."""
@@ -217,6 +218,7 @@ async def test_the_start_of_a_process_takes_no_part_of_a_timeout_and_survives_th
         assert await results(sbredis_bus, 1) == [["tea", 1]]
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 async def test_a_process_that_died_while_it_was_idle_costs_no_attempt(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
@@ -234,6 +236,7 @@ async def test_a_process_that_died_while_it_was_idle_costs_no_attempt(sbredis_bu
     assert second != first
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 async def test_a_process_that_dies_is_noticed_although_a_fork_of_it_lives(sbredis_bus: Bus, tmp_path: Path) -> None:
     await sbredis_bus.create_queue("orders")
@@ -250,6 +253,7 @@ async def test_a_process_that_dies_is_noticed_although_a_fork_of_it_lives(sbredi
     assert (attempt, errors) == (2, ["The process of the handler ended with the exit code 7."])
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 @pytest.mark.parametrize("of_a_tick", [False, True])
 async def test_a_process_is_told_what_the_worker_knows_of_its_message(sbredis_bus: Bus, of_a_tick: bool) -> None:
@@ -294,6 +298,7 @@ async def test_an_outcome_that_cannot_cross_is_a_failure_of_the_handler(sbredis_
     assert str(letter.dead_letter_error_description).startswith("odd has a value of the type complex, which cannot go")
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 @pytest.mark.parametrize("publishes", [False, True])
 async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, publishes: bool) -> None:
@@ -319,6 +324,7 @@ async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, 
     assert len([each for each in results if isinstance(each, ServiceBusMessage)]) == (1 if publishes else 0)
 
 
+@pytest.mark.long("it starts processes for a handler")
 @pytest.mark.slow
 async def test_a_handler_in_a_process_can_start_and_end_processes_of_its_own(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")

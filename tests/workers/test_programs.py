@@ -21,6 +21,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.servers import LocalServer
 from sbredis.workers.__main__ import main
+from tests.plugins.parts import first
 from tests.waiting import eventually
 from tests.workers.worker_programs import APP, get, has_ended, program, send
 
@@ -58,6 +59,7 @@ async def test_a_signal_lets_the_handlers_finish(server: LocalServer, tmp_path: 
         assert await receiver.receive_messages(5, max_wait_time=0) == []
 
 
+@pytest.mark.long("it starts a group of processes")
 @pytest.mark.parametrize(("arguments", "ended_by"), [((), signal.SIGINT), (("--processes", "2"), signal.SIGKILL)])
 async def test_a_second_signal_ends_it_at_once(
     server: LocalServer, tmp_path: Path, arguments: tuple[str, ...], ended_by: signal.Signals
@@ -153,6 +155,7 @@ LIFESPAN = """
 """
 
 
+@pytest.mark.long("it starts a group of processes")
 @pytest.mark.parametrize("does", ["waits", "blocks", "goes_on"])
 async def test_a_lifespan_that_never_returns_ends_the_process_with_an_error(
     server: LocalServer, tmp_path: Path, does: str
@@ -169,6 +172,7 @@ async def test_a_lifespan_that_never_returns_ends_the_process_with_an_error(
         assert [message.delivery_count for message in await receiver.receive_messages(2, max_wait_time=5)] == [1]
 
 
+@pytest.mark.long("it starts a group of processes")
 @pytest.mark.parametrize("does", ["waits", "blocks"])
 async def test_a_lifespan_that_takes_long_to_begin_does_not_keep_the_other_processes_waiting(
     server: LocalServer, tmp_path: Path, does: str
@@ -197,7 +201,7 @@ async def test_a_lifespan_that_takes_long_to_begin_does_not_keep_the_other_proce
                 assert await worker.process.wait() == 0
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", first(1, [1, 2], "it starts a group of processes"))
 async def test_a_process_that_ends_is_replaced_and_all_are_shown_together(
     server: LocalServer, tmp_path: Path, count: int
 ) -> None:
@@ -224,6 +228,7 @@ async def completed(address: str) -> int:
     return int(found[0].rpartition(" ")[2]) if found else 0
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_the_counts_of_a_process_that_was_replaced_are_kept(server: LocalServer, tmp_path: Path) -> None:
     """Its last report comes when its handlers have finished."""
     async with ServiceBusClient(server.url) as client:
@@ -266,6 +271,7 @@ async def test_the_supervisor_serves_the_port_of_the_worker(server: LocalServer,
             assert said.count("health and metrics at") == 1
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_a_port_that_a_supervisor_cannot_use_ends_the_worker(server: LocalServer, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -278,6 +284,7 @@ async def test_a_port_that_a_supervisor_cannot_use_ends_the_worker(server: Local
                 assert "Traceback" not in said
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_a_worker_that_stops_itself_ends_with_all_its_processes(server: LocalServer, tmp_path: Path) -> None:
     async with ServiceBusClient(server.url) as client:
         await send(client, *["one"] * 3)
@@ -290,6 +297,7 @@ async def test_a_worker_that_stops_itself_ends_with_all_its_processes(server: Lo
             assert await receiver.receive_messages(5, max_wait_time=0) == []
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_a_process_is_replaced_after_a_number_of_messages(server: LocalServer, tmp_path: Path) -> None:
     """Each process begins that number of messages, and no more; those that it has fetched ahead are given back."""
     async with ServiceBusClient(server.url) as client:
@@ -317,6 +325,7 @@ async def test_a_process_whose_supervisor_was_killed_lets_its_handlers_finish_an
         assert await receiver.receive_messages(1, max_wait_time=0) == []
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_the_messages_of_all_entities_count_for_the_end_of_a_process(server: LocalServer, tmp_path: Path) -> None:
     app = (
         APP
@@ -334,6 +343,7 @@ async def test_the_messages_of_all_entities_count_for_the_end_of_a_process(serve
             await eventually(lambda: has_ended(int(worker.lines()[0][0])))
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_a_worker_that_cannot_run_says_why_once(server: LocalServer, tmp_path: Path) -> None:
     for arguments in ((), ("--processes", "2")):
         async with program(server.url, tmp_path, *arguments) as worker:
@@ -343,6 +353,7 @@ async def test_a_worker_that_cannot_run_says_why_once(server: LocalServer, tmp_p
             assert "Traceback" not in said
 
 
+@pytest.mark.long("it starts a group of processes")
 @pytest.mark.parametrize("arguments", [("--max-messages-per-process", "1000"), ("--processes", "1")])
 async def test_a_process_whose_event_loop_is_blocked_is_replaced(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -360,6 +371,7 @@ async def test_a_process_whose_event_loop_is_blocked_is_replaced(
             assert "does not turn its event loop: it is replaced" in said
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_a_changed_file_starts_the_worker_again_and_a_broken_one_waits_for_the_next_change(
     server: LocalServer, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from sbredis.workers.observing._logs import set_up_logs
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, AboveLine, above_the_line, terminal
 from sbredis.workers.supervising._programs import Screen
+from tests.plugins.parts import first
 
 APP = """
     import asyncio
@@ -135,7 +136,7 @@ def test_a_line_of_json_has_what_its_call_has_given(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--processes", "2"]])
+@pytest.mark.parametrize("options", first(1, [[], ["--processes", "2"]], "it starts a group of processes"))
 def test_a_worker_shows_itself_on_a_terminal_and_ctrl_c_lets_it_finish(options: list[str], tmp_path: Path) -> None:
     """Ctrl-C reaches the supervisor and its processes, and is one signal for all of them together."""
     (tmp_path / "app.py").write_text(textwrap.dedent(APP))

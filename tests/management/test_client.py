@@ -76,17 +76,6 @@ async def test_a_new_namespace_has_sixteen_partitions_unless_another_number_is_g
         assert (await admin.get_namespace_properties()).partition_count == 16
 
 
-@in_memory
-async def test_a_closed_client_refuses_calls(where: str) -> None:
-    admin = Admin.from_connection_string(where)
-    await admin.get_namespace_properties()
-    await admin.close()
-    await admin.close()
-    for done in (admin.get_queue("q"), admin.create_queue("q"), anext(admin.list_queues())):
-        with pytest.raises(ValueError, match="closed"):
-            await done
-
-
 async def test_clients_and_lists_have_a_useful_repr() -> None:
     admin = Admin("memory://shown?namespace=orders")
     with SyncAdmin("memory://shown?namespace=orders") as other:

@@ -1,4 +1,4 @@
-"""Tests of the properties of a queue as a value: the defaults, the accepted values, and the stored form."""
+"""Tests of the properties of entities as values: the defaults, the accepted values, and the stored form."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.aio.management import ServiceBusAdministrationClient as Admin
 from sbredis.engine import NEVER, PartitionSettings
 from sbredis.engine._settings import Status
 from sbredis.management import (
@@ -25,73 +25,25 @@ from sbredis.management import (
     NamespaceProperties,
     QueueOptions,
     QueueProperties,
+    SubscriptionOptions,
+    SubscriptionProperties,
+    TopicOptions,
+    TopicProperties,
 )
 from sbredis.model import StoredEntity, entity_created, entity_revised, entity_values
-
-PLAIN = StoredEntity(settings=PartitionSettings(), properties={})
-RULE = AuthorizationRule(
-    type="SharedAccessAuthorizationRule",
-    claim_type="SharedAccessKey",
-    claim_value="None",
-    rights=[AccessRights.SEND, AccessRights.LISTEN],
-    created_at_utc=datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
-    key_name="key",
-    primary_key="first",
-    secondary_key="second",
+from tests.management.kinds import (
+    FIXED,
+    KEY,
+    QUEUE,
+    SUBSCRIPTION,
+    TOPIC,
+    EntityKind,
+    Kept,
+    every_kept_property,
+    every_kind,
 )
 
-# For each property: a value other than the default, the settings of the partitions that store it, and the other stored
-# properties.
-KEPT: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
-    "lock_duration": (timedelta(seconds=5), {"lock_duration": 5_000}, {}),
-    "max_delivery_count": (3, {"max_delivery_count": 3}, {}),
-    "default_message_time_to_live": (timedelta(days=1), {"time_to_live": 86_400_000}, {}),
-    "dead_lettering_on_message_expiration": (True, {"dead_letter_expired": True}, {}),
-    "audit": (True, {"audited": True}, {}),
-    "requires_duplicate_detection": (True, {"duplicate_window": 600_000}, {}),
-    "duplicate_detection_history_time_window": (
-        timedelta(seconds=20),
-        {},
-        {"duplicate_detection_history_time_window": 20_000},
-    ),
-    "duplicate_detection_history_max_ids": (5, {"most_ids": 5}, {}),
-    "max_size_in_megabytes": (2048, {"quota": 2 * 1024 * 1024 * 1024}, {}),
-    "max_message_size_in_kilobytes": (102_400, {"largest_message": 100 * 1024 * 1024}, {}),
-    "status": (EntityStatus.SEND_DISABLED, {"status": "SendDisabled"}, {}),
-    "protected": (True, {}, {"protected": True}),
-    "user_metadata": ("é" * 1024, {}, {"user_metadata": "é" * 1024}),
-    "enable_batched_operations": (False, {}, {"enable_batched_operations": False}),
-    "enable_express": (True, {}, {"enable_express": True}),
-    "authorization_rules": (
-        [RULE],
-        {},
-        {
-            "authorization_rules": [
-                {
-                    "type": "SharedAccessAuthorizationRule",
-                    "claim_type": "SharedAccessKey",
-                    "claim_value": "None",
-                    "rights": ["Send", "Listen"],
-                    "created_at_utc": "2026-01-02T03:04:05.000006+00:00",
-                    "key_name": "key",
-                    "primary_key": "first",
-                    "secondary_key": "second",
-                }
-            ]
-        },
-    ),
-    "requires_session": (True, {"sessions": True}, {}),
-    "auto_delete_on_idle": (timedelta(minutes=5), {}, {"auto_delete_on_idle": 300_000}),
-    "forward_to": ("Other", {"forwards": True}, {"forward_to": "Other"}),
-    "forward_dead_lettered_messages_to": (
-        "Other",
-        {"forwards_dead": True},
-        {"forward_dead_lettered_messages_to": "Other"},
-    ),
-}
-FIXED = {"requires_duplicate_detection", "requires_session"}
-ELSEWHERE = {"enable_partitioning", "colocate_with", "availability_status"}
-every_kept_property = pytest.mark.parametrize("name", KEPT)
+PLAIN = QUEUE.plain
 
 
 def created(given: Mapping[str, object], settings: PartitionSettings) -> StoredEntity:
@@ -106,74 +58,76 @@ def values(kept: StoredEntity) -> dict[str, Any]:
     return entity_values(QueueProperties, kept)
 
 
-def test_every_property_is_stored() -> None:
-    assert set(QueueProperties.fields()) == {*KEPT, *ELSEWHERE}
-
-
-def test_constructor_options_and_create_queue_accept_the_same_properties() -> None:
-    by_class = set(QueueProperties.fields())
-    assert set(inspect.signature(QueueProperties).parameters) == {"name", *by_class}
-    assert set(get_type_hints(QueueOptions)) == by_class - {"availability_status"}
-    created = set(inspect.signature(ServiceBusAdministrationClient.create_queue).parameters)
-    assert created == {"self", "queue_name", "timeout", *(by_class - {"availability_status"})}
-
-
-def test_properties_that_were_not_given_have_their_defaults() -> None:
-    queue = QueueProperties("q")
-    assert dict(queue) == {
-        "name": "q",
-        "lock_duration": timedelta(minutes=1),
-        "max_delivery_count": 10,
-        "default_message_time_to_live": timedelta.max,
-        "dead_lettering_on_message_expiration": False,
-        "audit": False,
-        "requires_duplicate_detection": False,
-        "duplicate_detection_history_time_window": timedelta(minutes=10),
-        "duplicate_detection_history_max_ids": 0,
-        "max_size_in_megabytes": 1024,
-        "max_message_size_in_kilobytes": 1024,
-        "status": "Active",
-        "availability_status": "Available",
-        "enable_partitioning": False,
-        "colocate_with": None,
-        "user_metadata": None,
-        "enable_batched_operations": True,
-        "enable_express": False,
-        "authorization_rules": [],
-        "requires_session": False,
-        "auto_delete_on_idle": timedelta.max,
-        "protected": False,
-        "forward_to": None,
-        "forward_dead_lettered_messages_to": None,
-    }
-    assert queue.given == {}
-    assert created(queue.given, PartitionSettings()) == PLAIN
-    assert values(PLAIN) == {name: value for name, value in dict(queue).items() if name != "name"}
+@every_kind
+def test_properties_that_were_not_given_have_their_defaults(kind: EntityKind) -> None:
+    found = kind.properties("x")
+    assert dict(found) == {"name": "x", **kind.defaults}
+    assert found.given == {}
+    assert entity_created(kind.properties, found.given, kind.settings) == kind.plain
+    assert entity_values(kind.properties, kind.plain) == kind.defaults
 
 
 @every_kept_property
-def test_a_property_is_stored_in_the_expected_form_and_read_back(name: str) -> None:
-    value, settings, properties = KEPT[name]
-    kept = created(QueueProperties("q", **{name: value}).given, PartitionSettings())
-    assert kept.settings == PartitionSettings(**settings)
-    assert json.loads(json.dumps(kept.properties)) == properties
-    assert values(kept)[name] == value
-    assert {other: each for other, each in values(kept).items() if other != name} == {
-        other: each for other, each in values(PLAIN).items() if other != name
-    }
+def test_a_property_is_stored_in_the_expected_form_and_read_back(kind: EntityKind, name: str, kept: Kept) -> None:
+    found = entity_created(kind.properties, kind.properties("x", **{name: kept.value}).given, kind.settings)
+    assert found.settings == replace(kind.settings, **kept.settings)
+    assert json.loads(json.dumps(found.properties)) == kept.properties
+    assert entity_values(kind.properties, found) == {**kind.defaults, name: kept.value}
 
 
 @every_kept_property
-def test_a_property_set_to_none_gets_its_default_again(name: str) -> None:
-    value, _, _ = KEPT[name]
-    kept = created(QueueProperties("q", **{name: value}).given, PartitionSettings())
-    queue = QueueProperties("q")
-    setattr(queue, name, None)
+def test_a_property_set_to_none_gets_its_default_again(kind: EntityKind, name: str, kept: Kept) -> None:
+    before = entity_created(kind.properties, kind.properties("x", **{name: kept.value}).given, kind.settings)
+    properties = kind.properties("x")
+    setattr(properties, name, None)
     if name in FIXED:
-        with pytest.raises(ValueError, match="cannot be changed"):
-            revised(queue.given, kept)
+        with pytest.raises(ValueError, match=f"property of an existing {kind.properties.kind} cannot be changed"):
+            entity_revised(kind.properties, properties.given, before)
     else:
-        assert revised(queue.given, kept) == PLAIN
+        assert entity_revised(kind.properties, properties.given, before) == kind.plain
+
+
+APART = {"enable_partitioning", "colocate_with", "availability_status"}
+"""Properties that are stored in another way than the others."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "create", "besides"),
+    [
+        (QUEUE, QueueOptions, Admin.create_queue, {"queue_name"}),
+        (TOPIC, TopicOptions, Admin.create_topic, {"topic_name"}),
+        (
+            SUBSCRIPTION,
+            SubscriptionOptions,
+            Admin.create_subscription,
+            {"topic_name", "subscription_name", "rules"},
+        ),
+    ],
+)
+def test_the_constructor_the_options_and_the_method_that_creates_accept_the_same_properties(
+    kind: EntityKind, options: Any, create: Any, besides: set[str]
+) -> None:
+    by_class = set(kind.properties.fields())
+    assert by_class == {*kind.kept, *(APART & by_class)}
+    assert set(inspect.signature(kind.properties).parameters) == {"name", *by_class}
+    by_class.remove("availability_status")
+    assert set(get_type_hints(options)) == by_class
+    assert set(inspect.signature(create).parameters) == {"self", "timeout", *besides, *by_class}
+
+
+@every_kind
+def test_properties_can_be_copied_compared_and_pickled(kind: EntityKind) -> None:
+    found = kind.properties("x", user_metadata="ours", default_message_time_to_live="PT30S")
+    if kind is QUEUE:
+        found.authorization_rules = [KEY]
+    for twin in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):  # noqa: S301 -- our own
+        assert twin == found
+        assert twin.given == found.given
+        twin.user_metadata = "theirs"
+        assert twin != found
+    assert found.user_metadata == "ours"
+    assert found != kind.properties("y", **found.given)
+    assert TopicProperties("x") not in (SubscriptionProperties("x"), "x")
 
 
 def test_the_duplicate_window_is_a_setting_of_the_partitions() -> None:
@@ -259,18 +213,6 @@ def test_an_update_leaves_all_other_properties_unchanged() -> None:
     assert after.properties == before.properties
 
 
-def test_properties_can_be_copied_compared_and_pickled() -> None:
-    queue = QueueProperties("q", lock_duration="PT30S", authorization_rules=[RULE])
-    for twin in (copy.copy(queue), copy.deepcopy(queue), pickle.loads(pickle.dumps(queue))):  # noqa: S301 -- our own
-        assert twin == queue
-        assert twin.given == queue.given
-        twin.lock_duration = timedelta(seconds=31)
-        assert twin != queue
-    assert queue.lock_duration == timedelta(seconds=30)
-    assert queue != QueueProperties("other", **queue.given)  # type: ignore[arg-type]  # as it was given
-    assert queue != "q"
-
-
 def test_the_name_can_be_assigned_and_unknown_attributes_are_refused() -> None:
     queue: Any = QueueProperties("q")
     queue.name = "other"
@@ -295,9 +237,9 @@ def test_appending_to_the_authorization_rules_sets_the_property_but_reading_it_d
     queue = QueueProperties("q")
     assert queue.authorization_rules == []
     assert queue.given == {}
-    queue.authorization_rules.append(RULE)
-    assert queue.given == {"authorization_rules": [RULE]}
-    assert values(created(queue.given, PartitionSettings()))["authorization_rules"] == [RULE]
+    queue.authorization_rules.append(KEY)
+    assert queue.given == {"authorization_rules": [KEY]}
+    assert values(created(queue.given, PartitionSettings()))["authorization_rules"] == [KEY]
     queue.authorization_rules.append("rule")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="authorization_rules must be AuthorizationRules, not str"):
         created(queue.given, PartitionSettings())
@@ -324,7 +266,7 @@ def test_an_authorization_rule_may_be_a_mapping_and_its_repr_hides_the_keys() ->
         ("status", "asleep", ValueError, "one of Active, Disabled, SendDisabled, ReceiveDisabled, not 'asleep'"),
         ("status", 1, ValueError, "status must be one of"),
         ("authorization_rules", "rules", TypeError, "authorization_rules must be a list, not str"),
-        ("authorization_rules", RULE, TypeError, "authorization_rules must be a list, not AuthorizationRule"),
+        ("authorization_rules", KEY, TypeError, "authorization_rules must be a list, not AuthorizationRule"),
         ("authorization_rules", [5], TypeError, "authorization_rules must be AuthorizationRules, not int"),
         ("authorization_rules", [{"rihgts": []}], TypeError, "an AuthorizationRule has no rihgts"),
         ("authorization_rules", [{"rights": ["Fly"]}], ValueError, "must be some of Manage, Send, Listen, not"),
@@ -378,3 +320,28 @@ def test_a_namespace_has_the_properties_that_azure_defines() -> None:
         "modified_at_utc",
         "namespace_type",
     }
+
+
+@every_kind
+def test_properties_can_be_used_like_a_mapping(kind: EntityKind) -> None:
+    found = kind.properties("x")
+    found["user_metadata"] = "ours"
+    found.update(status="Disabled", default_message_time_to_live=timedelta(days=1))
+    assert dict(found.given) == {
+        "user_metadata": "ours",
+        "status": EntityStatus.DISABLED,
+        "default_message_time_to_live": timedelta(days=1),
+    }
+    assert found.get("user_metadata") == "ours"
+    assert (found.get("colour"), "colour" in found, "status" in found) == (None, False, True)
+    assert list(dict(found)) == found.keys()
+    assert dict(zip(found.keys(), found.values(), strict=True)) == dict(found.items())
+    with pytest.raises(KeyError):
+        found["colour"] = "red"
+
+
+def test_properties_that_have_no_effect_are_checked_too() -> None:
+    with pytest.raises(ValueError, match="size_in_bytes must be from 0 to"):
+        entity_created(TopicProperties, {"size_in_bytes": -1}, PartitionSettings(topic=True))
+    with pytest.raises(TypeError, match="support_ordering must be True or False, not int"):
+        TopicProperties("x", support_ordering=1)  # type: ignore[arg-type]

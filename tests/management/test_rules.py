@@ -16,7 +16,6 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
-    OperationTimeoutError,
     Outcome,
     RuleSyntaxError,
     ServiceBusQuotaExceededError,
@@ -29,13 +28,13 @@ from sbredis.management import (
     SqlRuleFilter,
     TrueRuleFilter,
 )
-from sbredis.model import RuleFilter
 from sbredis.registry import Namespace
 from sbredis.registry import _registry as limits
 from sbredis.registry import _rulebook as rulebook
 from tests.management.conftest import held
 from tests.management.refusals import refused
 from tests.management.test_rule_properties import FILTERS
+from tests.offenders import for_each
 
 pytestmark = pytest.mark.anyio
 
@@ -65,15 +64,18 @@ async def admin(admin: Admin) -> Admin:
 # -- creating and finding ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [each for each, _ in FILTERS], ids=lambda each: type(each).__name__)
-async def test_a_filter_is_read_back_as_given(admin: Admin, given: RuleFilter) -> None:
-    created = await admin.create_rule("news", "all", "Red", filter=given)
-    assert created.created_at_utc is not None
-    assert abs(created.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
-    assert created == RuleProperties("Red", filter=given, action=None, created_at_utc=created.created_at_utc)
-    assert type(created.filter) is type(given)
-    assert await admin.get_rule("NEWS", "ALL", "red") == created
-    assert [rule async for rule in admin.list_rules("news", "all")] == [created]
+async def test_a_filter_is_read_back_as_given(admin: Admin) -> None:
+    rules = []
+    for number, (given, _) in enumerate(FILTERS):
+        name = f"Rule{number}"
+        created = await admin.create_rule("news", "all", name, filter=given)
+        assert created.created_at_utc is not None
+        assert abs(created.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
+        assert created == RuleProperties(name, filter=given, action=None, created_at_utc=created.created_at_utc)
+        assert type(created.filter) is type(given)
+        assert await admin.get_rule("NEWS", "ALL", name.lower()) == created
+        rules.append(created)
+    assert [rule async for rule in admin.list_rules("news", "all")] == rules
 
 
 async def test_an_action_with_values_of_every_type_is_read_back_as_given(admin: Admin) -> None:
@@ -144,48 +146,31 @@ async def test_the_error_names_the_missing_entity(admin: Admin) -> None:
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"filter": SqlRuleFilter("colour = ")}, RuleSyntaxError, "line 1, column 10: found the end"),
-    ({"filter": SqlRuleFilter("price > @least")}, RuleSyntaxError, "parameter @least has no value"),
-    ({"filter": SqlRuleFilter("a = '" + "x" * 1024 + "'")}, ValueError, "may have 1,024 characters"),
-    ({"filter": CorrelationRuleFilter()}, ValueError, "needs at least one property"),
     ({"filter": "colour = 'red'"}, TypeError, "filter must be an SqlRuleFilter, .*, not str"),
     ({"filter": CorrelationRuleFilter(properties={"a": "x" * 70_000})}, ValueError, "at most 65536 are stored"),
-    ({"action": SqlRuleAction("colour = 'red'")}, RuleSyntaxError, "line 1, column 1"),
     ({"action": SqlRuleAction("SET a = 1;" * 33)}, ValueError, "may have 32 statements"),
-    ({"action": "SET a = 1"}, TypeError, "action must be an SqlRuleAction, not str"),
 ]
 
 
+@pytest.fixture
+async def rule(admin: Admin) -> RuleProperties:
+    """A rule that is called ``r``."""
+    return await admin.create_rule("news", "all", "r", filter=SqlRuleFilter("a = 1"))
+
+
 @in_memory
-@pytest.mark.parametrize(("given", "error", "text"), WRONG)
+@for_each(("given", "error", "text"), WRONG)
 async def test_an_invalid_rule_is_neither_created_nor_stored_by_an_update(
-    admin: Admin, given: dict[str, Any], error: type[Exception], text: str
+    admin: Admin, rule: RuleProperties, given: dict[str, Any], error: type[Exception], text: str
 ) -> None:
-    await refused(admin, admin.create_rule("news", "all", "r", **given), error, text)
-    rule = await admin.create_rule("news", "all", "r", filter=SqlRuleFilter("a = 1"))
+    await refused(admin, admin.create_rule("news", "all", "new", **given), error, text)
     await refused(admin, admin.update_rule("news", "all", {"name": "r", **given}), error, text)
     await refused(admin, admin.update_rule("news", "all", rule, **given), error, text)
-    assert await admin.get_rule("news", "all", "r") == rule
 
 
 @in_memory
-async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None:
+async def test_a_wrong_rule_is_refused_before_connecting(where: str) -> None:
     admin = Admin(where)
-    for path in (
-        ("a b", "s", "r"),
-        ("t", "s" * 51, "r"),
-        ("t", "s", "a b"),
-        ("t", "s", "r" * 51),
-        ("t", "s", "$Other"),
-    ):
-        for done in (
-            admin.create_rule(*path),
-            admin.get_rule(*path),
-            admin.rule_exists(*path),
-            admin.update_rule(path[0], path[1], {"name": path[2]}),
-            admin.delete_rule(*path),
-        ):
-            with pytest.raises(ValueError, match=r"(entity|subscription|rule) name"):
-                await done
     with pytest.raises(ValueError, match="subscription name 'a b'"):
         admin.list_rules("t", "a b")
     with pytest.raises(RuleSyntaxError) as caught:
@@ -194,9 +179,6 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
     assert caught.value.expected
     with pytest.raises(RuleSyntaxError):
         await admin.update_rule("t", "s", RuleProperties("r", action=SqlRuleAction("SET")))
-    for wrong, error in (("r", TypeError), ({}, ValueError), ({"name": "r", "colour": 1}, TypeError)):
-        with pytest.raises(error):
-            await admin.update_rule("t", "s", wrong)  # type: ignore[arg-type]
     assert not admin._connection._opened
     await admin.close()
 
@@ -304,21 +286,6 @@ async def test_concurrent_changes_all_succeed(admin: Admin) -> None:
 # -- listing -----------------------------------------------------------------------------------------------------------
 
 
-async def test_rules_are_listed_by_name_over_several_pages(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbredis.aio.management._calls.PAGE", 3)
-    assert [rule async for rule in admin.list_rules("news", "all")] == []
-    names = ["b", "A", "c", "B2", "a2", "d"]
-    for name in names:
-        await admin.create_rule("news", "all", name)
-    by_name = sorted(names, key=str.lower)
-    assert [rule.name async for rule in admin.list_rules("news", "all")] == by_name
-    pages = admin.list_rules("news", "all").by_page()
-    assert [rule.name async for rule in await anext(pages)] == by_name[:3]
-    rest = admin.list_rules("news", "all").by_page(pages.continuation_token)
-    assert [rule.name async for page in rest async for rule in page] == by_name[3:]
-    assert rest.continuation_token is None
-
-
 @pytest.mark.slow
 @in_memory
 async def test_all_rules_are_listed_even_if_they_do_not_fit_into_one_answer(admin: Admin) -> None:
@@ -327,18 +294,3 @@ async def test_all_rules_are_listed_even_if_they_do_not_fit_into_one_answer(admi
     for name in names:
         await admin.create_rule("news", "all", name, filter=CorrelationRuleFilter(label=name, properties=large))
     assert [rule.name async for rule in admin.list_rules("news", "all")] == names
-
-
-@pytest.mark.slow
-@in_memory
-async def test_a_call_with_a_timeout_of_zero_changes_nothing(admin: Admin) -> None:
-    await admin.create_rule("news", "all", "r")
-    for done in (
-        admin.create_rule("news", "all", "other", timeout=1e-9),
-        admin.get_rule("news", "all", "r", timeout=1e-9),
-        admin.rule_exists("news", "all", "r", timeout=1e-9),
-        admin.update_rule("news", "all", {"name": "r"}, filter=FalseRuleFilter(), timeout=1e-9),
-        admin.delete_rule("news", "all", "r", timeout=1e-9),
-        anext(admin.list_rules("news", "all", timeout=1e-9)),
-    ):
-        await refused(admin, done, OperationTimeoutError, ".")

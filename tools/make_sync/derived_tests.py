@@ -65,7 +65,6 @@ SOURCES: Final = {
             "partitions",
             "rules",
             "subscriptions",
-            "topics",
         )
     },
 }

@@ -78,6 +78,15 @@ def test_the_default_rule_can_be_deleted_and_recreated(admin: Admin) -> None:
     assert (admin.create_rule("news", "all", "$Default", filter=FalseRuleFilter())).name == "$Default"
 
 
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rule(admin: Admin) -> RuleProperties:
+    """A rule that is called ``r``."""
+    return admin.create_rule("news", "all", "r", filter=SqlRuleFilter("a = 1"))
+
+
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 

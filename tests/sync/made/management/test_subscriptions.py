@@ -1,4 +1,4 @@
-"""Tests of subscriptions for an administrator: creating, finding, changing, listing and deleting them.
+"""Tests of topics and subscriptions for an administrator, beside what is the same for queues (test_entities.py).
 
 A refused call changes nothing.
 """
@@ -12,18 +12,15 @@ import pytest
 
 from sbredis.management import (
     CorrelationRuleFilter,
-    EntityStatus,
     RuleProperties,
     ServiceBusAdministrationClient,
     SqlRuleFilter,
     SubscriptionProperties,
-    TrueRuleFilter,
 )
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
 
-in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
 
 
@@ -39,15 +36,6 @@ def rules(admin: Admin, subscription: str) -> list[str]:
 
 
 # -- creating and finding ----------------------------------------------------------------------------------------------
-
-
-def test_a_new_subscription_has_azures_defaults_and_a_rule_that_matches_every_message(admin: Admin) -> None:
-    created = admin.create_subscription("news", "All")
-    assert created == SubscriptionProperties("All")
-    assert admin.get_subscription("NEWS", "all") == created
-    assert [each for each in admin.list_subscriptions("news")] == [created]
-    (rule,) = [rule for rule in admin.list_rules("news", "all")]
-    assert (rule.name, rule.filter, rule.action) == ("$Default", TrueRuleFilter(), None)
 
 
 def test_a_subscription_may_be_created_with_other_rules(admin: Admin) -> None:
@@ -77,11 +65,3 @@ def test_topics_may_have_subscriptions_with_the_same_name(admin: Admin) -> None:
 
 
 # -- listing and deleting ----------------------------------------------------------------------------------------------
-
-
-@in_memory
-def test_a_disabled_subscription_is_shown_with_the_status_disabled(admin: Admin) -> None:
-    found = admin.create_subscription("news", "s", status=EntityStatus.RECEIVE_DISABLED)
-    assert found.status is EntityStatus.RECEIVE_DISABLED
-    admin.update_subscription("news", found, status="Active")
-    assert (admin.get_subscription("news", "s")).status is EntityStatus.ACTIVE

@@ -19,9 +19,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sbredis.client import _watching as watching
-from sbredis.receiving import _accepting as accepting
-from sbredis.receiving import _inbox as inbox
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import forget_memory, forget_notes
 from sbredis.transport._memory import memory_names
@@ -66,29 +63,6 @@ def forgotten_notes() -> None:
     forget_notes()
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not let a client skip a partition that answers late. On a busy machine any answer may take seconds."""
-    monkeypatch.setattr(watching, "LATE", 60.0)
-    monkeypatch.setattr(inbox, "ANSWERING", 60.0)
-    monkeypatch.setattr(accepting, "ANSWERING", 60.0)
-    gather = inbox.Inbox._gather
-
-    async def gathered(self: inbox.Inbox, call: inbox.ReceiveCall, deadline: float | None) -> None:
-        """Gather as usual, and then wait for the calls under way, because they may bring messages that the test
-        expects.
-        """
-        await gather(self, call, deadline)
-        now = self._loop.time
-        until = now() + min(5.0, self.entity.record.settings.lock_duration / 8000)
-        while call.got and call.waits and not call.content and any(each.may_answer for each in self._watchers):
-            if now() >= until:
-                return
-            await call.wait(min(until, now() + 0.2))
-
-    monkeypatch.setattr(inbox.Inbox, "_gather", gathered)
-
-
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Make child processes react to SIGINT. A test run in the background ignores this signal, and child processes
@@ -97,25 +71,6 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture
-def gathers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a receiver that has one message gather until it has all messages, even if they arrive slowly."""
-    monkeypatch.setattr(inbox, "_GATHERING", 60.0)
-    monkeypatch.setattr(inbox, "_LONGEST_GATHERING", 60.0)
-
-
-@pytest.fixture
-def hasty(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- sets the order
-    """Treat an answer as late after a short time. This is for tests in which an answer never arrives."""
-    monkeypatch.setattr(watching, "LATE", 0.05)
-
-
-@pytest.fixture
-def impatient(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- sets the order
-    """Let a client wait as it does for users. This is for tests whose time passes only by jumps."""
-    monkeypatch.undo()
 
 
 @pytest.fixture(scope="session")

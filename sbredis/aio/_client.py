@@ -16,9 +16,9 @@ from sbredis.aio._client_options import (
     ClientOptions,
     Credential,
     InternalOptions,
-    clock_in,
     creation_of,
     credited,
+    internal_options,
     refuse_unfit,
 )
 from sbredis.aio._options import (
@@ -87,7 +87,7 @@ from sbredis.telemetry import Telemetry
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
 if TYPE_CHECKING:
-    from sbredis.client import Clock, Creation, Entity
+    from sbredis.client import Creation, Entity
     from sbredis.registry import EntityRecord
 
 __all__ = ["ServiceBusClient"]
@@ -155,7 +155,7 @@ class ServiceBusClient(Connected):
         maintenance: bool = False,
         **kwargs: Unpack[InternalOptions],
     ) -> None:
-        clock = clock_in(ServiceBusClient, kwargs, AZURE_CLIENT)
+        internal = internal_options(ServiceBusClient, kwargs, AZURE_CLIENT)
         target, provider = credited(parse_target(url_or_default(fully_qualified_namespace)), credential)
         self._begin(
             target,
@@ -164,7 +164,7 @@ class ServiceBusClient(Connected):
             partition_count,
             _backoff(retry_total, retry_backoff_factor, retry_backoff_max, retry_mode),
             connect_timeout,
-            clock,
+            internal,
             maintenance=maintenance,
         )
 
@@ -176,7 +176,7 @@ class ServiceBusClient(Connected):
         partition_count: int | None,
         retry: Backoff,
         connect_timeout: float,
-        clock: Clock | None,
+        internal: InternalOptions,
         *,
         maintenance: bool,
     ) -> None:
@@ -188,7 +188,8 @@ class ServiceBusClient(Connected):
             connect_timeout=connect_timeout,
             partition_count=partition_count,
             retry=retry,
-            clock=clock,
+            clock=internal.get("_clock"),
+            timings=internal.get("_timings"),
         )
         endpoint = target.endpoints[0] if target.endpoints else None
         self._telemetry = Telemetry(
@@ -226,7 +227,7 @@ class ServiceBusClient(Connected):
         target, provider = target_of(redis)
         made = cls.__new__(cls)
         retry = _backoff(retry_total, retry_backoff_factor, retry_backoff_max, retry_mode)
-        made._begin(target, provider, namespace, partition_count, retry, connect_timeout, None, maintenance=maintenance)
+        made._begin(target, provider, namespace, partition_count, retry, connect_timeout, {}, maintenance=maintenance)
         return made
 
     @property

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 from sbredis._quoting import quoted
 from sbredis.model import refuse_unknown
 from sbredis.transport import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable
 
-    from sbredis.client import Clock, Connection, Creation
+    from sbredis.client import Clock, Connection, Creation, Timings
     from sbredis.model import ApiVersion
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "Credential",
     "InternalOptions",
     "Provider",
-    "clock_in",
     "creation_of",
     "credited",
+    "internal_options",
     "refuse_unfit",
 ]
 
@@ -67,16 +67,16 @@ class InternalOptions(TypedDict, total=False):
     """Further keywords of a client, which only tests use."""
 
     _clock: Clock | None
+    _timings: Timings | None
 
 
-def clock_in(client: type, given: InternalOptions, azure: Collection[str]) -> Clock | None:
-    """Return the clock, if a test has given one. Refuse all other options, except those of Azure's library."""
-    options = cast("MutableMapping[str, object]", given)
-    clock = cast("Clock | None", options.pop("_clock", None))
-    if "durability" in options:
+def internal_options(client: type, given: InternalOptions, azure: Collection[str]) -> InternalOptions:
+    """Return the options that a test has given. Refuse all other options, except those of Azure's library."""
+    others = {name: value for name, value in given.items() if name not in InternalOptions.__annotations__}
+    if "durability" in others:
         raise ValueError("durability belongs in the connection string, as in redis://host?durability=replicated")
-    refuse_unknown(client, options, azure)
-    return clock
+    refuse_unknown(client, others, azure)
+    return {"_clock": given.get("_clock"), "_timings": given.get("_timings")}
 
 
 def credited(target: Target, credential: Credential | None) -> tuple[Target, Any]:

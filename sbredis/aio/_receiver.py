@@ -18,7 +18,6 @@ from sbredis.client import (
     progress_of,
     seconds_of,
     sequence_numbers_of,
-    waiting_deadline,
 )
 from sbredis.engine import (
     NEVER,
@@ -203,7 +202,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     async def __aenter__(self) -> Self:
         """Connect. A session receiver also accepts its session. If one of these steps fails, close the receiver."""
         try:
-            deadline = waiting_deadline(self._longest_wait)
+            deadline = self._deadline()
             with self._telemetry.operation("open", self.entity_path):
                 await self._check_kind(await self._ready(deadline), deadline)
                 if self._prefetch:
@@ -274,7 +273,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         if self._renewer is not None:
             self._renewer.check_open()
         if inbox is None or self._lookup.closed or inbox.entity.gone:
-            inbox = await self._open(waiting_deadline(self._longest_wait if seconds is None else seconds), seconds)
+            inbox = await self._open(self._deadline(seconds), seconds)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
             self._held.check()  # buffered messages that are already deleted need no lock
         messages = await inbox.take(wanted, seconds, gather=gather)
@@ -662,6 +661,11 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     def _longest_wait(self) -> float | None:
         """The time to wait for a free session if a call gives no time. ``None`` if the receiver does not wait."""
         return None
+
+    def _deadline(self, seconds: float | None = None) -> float:
+        """Return the deadline of a call that waits these seconds for messages. The server has more time to answer."""
+        wait = self._longest_wait if seconds is None else seconds
+        return deadline_of(None if wait is None else wait + self._connection.timings.answering)
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
         del wait

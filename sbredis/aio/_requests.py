@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Requests"]
 
 _AT_ONCE: Final = 100
-_LINGERING: Final = 30.0
-"""The seconds for which the client goes on receiving replies when no request waits."""
 _AGAIN: Final = 0.5
 """The seconds to wait after a failed call."""
 _TEMPORARY: Final = {"auto_delete_on_idle": "PT5M", "default_message_time_to_live": "PT10M"}
@@ -110,7 +108,8 @@ class Requests:
         try:
             while True:
                 try:
-                    replies = await receiver.receive_messages(_AT_ONCE, _LINGERING, gather=False)
+                    seconds = self._connection.timings.lingering
+                    replies = await receiver.receive_messages(_AT_ONCE, seconds, gather=False)
                 except ServiceBusError as error:
                     if not error.is_transient:
                         raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sbredis.client._arguments import (
-    ANSWERING,
     count_of,
     deadline_of,
     identifier_of,
@@ -11,7 +10,6 @@ from sbredis.client._arguments import (
     progress_of,
     seconds_of,
     sequence_numbers_of,
-    waiting_deadline,
 )
 from sbredis.client._background_work import CALLING, BackgroundFailures, BackgroundTasks
 from sbredis.client._clock import Clock
@@ -27,11 +25,11 @@ from sbredis.client._send_lane import SendJob
 from sbredis.client._test_hooks import BusHooks, install_hooks, remove_hooks
 from sbredis.client._throttle import Throttle
 from sbredis.client._ticks import Tick, next_tick, period_of
+from sbredis.client._timings import Timings
 from sbredis.client._waking import LiveWatch, may_recover
 from sbredis.client._watching import Watch, to_ask
 
 __all__ = [
-    "ANSWERING",
     "CALLING",
     "IDLE",
     "MOST_COPIES",
@@ -63,6 +61,7 @@ __all__ = [
     "SettleJob",
     "Throttle",
     "Tick",
+    "Timings",
     "TransactionJob",
     "UnmadeError",
     "Watch",
@@ -86,5 +85,4 @@ __all__ = [
     "seconds_of",
     "sequence_numbers_of",
     "to_ask",
-    "waiting_deadline",
 ]

@@ -11,7 +11,6 @@ from sbredis._quoting import quoted
 from sbredis.engine import NEVER
 
 __all__ = [
-    "ANSWERING",
     "count_of",
     "deadline_of",
     "identifier_of",
@@ -19,12 +18,9 @@ __all__ = [
     "progress_of",
     "seconds_of",
     "sequence_numbers_of",
-    "waiting_deadline",
 ]
 
 _TIMEOUT = 60.0
-ANSWERING = 10.0
-"""The seconds that the server has to answer a receiving call, beyond the time that the call waits for messages."""
 
 
 def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
@@ -51,11 +47,6 @@ def deadline_of(timeout: float | None) -> float:
     """Return the deadline of a call with this time-out, as a time of the event loop. The default is 60 s from now."""
     seconds = _TIMEOUT if timeout is None else seconds_of(timeout, "timeout")
     return asyncio.get_running_loop().time() + seconds
-
-
-def waiting_deadline(wait: float | None) -> float:
-    """Return the deadline of a call that waits ``wait`` seconds for messages. The server has more time to answer."""
-    return deadline_of(None if wait is None else wait + ANSWERING)
 
 
 def count_of(value: object, name: str, most: int | None = None, *, least: int = 1) -> int:

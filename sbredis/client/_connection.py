@@ -27,6 +27,7 @@ from sbredis.client._clock import Clock
 from sbredis.client._entity import Creation, Entity, KnownEntities
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._test_hooks import hooks_for
+from sbredis.client._timings import Timings
 from sbredis.engine import MOST_PARTITIONS, every_script, name_key, namespace_name, preloaded
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -157,6 +158,7 @@ class Connection:
         partition_count: int | None = None,
         retry: Backoff | None = None,
         clock: Clock | None = None,
+        timings: Timings | None = None,
     ) -> None:
         if namespace is not None:
             target = replace(target, namespace=namespace_name(namespace))
@@ -166,6 +168,7 @@ class Connection:
         self.test_hooks = hooks_for(target)
         """The hooks of the test bus, if the target belongs to a test bus."""
         self.clock = clock or (Clock() if self.test_hooks is None else self.test_hooks.clock)
+        self.timings = timings or Timings()
         self.retry = retry or Backoff()
         """The waits and limits for repetitions of calls."""
         self.observer = ConnectionObserver()
@@ -206,6 +209,7 @@ class Connection:
             partition_count=self._partition_count,
             retry=self.retry,
             clock=self.clock,
+            timings=self.timings,
         )
 
     # -- opening and closing -------------------------------------------------------------------------------------------

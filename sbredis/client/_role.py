@@ -99,8 +99,6 @@ async def call_role(connection: Connection, role: str) -> None:
 
 
 _log = logging.getLogger("sbredis.maintenance")
-_CLAIM = 30.0
-"""The seconds for which a role is claimed at a time. The claim is renewed after a third of that time."""
 _PAUSE = 1.0
 _DENIED = 3600.0
 """The seconds after which a client asks again whether its user has the rights for a role by now."""
@@ -126,7 +124,7 @@ class RoleKeeper:
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._called = called
-        self._claim = _CLAIM if seconds is None else seconds
+        self._claim = connection.timings.claiming if seconds is None else seconds
         self._claims: Role | None = None
         self._channel: Subscription | None = None
         self._news = asyncio.Event()

@@ -124,7 +124,7 @@ class LiveWatch:
     ) -> None:
         """``changed`` is called when the owner may have something to do, and ``failed`` when listening has failed."""
         self._link = link
-        self.watch = Watch()
+        self.watch = Watch(link.connection.timings)
         """The decisions about this partition."""
         self._changed = changed
         self._failed = failed

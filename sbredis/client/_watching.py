@@ -56,16 +56,12 @@ from types import MappingProxyType
 from typing import Final
 
 from sbredis.client._pauses import Pauses
+from sbredis.client._timings import Timings
 
-__all__ = ["LATE", "REGISTERED", "TABLE", "Watch", "WatchEvent", "WatchState", "to_ask"]
+__all__ = ["TABLE", "Watch", "WatchEvent", "WatchState", "to_ask"]
 
-REGISTERED: Final = 25.0
-"""The seconds after which a waiter looks again. A partition forgets a waiter after 30 seconds."""
-LATE: Final = 1.0
-"""The seconds after which an answer is late. Other partitions are then asked without waiting for it."""
 _HURRIED: Final = 0.2
-"""The part of these seconds after which an answer is late for a caller whose time is over."""
-_PAUSES: Final = 0.1, 10.0
+"""The part of ``Timings.late`` after which an answer is late for a caller whose time is over."""
 
 
 class WatchState(Enum):
@@ -169,9 +165,10 @@ _SILENT = frozenset({WatchState.UNHEARD, WatchState.WAITING, WatchState.TRUSTED}
 class Watch:
     """One partition that is watched."""
 
-    __slots__ = ("_asked_at", "_pauses", "calls", "late", "look_at", "registered", "state", "wanted")
+    __slots__ = ("_asked_at", "_pauses", "_timings", "calls", "late", "look_at", "registered", "state", "wanted")
 
-    def __init__(self) -> None:
+    def __init__(self, timings: Timings) -> None:
+        self._timings = timings
         self.state = WatchState.UNKNOWN
         self.calls = 0
         """The number of calls made, including the one under way."""
@@ -184,7 +181,7 @@ class Watch:
         self.registered = False
         """Whether the partition has registered us, as far as we know."""
         self._asked_at = 0.0
-        self._pauses = Pauses(*_PAUSES)
+        self._pauses = Pauses(*timings.asking_again)
 
     def __repr__(self) -> str:
         return f"<Watch {self.state.name}{' late' if self.late else ''}>"
@@ -250,12 +247,12 @@ class Watch:
         self._apply(WatchEvent.ASK)
         self.calls += 1
         self.wanted = wanted
-        self._asked_at, self.look_at = now, now + LATE
+        self._asked_at, self.look_at = now, now + self._timings.late
 
     def hurry(self) -> None:
         """Let the answer to the call under way be late sooner, because the time of a caller is over."""
         if self.state in _UNDER_WAY and self.look_at is not None:
-            self.look_at = self._asked_at + LATE * _HURRIED
+            self.look_at = self._asked_at + self._timings.late * _HURRIED
 
     def found(self) -> None:
         """End a call that showed that the partition has something."""
@@ -267,12 +264,12 @@ class Watch:
 
     def nothing(self, now: float, due: float, *, registered: bool) -> None:
         """End a call that found nothing. ``due`` is the number of seconds until work is due; 0 means never."""
-        answer = WatchEvent.NOTHING_YET if 0 < due < REGISTERED else WatchEvent.NOTHING
+        answer = WatchEvent.NOTHING_YET if 0 < due < self._timings.registered else WatchEvent.NOTHING
         self._answered(answer if registered else WatchEvent.UNREGISTERED, registered=registered)
         if self.state is WatchState.TRUSTED:
             self.look_at = now + due
         elif self.state is WatchState.WAITING:
-            self.look_at = now + REGISTERED
+            self.look_at = now + self._timings.registered
 
     def passed_on(self) -> None:
         """End a call that did not wait. The partition has nothing for us, and wakes another waiter."""

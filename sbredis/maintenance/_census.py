@@ -15,7 +15,7 @@ from sbredis.registry import UnreadableLog, split_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sbredis.client import BackgroundFailures
+    from sbredis.client import BackgroundFailures, Timings
     from sbredis.registry import EntityRecord, Namespace, Unreadable
 
 __all__ = ["Census"]
@@ -23,16 +23,6 @@ __all__ = ["Census"]
 _PAGE = 1000
 _PAUSE = 1.0
 _MOST_MISSED = 10_000
-_LISTING = 10.0
-"""The seconds between two readings of the census.
-
-The time is multiplied by the number of calls that a reading needs.
-"""
-_LISTING_SOON = 1.0
-"""The seconds between two readings after an announcement by an unknown entity.
-
-The time is multiplied by the number of calls that a reading needs.
-"""
 
 
 class Census:
@@ -41,8 +31,9 @@ class Census:
     All duties of a client share a census. It is read while at least one of them uses it.
     """
 
-    def __init__(self, namespace: Namespace, failures: BackgroundFailures) -> None:
+    def __init__(self, namespace: Namespace, failures: BackgroundFailures, timings: Timings) -> None:
         self._namespace = namespace
+        self._timings = timings
         self._failures = failures
         self._known: dict[str, tuple[int, list[EntityRecord]]] = {}
         """A mapping from a topic's incarnation to its subscriptions, and to its version when they were read."""
@@ -82,7 +73,7 @@ class Census:
 
     def read_soon(self) -> None:
         """Read the census soon, because there may be an entity that is not known yet."""
-        self._read_at = min(self._read_at, self._began_at + _LISTING_SOON * max(1, self.pages))
+        self._read_at = min(self._read_at, self._began_at + self._timings.listing_soon * max(1, self.pages))
         self._news.set()
 
     async def run(self) -> None:
@@ -93,7 +84,7 @@ class Census:
             now = loop.time()
             if self._users and now >= self._read_at:
                 self._began_at = now
-                self._read_at = now + _LISTING * max(1, self.pages)
+                self._read_at = now + self._timings.listing * max(1, self.pages)
                 try:
                     await self.read()
                 except ServiceBusError as error:

@@ -33,7 +33,7 @@ class DutyResources:
     def of(cls, connection: Connection) -> Self:
         """Return the objects for the duties of a client."""
         failures = BackgroundFailures(_log, lambda: connection.closed)
-        return cls(connection, Census(connection.namespace, failures), failures)
+        return cls(connection, Census(connection.namespace, failures, connection.timings), failures)
 
 
 @dataclass(frozen=True, slots=True)

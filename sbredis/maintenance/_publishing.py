@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicPublisher", "TopicWatcher", "Unpublishable"]
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
 _MOST = 500
 _MOST_BYTES = 16 * 1024 * 1024
 """The largest number of bytes to set aside. Each request for other messages reads all these messages again."""
@@ -59,7 +58,9 @@ class _Kept:
 class Unpublishable:
     """The messages of one partition that were set aside."""
 
-    def __init__(self) -> None:
+    def __init__(self, pauses: tuple[float, float]) -> None:
+        """``pauses`` are the first and the longest pause before a message is tried again, in seconds."""
+        self._pauses = pauses
         self._kept: dict[str, _Kept] = {}
 
     def __len__(self) -> int:
@@ -93,7 +94,7 @@ class Unpublishable:
         size = len(message.record)
         if before is None and self._kept and (len(self._kept) >= _MOST or self.size + size > _MOST_BYTES):
             return False
-        pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE) if before is None else before.pauses
+        pauses = Pauses(*self._pauses) if before is None else before.pauses
         self._kept[message.name] = _Kept(size, now + pauses.next(), pauses, rules)
         return True
 
@@ -135,7 +136,7 @@ class TopicPublisher:
         self.entity = entity
         self.partition_client: PartitionClient = entity.partition_client(number)
         self._number = number
-        self._unpublishable = Unpublishable()
+        self._unpublishable = Unpublishable(entity.connection.timings.publishing_again)
         self._stuck = False
         """Whether there are more unpublishable messages than the client can set aside."""
 

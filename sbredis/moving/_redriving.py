@@ -62,9 +62,6 @@ __all__ = ["RedriveArguments", "Redriver"]
 _HIGHEST = (1 << 48) - 1
 _SOONEST, _LATEST = 0.02, 1.0
 """The shortest and the longest pause between two checks of the messages of a portion, in seconds."""
-_CLAIM = 10.0
-"""The seconds for which a redrive claims the dead-letter queue. The claim of a killed client ends after this time."""
-_RENEW = 3.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -403,6 +400,7 @@ class _RedriveClaim:
 
     def __init__(self, letters: DeadLetters) -> None:
         connection, record = letters.entity.connection, letters.entity.record
+        self._timings = connection.timings
         self._name = letters.entity.name
         name = f"{OWN}sbredis-redrive.{record.id}" + ("-transfers" if letters.side == "t" else "")
         self._role = Role(connection.transport, connection.namespace.name, name)
@@ -414,7 +412,7 @@ class _RedriveClaim:
         now = self._loop.time()
         if now < self._renew_at:
             return
-        standing = await self._role.claim(_CLAIM)
+        standing = await self._role.claim(self._timings.claiming_redrive)
         if not standing.held:
             text = (
                 "Another redrive of this dead-letter queue is running. Wait until it has ended. If its client was "
@@ -428,13 +426,13 @@ class _RedriveClaim:
             error = RedriveInProgressError(text, outcome=Outcome.REFUSED)
             error.entity = self._name
             raise error
-        self._renew_at = now + _RENEW
+        self._renew_at = now + self._timings.renewing_redrive
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, and keep the claim meanwhile."""
         until = self._loop.time() + seconds
         while (left := until - self._loop.time()) > 0:
-            await asyncio.sleep(min(left, _RENEW))
+            await asyncio.sleep(min(left, self._timings.renewing_redrive))
             await self.keep()
 
     async def give_up(self) -> None:

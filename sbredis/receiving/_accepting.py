@@ -12,7 +12,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
-from sbredis.client import ANSWERING, CallJob, LiveWatch, may_recover
+from sbredis.client import CallJob, LiveWatch, may_recover
 from sbredis.engine import Accepted, CallId, Partition, Request, SessionLock, new_token
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError, SessionCannotBeLockedError
 from sbredis.receiving._held_session import HeldSession, lane_for
@@ -162,7 +162,7 @@ class _SessionSearch:
         self._entity.watchers.add(self._entity_changed)
         self._ended_moving = self._entity.connection.clock.when_moved(self._look_again)
         self.pump()
-        await asyncio.wait((self._won,), timeout=seconds or ANSWERING)
+        await asyncio.wait((self._won,), timeout=seconds or self._entity.connection.timings.answering)
         if seconds:
             await self._wait_for_answers(deadline)
         if not self._won.done():
@@ -175,7 +175,7 @@ class _SessionSearch:
         """Wait for the answers to the calls under way: they may still bring a session."""
         self._waits = False
         self.pump()
-        until = min(deadline, self._loop.time() + ANSWERING)
+        until = min(deadline, self._loop.time() + self._entity.connection.timings.answering)
         while not self._won.done() and any(watcher.live.may_answer for watcher in self._watchers):
             left = until - self._loop.time()
             if left <= 0:

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sbredis.client import ANSWERING, may_recover
+from sbredis.client import may_recover
 from sbredis.engine import SidePrefix
 from sbredis.exceptions import (
     OperationTimeoutError,
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Inbox", "ReceiveCall"]
 
 _log = logging.getLogger("sbredis.client")
-_GATHERING = 0.2
-"""The longest wait in seconds for the next message, when a caller has a message already."""
-_LONGEST_GATHERING = 1.0
-"""The longest wait in seconds for all messages after the first. A quarter of the lock duration, if that is shorter."""
 _CHECKING = 1.0
 """The seconds between checks whether there is still a connection over which a partition can wake waiting callers."""
 _HURRYING = 0.1
@@ -124,6 +120,7 @@ class Inbox:
         self.mode = mode
         self._loop = asyncio.get_running_loop()
         self._clock = entity.connection.clock
+        self._timings = entity.connection.timings
         self.buffer = Buffer()
         """The messages that were fetched ahead."""
         lock = entity.record.settings.lock_duration / 1000
@@ -227,9 +224,9 @@ class Inbox:
             if caller.got:
                 now = self._loop.time()
                 if enough is None:
-                    enough = now + min(_LONGEST_GATHERING, self.entity.record.settings.lock_duration / 4000)
+                    enough = now + min(self._timings.gathering_all, self.entity.record.settings.lock_duration / 4000)
                     deadline = enough if deadline is None else min(deadline, enough)
-                until = min(deadline or enough, now + _GATHERING)
+                until = min(deadline or enough, now + self._timings.gathering)
             if not await caller.wait(until):
                 return
 
@@ -241,7 +238,7 @@ class Inbox:
 
     async def _wait_for_all(self, caller: ReceiveCall) -> None:
         """Wait until all partitions have answered, or the caller has all messages that it asked for."""
-        until = self._loop.time() + ANSWERING
+        until = self._loop.time() + self._timings.answering
         while caller.waits and caller.unanswered and not caller.content:
             if not await caller.wait(until):
                 return
@@ -254,7 +251,7 @@ class Inbox:
         caller.unanswered = {
             watcher: watcher.watch.calls - watcher.watch.under_way for watcher in self._watchers if watcher.may_answer
         }
-        until = self._loop.time() + ANSWERING
+        until = self._loop.time() + self._timings.answering
         while caller.waits and any(watcher.may_answer for watcher in caller.unanswered) and not caller.content:
             for watcher in caller.unanswered:
                 watcher.watch.hurry()

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["RenewalThread"]
 
 _log = logging.getLogger("sbredis.client")
-_CHECKING = 1.0
-"""The longest time in seconds between two checks of the locks that are held. The shortest lock lasts 5 seconds."""
 _TOGETHER = 0.5
 """The renewals of a partition that are due within this number of seconds share a call."""
 _AGAIN = 0.5
@@ -147,7 +145,7 @@ class RenewalThread(threading.Thread):
     def _check(self) -> float:
         """Start the renewals that are due now. Return the time in seconds until the next look."""
         locks = self._locks()
-        now, wait = self._own.clock.now(), _CHECKING
+        now, wait = self._own.clock.now(), self._own.timings.checking_renewals
         due: dict[tuple[str, int], list[_RenewedLease]] = {}
         for lock in locks:
             key = lock.entity.name, lock.number

@@ -12,7 +12,7 @@ from typing import Any, Self, Unpack, overload
 
 from sbredis import aio
 from sbredis._public import public, public_name
-from sbredis.aio._client_options import ClientOptions, Credential, InternalOptions, clock_in, refuse_unfit
+from sbredis.aio._client_options import ClientOptions, Credential, InternalOptions, internal_options, refuse_unfit
 from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, known_of
 from sbredis.client import Tick, connection_of
 from sbredis.entities import EntityInfo
@@ -90,7 +90,7 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
         maintenance: bool = False,
         **kwargs: Unpack[InternalOptions],
     ) -> None:
-        clock = clock_in(ServiceBusClient, kwargs, AZURE_CLIENT)
+        internal = internal_options(ServiceBusClient, kwargs, AZURE_CLIENT)
         self._hold(
             aio.ServiceBusClient(
                 fully_qualified_namespace,
@@ -103,7 +103,7 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
                 retry_mode=retry_mode,
                 connect_timeout=connect_timeout,
                 maintenance=maintenance,
-                _clock=clock,
+                **internal,
             )
         )
 

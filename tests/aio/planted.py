@@ -219,8 +219,8 @@ PLANTED = (
     Planted(
         "a message is set aside for the same time",
         file="sbredis/maintenance/_publishing.py",
-        right="pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE) if before is None else before.pauses",
-        wrong="pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE)",
+        right="pauses = Pauses(*self._pauses) if before is None else before.pauses",
+        wrong="pauses = Pauses(*self._pauses)",
         test="tests/aio/test_unpublishable.py::test_a_message_is_set_aside_for_longer_after_each_failure",
     ),
     Planted(

@@ -6,13 +6,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, Self
+from dataclasses import replace
+from typing import Any, Final, Literal, Self
 
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
-from sbredis.client._clock import Clock
-from sbredis.client._entity import Entity
+from sbredis.client import Clock, Entity, Timings
 from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionSettings, SidePrefix, new_token, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, moment, outgoing
@@ -22,6 +22,8 @@ from tests.engine.bench import Everything, everything
 from tests.waiting import eventually
 
 __all__ = [
+    "GATHERING",
+    "PATIENT",
     "Calls",
     "HandClock",
     "Queue",
@@ -33,10 +35,19 @@ __all__ = [
     "new_queue",
     "on_servers",
     "queue_at",
+    "receive_exactly",
     "with_all_scripts",
 ]
 
 PARTITIONS = 3
+PATIENT: Final = Timings(answering=60.0, late=60.0)
+"""The waits of the clients of queues and topics of tests.
+
+They are those of users, except that no answer is late: the tests count calls and look at partitions, and on a busy
+machine any answer may take seconds.
+"""
+GATHERING: Final = replace(PATIENT, gathering=60.0, gathering_all=60.0)
+"""The same for a test in which one call gathers messages that come one after the other."""
 both = pytest.mark.both_shapes
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
@@ -123,6 +134,7 @@ class Queue:
 
     def other_client(self, clock: Clock | None = None, **options: Any) -> ServiceBusClient:
         """Return another client of the same namespace, not yet connected."""
+        options.setdefault("_timings", self.client._connection.timings)
         return ServiceBusClient(self.url, namespace="ns", _clock=clock or self.clock, **options)
 
     async def send(
@@ -258,13 +270,15 @@ async def queue_at(
     partitioned: bool = False,
     partitions: int = PARTITIONS,
     clock: Clock | None = None,
+    timings: Timings = PATIENT,
     name: str = "q",
     **settings: Any,
 ) -> AsyncIterator[Queue]:
     """Create a queue. At the end, close its client and check that no task is left."""
     before = asyncio.all_tasks()
-    client = ServiceBusClient(with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock)
-    async with client:
+    async with ServiceBusClient(
+        with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock, _timings=timings
+    ) as client:
         yield await new_queue(client, url, partitioned=partitioned, clock=clock, name=name, **settings)
     left = asyncio.all_tasks() - before
     assert not left, f"left behind: {left}"
@@ -288,6 +302,18 @@ async def handling(receiver: ServiceBusReceiver, *, dies: bool = True) -> AsyncI
     finally:
         handler.cancel()
         await asyncio.wait([handler])
+
+
+async def receive_exactly(
+    receiver: ServiceBusReceiver, count: int, seconds: float = 60.0
+) -> list[ServiceBusReceivedMessage]:
+    """Receive this number of messages. One call may return fewer of them if the machine is busy."""
+    messages: list[ServiceBusReceivedMessage] = []
+    while len(messages) < count:
+        page = await receiver.receive_messages(count - len(messages), seconds)
+        assert page, f"{len(messages)} of {count} messages came, and no further one within {seconds} s"
+        messages += page
+    return messages
 
 
 async def bodies_in(client: ServiceBusClient, name: str, **options: Any) -> list[str]:

@@ -6,13 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, ServiceBusSessionReceiver
-from sbredis.client import _watching as watching
+from sbredis.client import Timings
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -30,7 +31,7 @@ from sbredis.transport import key_slot
 from tests.access.users import nodes_of
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.queues import PATIENT, Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
 from tests.waiting import eventually
 
@@ -211,10 +212,10 @@ async def test_the_wait_time_of_any_call_bounds_the_wait_for_a_session(url: str,
 
 @both
 async def test_a_receiver_that_waits_for_a_session_learns_at_once_that_the_queue_was_deleted(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+    url: str, partitioned: bool
 ) -> None:
-    monkeypatch.setattr(watching, "REGISTERED", 1000.0)  # the receiver does not look again by itself
-    async with session_queue_at(url, partitioned=partitioned) as queue:
+    timings = replace(PATIENT, registered=1000.0)  # the receiver does not look again by itself
+    async with session_queue_at(url, partitioned=partitioned, timings=timings) as queue:
         task = asyncio.create_task(queue.client.accept_next_session("q", max_wait_time=900))
         await queue.wait_for_waiters()
         await queue.client._connection.namespace.delete_entity("q")
@@ -574,11 +575,9 @@ async def test_a_session_accepted_after_cancellation_is_released(url: str, parti
 
 @pytest.mark.slow
 @both
-async def test_a_session_accepted_after_the_timeout_is_released(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sbredis.client._arguments.ANSWERING", 0.1)
-    async with session_queue_at(url, partitioned=partitioned) as queue:
+async def test_a_session_accepted_after_the_timeout_is_released(url: str, partitioned: bool) -> None:
+    timings = replace(PATIENT, answering=0.1)
+    async with session_queue_at(url, partitioned=partitioned, timings=timings) as queue:
         await queue.send_to("a", "1")
         for name in ("a", NEXT_AVAILABLE_SESSION):
             with Gate(queue.client, "accept_session") as gate:
@@ -734,10 +733,9 @@ class UnresponsivePartitions:
 
 @pytest.mark.slow
 @in_memory
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_an_unresponsive_partition_does_not_hide_sessions_of_the_others(url: str, hangs: bool) -> None:
-    async with session_queue_at(url, partitioned=True) as queue:
+    async with session_queue_at(url, partitioned=True, timings=Timings(late=0.05)) as queue:
         here, there = queue.sessions_in(1)[0], queue.sessions_in(2)[0]
         await queue.send_to(here, "1")
         with UnresponsivePartitions(queue, {0}, hangs=hangs):
@@ -781,9 +779,8 @@ async def test_a_partition_is_asked_again_when_it_can_be_reached_again(url: str)
 
 
 @pytest.mark.parametrize("target", ["cluster"], indirect=True)
-@pytest.mark.usefixtures("hasty")
 async def test_a_stopped_master_does_not_hide_sessions_of_other_partitions(url: str, cluster: LocalCluster) -> None:
-    async with session_queue_at(url, partitioned=True, partitions=6) as queue:
+    async with session_queue_at(url, partitioned=True, partitions=6, timings=Timings(late=0.05)) as queue:
         slots = [key_slot(partition.keys[0]) for partition in queue.partitions]
         stopped = cluster.master_of(slots[0])
         other = next(at for at, slot in enumerate(slots) if cluster.master_of(slot).port != stopped.port)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client import _role as keeping
+from sbredis.client import Timings
 from sbredis.maintenance import _census as census
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
 from sbredis.maintenance._maintenance import DUTIES
@@ -418,7 +418,7 @@ def test_ten_thousand_idle_entities_cost_less_than_one_call_a_second() -> None:
         each_second += calls / ends
         assert first is not None
         assert first < 30  # with the end of the claim of a client that was killed, another one has taken over in 60 s
-    pages = len(entities) / census._PAGE
-    each_second += pages / (census._LISTING * pages) + len(DUTIES) / (keeping._CLAIM / 3)
-    assert keeping._CLAIM <= 30
+    pages, timings = len(entities) / census._PAGE, Timings()
+    each_second += pages / (timings.listing * pages) + len(DUTIES) / (timings.claiming / 3)
+    assert timings.claiming <= 30
     assert each_second < 1

@@ -139,22 +139,6 @@ async def test_a_non_waiting_receive_raises_an_error_if_no_partition_answers(url
         assert bodies(await receiver.receive_messages(1, 0)) == ["1"]
 
 
-@in_memory
-@pytest.mark.usefixtures("hasty")
-async def test_an_unresponsive_partition_does_not_withhold_messages_of_the_others(url: str) -> None:
-    async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
-        await queue.send("1", at=0)
-        with Gate(queue.client, "receive") as gate:
-            gate.shut = True
-            call = asyncio.create_task(receiver.receive_messages(5, 0))
-            await gate.reached(3)
-            stuck = next(passing for passing in gate.waiting if passing.key == queue.partitions[2].keys[0])
-            gate.waiting.remove(stuck)
-            gate.open()
-            assert bodies(await call) == ["1"]
-            stuck.released.set_result(None)
-
-
 @pytest.mark.parametrize("wait", [-1, -0.001, float("nan")])
 @in_memory
 async def test_a_negative_wait_time_is_refused(url: str, wait: float) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -20,9 +21,8 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, hold_of
-from sbredis.receiving import _renewal_thread
 from sbredis.receiving._renewal_thread import RenewalThread
-from tests.aio.queues import HandClock, Queue, both, in_memory, queue_at
+from tests.aio.queues import PATIENT, HandClock, Queue, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -66,10 +66,7 @@ class Holding:
 async def receive(queue: Queue, count: int, **options: Any) -> list[ServiceBusReceivedMessage]:
     await queue.send(*map(str, range(count)), at=-1)
     receiver = queue.receiver(**options)
-    found: list[ServiceBusReceivedMessage] = []
-    while len(found) < count:
-        found += await receiver.receive_messages(count, 60)
-    return found
+    return await receive_exactly(receiver, count)
 
 
 def thread_of(renewer: BackgroundLockRenewer) -> RenewalThread:
@@ -86,13 +83,13 @@ def until(message: Any) -> float:
 @pytest.mark.slow
 @both
 async def test_code_that_blocks_the_event_loop_for_three_lock_durations_keeps_its_locks(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+    url: str, partitioned: bool
 ) -> None:
     """The shortest lock of an entity lasts 5 seconds. The test is faster, so the thread must look more often."""
-    monkeypatch.setattr(_renewal_thread, "_CHECKING", 0.2)
+    timings = replace(PATIENT, checking_renewals=0.2)
     holding = Holding()
     async with (
-        queue_at(url, partitioned=partitioned, lock_duration=LOCK * 1000) as queue,
+        queue_at(url, partitioned=partitioned, lock_duration=LOCK * 1000, timings=timings) as queue,
         holding.renewer(queue.client) as renewer,
     ):
         await eventually(lambda: thread_of(renewer)._own._opened)

@@ -12,7 +12,7 @@ from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.client._lane import Lane
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from tests.aio.queues import bodies, both, in_memory, queue_at
+from tests.aio.queues import bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(
         for steps in STEPS:
             seen += bodies(await after(steps, receiver.receive_messages(1, 60)) or [])
         await eventually(lambda: queue.counts_are(60 - len(seen), len(seen)))
-        rest = await receiver.receive_messages(60 - len(seen), 20)
+        rest = await receive_exactly(receiver, 60 - len(seen))
         assert sorted([*seen, *bodies(rest)], key=int) == [str(number) for number in range(60)]
         assert {message.delivery_count for message in rest} == {1}
 
@@ -81,7 +81,7 @@ async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_ca
         seen: list[str] = []
         for steps in STEPS:
             seen += bodies(await after(steps, receiver.receive_messages(1, 60)) or [])
-        seen += bodies(await receiver.receive_messages(60 - len(seen), 20))
+        seen += bodies(await receive_exactly(receiver, 60 - len(seen)))
         assert sorted(seen, key=int) == [str(number) for number in range(60)]
         assert (await queue.counts()).bytes == 0
 
@@ -123,7 +123,7 @@ async def test_a_message_stays_settleable_when_settling_is_cancelled(url: str, p
             "dead-letter": receiver.dead_letter_message,
         }
         await queue.fill(len(STEPS), at=-1)
-        messages = await receiver.receive_messages(len(STEPS), 20)
+        messages = await receive_exactly(receiver, len(STEPS))
         for steps, message in zip(STEPS, messages, strict=True):
             await after(steps, ways[what](message))
         await eventually(lambda: _is_idle(receiver))
@@ -146,7 +146,7 @@ async def test_cancelled_completing_settles_all_messages_or_none(url: str, parti
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         for steps in STEPS[::3]:
             await queue.fill(4, at=-1)
-            messages = await receiver.receive_messages(4, 60)
+            messages = await receive_exactly(receiver, 4)
             renewals = [asyncio.create_task(receiver.renew_message_lock(message)) for message in messages[: steps % 3]]
             for _ in range(steps % 5):
                 await asyncio.sleep(0)
@@ -175,7 +175,7 @@ def _is_idle(receiver: ServiceBusReceiver) -> bool:
 async def test_a_message_stays_settleable_when_renewing_is_cancelled(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(len(STEPS), at=-1)
-        messages = await receiver.receive_messages(len(STEPS), 20)
+        messages = await receive_exactly(receiver, len(STEPS))
         for steps, message in zip(STEPS, messages, strict=True):
             await after(steps, receiver.renew_message_lock(message))
             if steps % 2:

@@ -10,7 +10,7 @@ from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, MessagingEntityNotFoundError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ async def test_all_messages_are_completed_with_one_call_per_partition(url: str, 
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*(f"m{number}" for number in range(60)))
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(60, 60)
+        messages = await receive_exactly(receiver, 60)
         assert len(messages) == 60
         with Calls(queue.transport) as calls:
             await receiver.complete_messages(iter(messages))

@@ -9,7 +9,7 @@ import pytest
 
 from sbredis.exceptions import MessageAlreadySettled, MessageNotFoundError
 from sbredis.model import ServiceBusSubQueue
-from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 
 pytestmark = pytest.mark.anyio
 
@@ -53,13 +53,13 @@ async def test_a_dead_letter_keeps_the_number_that_it_had(url: str, partitioned:
             *await queue.send("expired", at=-1, time_to_live=10_000),
         ]
         async with queue.receiver() as receiver:
-            buried, failed = await receiver.receive_messages(2, 60)
+            buried, failed = await receive_exactly(receiver, 2)
             assert buried.dead_letter_source_sequence_number is None
             await receiver.dead_letter_message(buried)
             await receiver.abandon_message(failed)
         letters = queue.receiver(sub_queue="deadletter")
         clock.move(11)
-        for found in (await letters.peek_messages(10), await letters.receive_messages(3, 60)):
+        for found in (await letters.peek_messages(10), await receive_exactly(letters, 3)):
             assert bodies(found) == ["buried", "failed", "expired"]
             assert [each.dead_letter_source_sequence_number for each in found] == numbers
             assert [each.enqueued_sequence_number for each in found] == numbers
@@ -95,7 +95,7 @@ async def test_the_dead_letter_queue_is_opened_by_option_and_by_path(url: str, p
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdef", at=-1)
         async with queue.receiver() as receiver:
-            for message in await receiver.receive_messages(6, 60):
+            for message in await receive_exactly(receiver, 6):
                 await receiver.dead_letter_message(message, reason=str(message), error_description="…")
         receivers = [
             queue.receiver(sub_queue="deadletter"),
@@ -142,7 +142,7 @@ async def test_dead_letters_can_be_iterated_with_receive_and_delete(url: str, pa
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(10, at=-1)
         async with queue.receiver() as receiver:
-            messages = await receiver.receive_messages(10, 60)
+            messages = await receive_exactly(receiver, 10)
             await asyncio.gather(*(receiver.dead_letter_message(message) for message in messages))
         async with queue.receiver(sub_queue="deadletter", receive_mode="receiveanddelete") as letters:
             assert [int(str(await anext(letters))) for _ in range(10)] == list(range(10))

@@ -13,7 +13,7 @@ from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outco
 from sbredis.model import ServiceBusMessageState, ServiceBusReceiveMode
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ async def defer(queue: Queue, count: int, *, at: int | None = None, **options: A
     """Create this number of deferred messages. Return their sequence numbers in the order of sending."""
     numbers = await queue.send(*(str(number) for number in range(count)), at=at, **options)
     async with queue.receiver() as receiver:
-        messages = await receiver.receive_messages(count, 60)
+        messages = await receive_exactly(receiver, count)
         await asyncio.gather(*(receiver.defer_message(message) for message in messages))
     return numbers
 
@@ -110,7 +110,7 @@ async def test_deferred_messages_beyond_the_limit_of_a_call_take_several_calls(
     async with queue_at(url) as queue:
         numbers = await queue.fill(1100)
         async with queue.receiver() as receiver:
-            messages = await receiver.receive_messages(1100, 60)
+            messages = await receive_exactly(receiver, 1100)
             await asyncio.gather(*(receiver.defer_message(message) for message in messages))
         with Calls(queue.transport) as calls:
             found = await queue.receiver(receive_mode=mode).receive_deferred_messages(numbers)
@@ -234,9 +234,7 @@ async def large(queue: Queue, count: int) -> list[int]:
     """Create this number of deferred messages of 300 KB in one partition."""
     numbers = await queue.fill(count, size=300_000)
     async with queue.receiver() as receiver:
-        messages = await receiver.receive_messages(count, 60)
-        while len(messages) < count:
-            messages += await receiver.receive_messages(count, 60)
+        messages = await receive_exactly(receiver, count)
         await asyncio.gather(*(receiver.defer_message(message) for message in messages))
     return numbers
 

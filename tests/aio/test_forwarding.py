@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client import _role as keeping
+from sbredis.client import Timings
 from sbredis.client import _routing as routing
 from sbredis.client._role import MOVE
 from sbredis.engine import perform
@@ -27,10 +27,13 @@ from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusR
 from sbredis.moving._carrying import Carrier
 from sbredis.transport import Transport, open_transport
 from tests.aio.diverting import divert
-from tests.aio.queues import HandClock
+from tests.aio.queues import PATIENT, HandClock
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+
+BRIEF_CLAIMS: Final = replace(PATIENT, claiming=0.3)
+"""Another mover need not wait for long when a mover was killed."""
 
 
 class Flow:
@@ -53,7 +56,8 @@ class Flow:
             yield client
 
     def other_client(self, **options: Any) -> ServiceBusClient:
-        return ServiceBusClient(self.url, namespace="ns", _clock=self.clock, **options)
+        timings = self.client._connection.timings
+        return ServiceBusClient(self.url, namespace="ns", _clock=self.clock, _timings=timings, **options)
 
     async def send(self, name: str, *messages: Any) -> None:
         async with self.client.get_queue_sender(name) as sender:
@@ -124,11 +128,13 @@ def moving_of(client: ServiceBusClient) -> MovingDuty:
 
 
 @asynccontextmanager
-async def flow_at(url: str, partitions: int = 3, clock: HandClock | None = None) -> AsyncIterator[Flow]:
+async def flow_at(
+    url: str, partitions: int = 3, clock: HandClock | None = None, timings: Timings = PATIENT
+) -> AsyncIterator[Flow]:
     before = asyncio.all_tasks()
     async with (
-        ServiceBusClient(url, namespace="ns", partition_count=partitions, _clock=clock) as client,
-        ServiceBusAdministrationClient(url, namespace="ns", _clock=clock) as admin,
+        ServiceBusClient(url, namespace="ns", partition_count=partitions, _clock=clock, _timings=timings) as client,
+        ServiceBusAdministrationClient(url, namespace="ns", _clock=clock, _timings=timings) as admin,
     ):
         yield Flow(url, client, admin, clock)
     left = asyncio.all_tasks() - before
@@ -461,12 +467,9 @@ class Mortal:
 @pytest.mark.slow
 @pytest.mark.everywhere("messages move between nodes")
 @pytest.mark.parametrize("kind", ["plain", "partitioned"])
-async def test_movers_that_are_killed_lose_and_duplicate_nothing(
-    url: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_movers_that_are_killed_lose_and_duplicate_nothing(url: str, kind: str) -> None:
     """Messages make two hops while movers are killed at each of the calls of a move."""
-    monkeypatch.setattr(keeping, "_CLAIM", 0.3)
-    async with flow_at(url, partitions=4) as flow:
+    async with flow_at(url, partitions=4, timings=BRIEF_CLAIMS) as flow:
         await flow.admin.create_queue("c", **KINDS[kind])
         await flow.admin.create_queue("b", forward_to="c", **KINDS[kind])
         await flow.admin.create_queue("a", forward_to="b")
@@ -489,13 +492,10 @@ async def test_movers_that_are_killed_lose_and_duplicate_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize("call", ["take", "settle_batch"])
 @pytest.mark.parametrize("runs", [True, False], ids=["its answer is lost", "it does not run"])
-async def test_a_move_that_was_broken_off_is_completed_days_later(
-    url: str, call: str, runs: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_move_that_was_broken_off_is_completed_days_later(url: str, call: str, runs: bool) -> None:
     """No window of time ends the protection from duplicates. The destination need not detect duplicates."""
-    monkeypatch.setattr(keeping, "_CLAIM", 0.3)
     clock = HandClock()
-    async with flow_at(url, clock=clock) as flow:
+    async with flow_at(url, clock=clock, timings=BRIEF_CLAIMS) as flow:
         await flow.admin.create_queue("to")
         await flow.admin.create_queue("from", forward_to="to")
         await flow.send("from", "a", "b")
@@ -515,8 +515,7 @@ async def test_a_move_that_was_broken_off_is_completed_days_later(
 @pytest.mark.parametrize("kind", ["queue", "topic"])
 async def test_a_batch_that_was_taken_is_never_given_up(url: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mover dies after the take. Then no call can carry the batch any more, but the recorded verdict counts."""
-    monkeypatch.setattr(keeping, "_CLAIM", 0.3)
-    async with flow_at(url) as flow:
+    async with flow_at(url, timings=BRIEF_CLAIMS) as flow:
         if kind == "queue":
             await flow.admin.create_queue("to")
         else:
@@ -703,12 +702,9 @@ async def test_messages_stay_if_their_destination_is_made_again_during_the_move(
 
 
 @pytest.mark.slow
-async def test_a_batch_for_a_deleted_queue_goes_to_the_next_queue_of_its_name(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_batch_for_a_deleted_queue_goes_to_the_next_queue_of_its_name(url: str) -> None:
     """A mover has died after it has frozen the batch. The messages are forwarded by name, and the name has a queue."""
-    monkeypatch.setattr(keeping, "_CLAIM", 0.3)
-    async with flow_at(url) as flow:
+    async with flow_at(url, timings=BRIEF_CLAIMS) as flow:
         await flow.admin.create_queue("to")
         await flow.admin.create_queue("from", forward_to="to")
         await flow.send("from", "a", "b")

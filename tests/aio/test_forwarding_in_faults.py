@@ -42,11 +42,11 @@ PATH = ("source", "middle", "end")
 MOVER = """
 import asyncio, sys
 from sbredis.aio import ServiceBusClient
-from sbredis.client import _role
-_role._CLAIM = 1.0  # so that the next mover need not wait for long
+from sbredis.client import Timings
 
 async def main(url):
-    async with ServiceBusClient(url, namespace="ns", maintenance=True):
+    timings = Timings(claiming=1.0)  # so that the next mover need not wait for long
+    async with ServiceBusClient(url, namespace="ns", maintenance=True, _timings=timings):
         await asyncio.Event().wait()
 
 asyncio.run(main(sys.argv[1]))
@@ -55,12 +55,11 @@ asyncio.run(main(sys.argv[1]))
 DYING_MOVER = """
 import asyncio, os, signal, sys
 from sbredis.aio import ServiceBusClient
-from sbredis.client import _role
-_role._CLAIM = 0.3
+from sbredis.client import Timings
 
 async def main(url, last):
     calls = 0
-    async with ServiceBusClient(url, namespace="ns") as client:
+    async with ServiceBusClient(url, namespace="ns", _timings=Timings(claiming=0.3)) as client:
         through = client._connection.transport.call
 
         async def call(script, *arguments, **options):

@@ -31,7 +31,7 @@ from sbredis.model import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
 )
-from tests.aio.queues import HandClock, bodies
+from tests.aio.queues import PATIENT, HandClock, bodies, receive_exactly
 
 pytestmark = [
     pytest.mark.anyio,
@@ -52,7 +52,7 @@ def clock() -> HandClock:
 @pytest.fixture
 async def client(url: str, partitioned: bool, clock: HandClock) -> AsyncIterator[ServiceBusClient]:
     """A client of a namespace with one queue, ``orders``."""
-    async with ServiceBusClient(url, partition_count=3, _clock=clock) as client:
+    async with ServiceBusClient(url, partition_count=3, _clock=clock, _timings=PATIENT) as client:
         await client.ensure_queue("orders", enable_partitioning=partitioned, lock_duration=timedelta(seconds=30))
         yield client
 
@@ -82,14 +82,6 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     """Receive one message, which must arrive."""
     (message,) = await receiver.receive_messages(max_wait_time=LONG)
     return message
-
-
-async def some(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    """Receive this number of messages, which must arrive."""
-    found: list[ServiceBusReceivedMessage] = []
-    while len(found) < count:
-        found += await receiver.receive_messages(count - len(found), max_wait_time=LONG)
-    return found
 
 
 async def nothing_comes(receiver: ServiceBusReceiver) -> bool:
@@ -160,7 +152,7 @@ async def test_messages_lists_mappings_amqp_messages_and_batches_are_sent(
     batch.add_message({"body": "nine"})
     await sender.send_messages(batch)
     expected = ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two"]
-    assert sorted(bodies(await some(receiver, 9))) == expected
+    assert sorted(bodies(await receive_exactly(receiver, 9))) == expected
     assert await nothing_comes(receiver)
 
 
@@ -168,7 +160,7 @@ async def test_messages_with_one_key_arrive_in_order(sender: ServiceBusSender, r
     """Messages with one partition key are stored in one partition, which keeps their order."""
     for text in "abcde":
         await sender.send_messages(ServiceBusMessage(text, partition_key="ann"))
-    assert bodies(await some(receiver, 2)) == ["a", "b"]
+    assert bodies(await receive_exactly(receiver, 2)) == ["a", "b"]
     assert bodies([await anext(receiver) for _ in range(3)]) == ["c", "d", "e"]
 
 
@@ -178,8 +170,8 @@ async def test_messages_with_one_key_arrive_in_order(sender: ServiceBusSender, r
 async def test_a_receiver_gets_no_more_than_it_asks_for(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     """Messages that were not requested stay in the queue for any receiver."""
     await sender.send_messages([ServiceBusMessage(text) for text in "abcde"])
-    assert len(await some(receiver, 2)) == 2
-    assert len(await some(receiver, 3)) == 3
+    assert len(await receive_exactly(receiver, 2)) == 2
+    assert len(await receive_exactly(receiver, 3)) == 3
 
 
 async def test_receiving_from_an_empty_queue_returns_an_empty_list(receiver: ServiceBusReceiver) -> None:
@@ -224,7 +216,7 @@ async def test_messages_can_be_peeked_without_receiving_them(
     """A peek shows messages. It locks no message, and does not increase a delivery count."""
     await sender.send_messages([ServiceBusMessage(text) for text in "ab"])
     assert sorted(bodies(await receiver.peek_messages(10))) == ["a", "b"]
-    assert [message.delivery_count for message in await some(receiver, 2)] == [1, 1]
+    assert [message.delivery_count for message in await receive_exactly(receiver, 2)] == [1, 1]
 
 
 # -- locks -------------------------------------------------------------------------------------------------------------
@@ -404,7 +396,7 @@ async def test_the_messages_of_a_session_arrive_in_order(client: ServiceBusClien
         await chats.send_messages(ServiceBusMessage(text, session_id="ann"))
         await chats.send_messages(ServiceBusMessage(text, session_id="bob"))
     async with client.get_queue_receiver("chats", session_id="ann") as receiver:
-        messages = await some(receiver, 3)
+        messages = await receive_exactly(receiver, 3)
         assert [(str(message), message.session_id) for message in messages] == [(text, "ann") for text in "123"]
         await receiver.complete_messages(messages)
 

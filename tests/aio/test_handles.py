@@ -27,7 +27,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._handles import LockHandle, read_handle
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at, receive_exactly
 from tests.aio.session_queues import session_queue_at
 from tests.aio.telemetry_listener import Listener, listener
 from tests.complaints import complaints
@@ -78,7 +78,7 @@ async def test_a_message_is_settled_by_handle_from_another_connection(url: str, 
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", "d", "e", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("Q")
-        messages = await receiver.receive_messages(5, 60)
+        messages = await receive_exactly(receiver, 5)
         assert len(messages) == 5
         handles = [await receiver.get_lock_handle(message) for message in messages]
         assert len(set(handles)) == 5
@@ -88,7 +88,7 @@ async def test_a_message_is_settled_by_handle_from_another_connection(url: str, 
         await settler.defer_message(handles[3])
         await settler.dead_letter_message(handles[4], "why", "because")
 
-        again = await receiver.receive_messages(5, 60)
+        again = await receive_exactly(receiver, 2)
         assert {str(message): message.delivery_count for message in again} == {"b": 2, "c": 1}
         (deferred,) = await receiver.receive_deferred_messages([messages[3].sequence_number])
         assert bodies([deferred]) == ["d"]
@@ -109,7 +109,7 @@ async def test_a_handle_stays_valid_after_renewals_by_either_side(url: str, part
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("q")
-        first, second, third = await receiver.receive_messages(3, 60)
+        first, second, third = await receive_exactly(receiver, 3)
         handle = await receiver.get_lock_handle(first)
         for _ in range(3):
             clock.move(40)
@@ -132,7 +132,7 @@ async def test_handles_made_concurrently_are_independent(url: str, partitioned: 
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", "d", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("q")
-        messages = await receiver.receive_messages(4, 60)
+        messages = await receive_exactly(receiver, 4)
         making = [receiver.get_lock_handle(message) for message in messages[:3]]
         *handles, _ = await asyncio.gather(*making, receiver.renew_message_lock(messages[3]))
         tokens = [read_handle(str(handle), "message").token for handle in handles]

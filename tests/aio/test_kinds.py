@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client import _watching as watching
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
-from tests.aio.queues import Calls, Queue, bodies, both, queue_at
+from tests.aio.queues import PATIENT, Calls, Queue, bodies, both, queue_at
 from tests.aio.session_queues import session_queue_at
 
 pytestmark = pytest.mark.anyio
@@ -161,11 +161,13 @@ async def test_a_queue_that_forwards_can_be_peeked_and_purged_and_its_sub_queues
 @both
 @pytest.mark.parametrize("prefetch", [0, 5])
 async def test_a_receiver_is_refused_when_its_queue_begins_to_forward(
-    url: str, partitioned: bool, prefetch: int, monkeypatch: pytest.MonkeyPatch
+    url: str, partitioned: bool, prefetch: int
 ) -> None:
     """The partition refuses the receiver. A receiver that waits learns of the change when it looks again."""
-    monkeypatch.setattr(watching, "REGISTERED", 0.1)
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(prefetch_count=prefetch) as receiver:
+    async with (
+        queue_at(url, partitioned=partitioned, timings=replace(PATIENT, registered=0.1)) as queue,
+        queue.receiver(prefetch_count=prefetch) as receiver,
+    ):
         await queue.send("1")
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
         await forward(queue)

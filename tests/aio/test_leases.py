@@ -10,7 +10,7 @@ from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageLockLostError, Outcome, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage, hold_of
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, both, queue_at
+from tests.aio.queues import Calls, HandClock, both, queue_at, receive_exactly
 from tests.aio.session_queues import session_of, session_queue_at
 from tests.transport.hand import turns
 
@@ -95,7 +95,7 @@ async def test_the_client_counts_the_time_of_a_lock_from_the_moment_when_a_waiti
         queue.receiver() as receiver,
     ):
         await queue.send("a", "b", at=-1)
-        first, second = await receiver.receive_messages(2, 60)
+        first, second = await receive_exactly(receiver, 2)
         with Gate(queue.client, "renew") as gate:
             gate.shut = True
             renewals = [asyncio.ensure_future(receiver.renew_message_lock(first))]

@@ -12,7 +12,7 @@ from sbredis.exceptions import MessageLockLostError, ServiceBusConnectionError, 
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.receiving._held_session import is_failed_delivery
 from tests.aio.gates import Gate
-from tests.aio.queues import HandClock, bodies, both, queue_at
+from tests.aio.queues import HandClock, bodies, both, queue_at, receive_exactly
 from tests.aio.session_queues import session_queue_at
 
 pytestmark = pytest.mark.anyio
@@ -209,8 +209,7 @@ async def test_a_receiver_without_a_session_does_not_release_its_messages(url: s
         held: list[ServiceBusReceivedMessage] = []
         with leaving_by(HandlerError):
             async with queue.receiver() as receiver:
-                while len(held) < 2:
-                    held += await receiver.receive_messages(2, 60)
+                held += await receive_exactly(receiver, 2)
                 raise HandlerError
         assert await queue.counts_are(0, 2)
         await queue.receiver().complete_message(held[0])
@@ -288,7 +287,7 @@ async def test_a_released_message_of_a_session_is_delivered_before_later_message
 async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         first, _ = await queue.send("1", "2", at=-1)
-        one, two = await receiver.receive_messages(2, 60)
+        one, two = await receive_exactly(receiver, 2)
         await receiver.defer_message(one)
         await receiver.dead_letter_message(two, "bad")
         (one,) = await receiver.receive_deferred_messages(first)

@@ -8,17 +8,16 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client import _role as keeping
 from sbredis.client._role import ROUTE, Role, RoleKeeper, Standing
 from sbredis.client._routing import Judge
 from sbredis.engine import Outgoing, perform, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
-from sbredis.maintenance import _census as census
 from sbredis.maintenance import _publishing as aside
 from sbredis.maintenance import _publishing as publishing
 from sbredis.maintenance._maintenance import DUTIES
@@ -28,7 +27,7 @@ from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory
+from tests.aio.queues import PATIENT, Calls, HandClock, Queue, bodies, both, in_memory
 from tests.aio.scissors import Scissors
 from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
@@ -319,10 +318,9 @@ async def test_a_message_on_which_the_rules_fail_stays_scheduled_and_blocks_no_o
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Other messages of the same call and later messages are published. The error is logged once."""
-    monkeypatch.setattr(aside, "_FIRST_PAUSE", 1.0)
-    monkeypatch.setattr(aside, "_LONGEST_PAUSE", 1.0)
+    timings = replace(PATIENT, publishing_again=(1.0, 1.0))
     trouble = Trouble(monkeypatch)
-    async with topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject:
+    async with topic_at(url, {"one": None, "two": None}, partitioned=partitioned, timings=timings) as subject:
         (number,) = await schedule_at(subject, "odd", odd=True)
         await schedule_at(subject, *"abcd")
         async with maintained(subject) as holder:
@@ -352,9 +350,8 @@ async def test_a_message_on_which_the_rules_fail_stays_scheduled_and_blocks_no_o
 async def test_a_message_that_could_not_be_published_is_retried_when_the_rules_change(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aside, "_FIRST_PAUSE", 3600.0)
     trouble = Trouble(monkeypatch)
-    async with topic_at(url, {"one": None}) as subject:
+    async with topic_at(url, {"one": None}, timings=replace(PATIENT, publishing_again=(3600.0, 3600.0))) as subject:
         await schedule_at(subject, "odd", odd=True)
         async with maintained(subject):
             await eventually(lambda: trouble.met)
@@ -385,11 +382,13 @@ async def test_messages_after_many_unpublishable_ones_are_published(
 @pytest.mark.slow
 @both
 async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(aside, "_FIRST_PAUSE", 0.5)
-    monkeypatch.setattr(aside, "_LONGEST_PAUSE", 0.5)
-    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+    timings = replace(PATIENT, publishing_again=(0.5, 0.5))
+    async with (
+        topic_at(url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
+        subject.sender() as sender,
+    ):
         (number,) = await put(await subject.queue_of(), Outgoing(b"\x7fwhat is this", due=in_a_moment()))
         await schedule_at(subject, *"ab")
         async with maintained(subject) as holder:
@@ -428,7 +427,7 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
             assert sum("too many earlier messages" in text for text in complaints(caplog)) == 1
             trouble.lasts = False
             routing_of(holder).look_again()
-            watcher.publisher._unpublishable = Unpublishable()
+            watcher.publisher._unpublishable = Unpublishable(PATIENT.publishing_again)
             await subject.wait_for_count("one", 8)
 
 
@@ -468,12 +467,13 @@ async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, m
 
 @pytest.mark.slow
 @both
-async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(url: str, partitioned: bool) -> None:
     """The second client takes over immediately, without waiting for the end of the first claim."""
-    monkeypatch.setattr(keeping, "_CLAIM", 120.0)
-    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+    timings = replace(PATIENT, claiming=120.0)
+    async with (
+        topic_at(url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
+        subject.sender() as sender,
+    ):
         first = subject.other_client(maintenance=True)
         await first._connection.open(loop_time() + 60)
         await eventually(lambda: holds(first) == [True])
@@ -496,33 +496,31 @@ async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(
 @pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize("answered_after", [0.0, 0.5])
-async def test_the_role_is_renewed_after_a_third_of_its_time(
-    url: str, answered_after: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_role_is_renewed_after_a_third_of_its_time(url: str, answered_after: float) -> None:
     """The client counts this third from a moment before the claim: the server starts counting before its answer
     arrives.
 
     The test checks the planned time of the next claim, which does not depend on the speed of the machine. The test also
     waits for these claims, and nothing else wakes the client for an hour.
     """
-    monkeypatch.setattr(keeping, "_CLAIM", 0.9)
-    monkeypatch.setattr(census, "_LISTING", 3600.0)
     asked: list[float] = []
     planned: list[float] = []
-    real = Role.claim
 
-    async def claim(self: Role, seconds: float = 10.0) -> Standing:
+    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+        if script.name != "hold_role":
+            return await through(script, *arguments, **options)
         planned.append(keeper_of(holder)._claim_at)
         asked.append(loop_time())
-        standing = await real(self, seconds)
+        answer = await through(script, *arguments, **options)
         await asyncio.sleep(answered_after)
-        return standing
+        return answer
 
-    async with topic_at(url) as subject:
-        holder = subject.other_client(maintenance=True)
-        monkeypatch.setattr(Role, "claim", claim)
-        async with holder:
-            await eventually(lambda: len(asked) >= 4, timeout=60)
+    async with topic_at(url, timings=replace(PATIENT, claiming=0.9, listing=3600.0)) as subject:
+        async with subject.other_client(maintenance=True) as holder:
+            await eventually(lambda: holds(holder) == [True])
+            through = holder._connection.transport.call
+            divert(holder._connection.transport, call)
+            await eventually(lambda: len(asked) >= 4)
             assert holds(holder) == [True]
         for began, renewal in zip(asked, planned, strict=True):
             assert renewal <= began + 0.9 / 3 + 0.001
@@ -530,11 +528,12 @@ async def test_the_role_is_renewed_after_a_third_of_its_time(
 
 @pytest.mark.slow
 @both
-async def test_another_client_takes_over_after_the_holder_is_killed(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keeping, "_CLAIM", 0.6)
-    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+async def test_another_client_takes_over_after_the_holder_is_killed(url: str, partitioned: bool) -> None:
+    timings = replace(PATIENT, claiming=0.6)
+    async with (
+        topic_at(url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
+        subject.sender() as sender,
+    ):
         first = subject.other_client(maintenance=True)
         await first._connection.open(loop_time() + 60)
         await eventually(lambda: holds(first) == [True])
@@ -653,11 +652,12 @@ async def test_scheduling_with_a_maintenance_client_does_not_warn(
 
 @pytest.mark.slow
 @both
-async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(census, "_LISTING", 0.2)
-    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, maintained(subject) as holder:
+async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(url: str, partitioned: bool) -> None:
+    timings = replace(PATIENT, listing=0.2)
+    async with (
+        topic_at(url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
+        maintained(subject) as holder,
+    ):
         watchers = routing_of(holder).watchers
         await eventually(lambda: watchers)
         async with subject.sender() as sender:
@@ -704,11 +704,11 @@ async def test_a_message_is_published_once_although_publish_calls_get_no_answer(
 
 @both
 async def test_scheduled_messages_are_published_after_connections_are_lost(
-    server: LocalServer, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, partitioned: bool
 ) -> None:
-    monkeypatch.setattr(keeping, "_CLAIM", 1.0)
+    timings = replace(PATIENT, claiming=1.0)
     async with (
-        topic_at(server.url, {"one": None}, partitioned=partitioned) as subject,
+        topic_at(server.url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
         maintained(subject) as holder,
         subject.sender() as sender,
     ):

@@ -10,7 +10,7 @@ import pytest
 from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at, receive_exactly
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ async def test_peeking_shows_messages_in_every_state(url: str, partitioned: bool
         await queue.send("locked", "delayed", "deferred", "active", "dead", at=-1)
         await queue.send("scheduled", at=-1, due=clock.told() + 60_000)
         other = queue.receiver()
-        messages = {str(message): message for message in await other.receive_messages(5, 60)}
+        messages = {str(message): message for message in await receive_exactly(other, 5)}
         await other.abandon_message(messages["delayed"], delay=60)
         await other.defer_message(messages["deferred"])
         await other.abandon_message(messages["active"])
@@ -92,7 +92,7 @@ async def test_a_peek_continues_after_the_messages_that_were_received(url: str, 
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await queue.send(*"abcdef", at=-1)
         receiver = queue.receiver()
-        await receiver.receive_messages(2, 60)
+        await receive_exactly(receiver, 2)
         (third,) = await receiver.peek_messages(1)
         assert third.sequence_number == numbers[2]
         rest = await receiver.peek_messages(2)

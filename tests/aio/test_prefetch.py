@@ -13,7 +13,7 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.model import ServiceBusReceiveMode
 from sbredis.receiving._buffer import Buffer
 from sbredis.receiving._fetching import Stock
-from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ async def test_prefetched_messages_are_returned_to_callers_without_a_call(url: s
                 messages += await receiver.receive_messages(4, 60)
                 await filled(receiver, 10)
                 assert calls.by_script["receive"] <= len(queue.partitions)
-            messages += await receiver.receive_messages(22, 60)
+            messages += await receive_exactly(receiver, 22)
             assert bodies(messages) == [str(number) for number in range(30)]
             assert {message.delivery_count for message in messages} == {1}
             assert await queue.counts_are(0, 30)
@@ -66,7 +66,7 @@ async def test_prefetching_can_be_changed_while_the_receiver_is_open(url: str, p
             receiver.prefetch_count = 0
             assert len(buffer_of(receiver)) == 0
             await eventually(lambda: queue.counts_are(29, 1))
-            messages = await receiver.receive_messages(29, 60)
+            messages = await receive_exactly(receiver, 29)
             assert sorted(bodies([message, *messages]), key=int) == [str(number) for number in range(30)]
             assert {message.delivery_count for message in messages} == {1}
             for wrong in (-1, 50_001):
@@ -106,7 +106,7 @@ async def test_prefetched_messages_are_released_when_the_receiver_closes(url: st
             await eventually(lambda: len(buffer_of(receiver)) >= 4)
         assert await queue.counts_are(7, 1)
         async with queue.receiver() as receiver:
-            again = await receiver.receive_messages(7, 60)
+            again = await receive_exactly(receiver, 7)
             assert {message.delivery_count for message in again} == {1}
             await receiver.complete_message(message)
 
@@ -144,7 +144,7 @@ async def test_unclaimed_prefetched_messages_are_released_before_their_lock_ends
             assert await queue.counts_are(10, 0)
             messages = await receiver.receive_messages(1, 60)
             await filled(receiver, 5)
-            messages += await receiver.receive_messages(9, 60)
+            messages += await receive_exactly(receiver, 9)
             assert bodies(messages) == [str(number) for number in range(10)]
             assert {message.delivery_count for message in messages} == {1}
 
@@ -159,7 +159,7 @@ async def test_a_prefetched_message_with_an_ended_lock_is_not_returned_to_a_call
             await filled(receiver, 3)
             clock.passed += 31  # the receiver gets no notice that the clock has moved
             await queue.process_due()
-            messages = await receiver.receive_messages(3, 60)
+            messages = await receive_exactly(receiver, 3)
             assert {message.delivery_count for message in messages} == {2}
             for message in messages:
                 await receiver.complete_message(message)
@@ -174,7 +174,7 @@ async def test_a_timer_releases_prefetched_messages(url: str) -> None:
         async with queue.receiver(prefetch_count=5) as receiver:
             await filled(receiver, 3)
             await eventually(lambda: queue.counts_are(3, 0))
-            assert {message.delivery_count for message in await receiver.receive_messages(3, 60)} == {1}
+            assert {message.delivery_count for message in await receive_exactly(receiver, 3)} == {1}
 
 
 @in_memory
@@ -188,7 +188,7 @@ async def test_messages_of_a_cancelled_caller_go_to_the_next_caller_first(url: s
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await queue.fill(1, start=2)
-            assert bodies(await receiver.receive_messages(3, 60)) == ["0", "1", "2"]
+            assert bodies(await receive_exactly(receiver, 3)) == ["0", "1", "2"]
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ async def test_messages_that_arrive_during_a_cancellation_keep_their_order(url: 
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 taken = [] if task.cancelled() else task.result()
-                rest = await receiver.receive_messages(5 - len(taken), 20)
+                rest = await receive_exactly(receiver, 5 - len(taken))
                 assert bodies([*taken, *rest]) == ["0", "1", "2", "3", "4"]
                 await asyncio.gather(*(receiver.complete_message(message) for message in (*taken, *rest)))
 
@@ -267,7 +267,7 @@ async def test_each_consumed_message_is_counted_once(url: str, monkeypatch: pyte
                 consumed(self, count)
 
             monkeypatch.setattr(Stock, "took", noted)
-            assert len(await receiver.receive_messages(25, 60)) == 25
+            assert len(await receive_exactly(receiver, 25)) == 25
             assert sum(counted) == 25
             assert buffer is buffer_of(receiver)
 
@@ -276,7 +276,7 @@ async def test_each_consumed_message_is_counted_once(url: str, monkeypatch: pyte
 async def test_concurrent_callers_get_messages_from_the_buffer_in_the_order_of_their_calls(
     url: str, partitioned: bool
 ) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
+    async with queue_at(url, partitioned=partitioned, timings=GATHERING) as queue:
         await queue.fill(20, at=-1)
         async with queue.receiver(prefetch_count=8) as receiver:
             calls = (receiver.receive_messages(wanted, 60) for wanted in (5, 5, 5, 5))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ async def test_all_messages_except_locked_and_scheduled_ones_are_purged(url: str
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         receiver = queue.receiver()
         await queue.send("locked", "deferred", "dead", at=-1)
-        locked, deferred, dead = await receiver.receive_messages(3, 60)
+        locked, deferred, dead = await receive_exactly(receiver, 3)
         await receiver.defer_message(deferred)
         await receiver.dead_letter_message(dead)
         await queue.send("scheduled", at=0, due=clock.told() + 60_000)

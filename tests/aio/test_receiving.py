@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.client import _watching as watching
+from sbredis.client import Timings
 from sbredis.client._clock import Clock
 from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (
@@ -23,7 +24,7 @@ from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import GATHERING, PATIENT, Calls, Queue, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,7 @@ def _note(served: list[int], place: int, _: object) -> None:
 async def test_available_messages_are_received_at_once_up_to_the_requested_count(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
+    async with queue_at(url, partitioned=partitioned, timings=GATHERING) as queue:
         await queue.send(*"abcdefgh")
         receiver = queue.receiver(receive_mode=mode)
         begun = loop_time()
@@ -95,12 +96,8 @@ async def test_a_receive_whose_wait_ends_during_a_call_still_waits_for_the_answe
 
 
 @in_memory
-async def test_if_the_server_does_not_answer_a_receive_raises_an_error(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching, "LATE", 0.01)
-    monkeypatch.setattr("sbredis.receiving._inbox.ANSWERING", 0.1)
-    async with queue_at(url) as queue:
+async def test_if_the_server_does_not_answer_a_receive_raises_an_error(url: str) -> None:
+    async with queue_at(url, timings=Timings(late=0.01, answering=0.1)) as queue:
         receiver = queue.receiver()
         with Gate(queue.client, "receive") as gate:
             gate.shut = True
@@ -113,9 +110,7 @@ async def test_if_the_server_does_not_answer_a_receive_raises_an_error(
 
 
 @both
-async def test_a_receive_gathers_more_messages_only_if_they_arrive_soon(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_receive_gathers_more_messages_only_if_they_arrive_soon(url: str, partitioned: bool) -> None:
     """The call does not wait for the whole ``max_wait_time`` or for later messages."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
@@ -123,13 +118,16 @@ async def test_a_receive_gathers_more_messages_only_if_they_arrive_soon(
         begun = loop_time()
         assert bodies(await receiver.receive_messages(10, 600)) == ["a"]
         assert 0.19 < loop_time() - begun < 300
-        for name in ("_GATHERING", "_LONGEST_GATHERING"):
-            monkeypatch.setattr(f"sbredis.receiving._inbox.{name}", 60.0)
-        task = asyncio.create_task(receiver.receive_messages(3, 60))
+
+
+@both
+async def test_a_receive_gathers_messages_that_arrive_soon(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, timings=GATHERING) as queue:
+        task = asyncio.create_task(queue.receiver().receive_messages(3, 60))
         await queue.wait_for_waiters()
-        for text in "bcd":
+        for text in "abc":
             await queue.send(text)
-        assert bodies(await task) == ["b", "c", "d"]
+        assert bodies(await task) == ["a", "b", "c"]
 
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
@@ -146,7 +144,7 @@ async def test_a_waiting_receiver_gets_messages_that_are_sent_meanwhile(url: str
 
 @both
 async def test_concurrent_calls_are_served_in_the_order_in_which_they_were_made(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
+    async with queue_at(url, partitioned=partitioned, timings=GATHERING) as queue:
         receiver = queue.receiver()
         calls = [asyncio.create_task(receiver.receive_messages(wanted, 60)) for wanted in (2, 1, 2)]
         await queue.wait_for_waiters()
@@ -165,13 +163,9 @@ async def test_concurrent_calls_are_served_in_the_order_in_which_they_were_made(
 @both
 @modes
 async def test_one_receive_can_return_more_messages_than_one_reply_carries(
-    url: str, partitioned: bool, mode: ServiceBusReceiveMode, monkeypatch: pytest.MonkeyPatch
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    for name in ("_GATHERING", "_LONGEST_GATHERING"):
-        monkeypatch.setattr(
-            f"sbredis.receiving._inbox.{name}", 10.0
-        )  # with this setting the speed of the machine does not matter
-    async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
+    async with queue_at(url, partitioned=partitioned, partitions=2, timings=GATHERING) as queue:
         for place in range(len(queue.partitions)):
             await queue.fill(1250, at=place, start=place * 1250)
         expected = 1250 * len(queue.partitions)
@@ -182,7 +176,7 @@ async def test_one_receive_can_return_more_messages_than_one_reply_carries(
 
 
 async def test_large_messages_arrive_in_several_replies(url: str) -> None:
-    async with queue_at(url) as queue:
+    async with queue_at(url, timings=GATHERING) as queue:
         await queue.fill(12, size=700_000)
         receiver = queue.receiver()
         with Calls(queue.transport) as calls:
@@ -297,7 +291,7 @@ async def test_received_messages_stay_locked_when_the_receiver_is_closed(url: st
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcd")
         async with queue.receiver() as receiver:
-            messages = await receiver.receive_messages(2, 60)
+            messages = await receive_exactly(receiver, 2)
         assert await queue.locked() == 2
         async with queue.receiver() as another:
             for message in messages:
@@ -359,13 +353,11 @@ async def test_a_closed_client_refuses_to_receive(url: str) -> None:
 
 
 @both
-async def test_a_queue_with_receiving_disabled_refuses_every_call(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_queue_with_receiving_disabled_refuses_every_call(url: str, partitioned: bool) -> None:
     """The queue refuses calls immediately, and accepts them again as soon as its status changes."""
-    monkeypatch.setattr(watching, "_PAUSES", (15.0, 15.0))
+    timings = replace(PATIENT, asking_again=(15.0, 15.0))
     begun = loop_time()
-    async with queue_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
+    async with queue_at(url, partitioned=partitioned, timings=timings, status="ReceiveDisabled") as queue:
         await queue.send("a")
         receiver = queue.receiver()
         namespace = queue.client._connection.namespace
@@ -383,10 +375,10 @@ async def test_a_queue_with_receiving_disabled_refuses_every_call(
 @both
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "disabled"])
 async def test_a_waiting_receiver_learns_at_once_that_its_queue_was_deleted_or_disabled(
-    url: str, partitioned: bool, deleted: bool, monkeypatch: pytest.MonkeyPatch
+    url: str, partitioned: bool, deleted: bool
 ) -> None:
-    monkeypatch.setattr(watching, "REGISTERED", 1000.0)  # the receiver does not look again by itself
-    async with queue_at(url, partitioned=partitioned) as queue:
+    timings = replace(PATIENT, registered=1000.0)  # the receiver does not look again by itself
+    async with queue_at(url, partitioned=partitioned, timings=timings) as queue:
         receiver, namespace = queue.receiver(), queue.client._connection.namespace
         task = asyncio.create_task(receiver.receive_messages(1, 900))
         await queue.wait_for_waiters()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from sbredis import RedriveBudget, ServiceBusMessage
-from sbredis.aio import ServiceBusReceiver
 from sbredis.client._role import OWN
 from sbredis.engine import registry_salt, role_keys
 from sbredis.exceptions import (
@@ -21,9 +21,19 @@ from sbredis.exceptions import (
     RuleSyntaxError,
 )
 from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
-from sbredis.moving import _redriving
 from tests.aio.diverting import divert
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, handling, in_memory, queue_at
+from tests.aio.queues import (
+    PATIENT,
+    Calls,
+    HandClock,
+    Queue,
+    bodies,
+    both,
+    handling,
+    in_memory,
+    queue_at,
+    receive_exactly,
+)
 from tests.aio.topics import topic_at
 from tests.waiting import eventually
 
@@ -36,17 +46,10 @@ async def kill(queue: Queue, *texts: str, reason: str | None = None, description
     before = {message.sequence_number for message in await letters.peek_messages(1000, sequence_number=1)}
     await queue.send(*texts)
     receiver = queue.receiver()
-    for message in await all_of(receiver, len(texts)):
+    for message in await receive_exactly(receiver, len(texts)):
         await receiver.dead_letter_message(message, reason, description)
     after = [message.sequence_number for message in await all_dead(queue)]
     return [number for number in after if number not in before]
-
-
-async def all_of(receiver: ServiceBusReceiver, count: int) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < count:
-        found += await receiver.receive_messages(count - len(found), 60)
-    return found
 
 
 async def all_dead(queue: Queue) -> list[Any]:
@@ -70,7 +73,7 @@ async def test_all_dead_letters_return_as_new_messages(url: str, partitioned: bo
         assert result.by_reason == {"Timeout": 3}
         counts = await queue.counts()
         assert (counts.active, counts.dead_active) == (3, 0)
-        messages = await all_of(queue.receiver(), 3)
+        messages = await receive_exactly(queue.receiver(), 3)
         assert sorted(bodies(messages)) == ["a", "b", "c"]
         for message in messages:
             assert (message.delivery_count, message.dead_letter_reason) == (1, None)
@@ -298,9 +301,8 @@ async def test_a_portion_is_judged_when_its_last_message_is_handled(url: str) ->
 
 
 @in_memory
-async def test_a_redrive_that_waits_keeps_its_claim(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_redriving, "_RENEW", 0.02)
-    async with queue_at(url) as queue:
+async def test_a_redrive_that_waits_keeps_its_claim(url: str) -> None:
+    async with queue_at(url, timings=replace(PATIENT, renewing_redrive=0.02)) as queue:
         await kill(queue, *"ab")
         with Calls(queue.transport) as calls:
             redriving = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=0.001))
@@ -367,11 +369,11 @@ async def test_the_dead_letters_of_a_subscription_return_to_it_only(url: str, pa
         await topic.create({"one": None, "two": None})
         await topic.sender().send_messages([ServiceBusMessage(text) for text in "abc"])
         receiver = topic.receiver("one")
-        for message in await all_of(receiver, 3):
+        for message in await receive_exactly(receiver, 3):
             await receiver.dead_letter_message(message)
         result = await topic.receiver("one", sub_queue="deadletter").redrive_messages()
         assert result.moved == 3
-        assert sorted(bodies(await all_of(receiver, 3))) == ["a", "b", "c"]
+        assert sorted(bodies(await receive_exactly(receiver, 3))) == ["a", "b", "c"]
         assert len(await topic.take_all("two")) == 3
 
 
@@ -396,11 +398,11 @@ async def test_a_redriven_message_lives_as_long_as_its_topic_allows(url: str, pa
         await topic.create({"one": None})
         await topic.sender().send_messages(ServiceBusMessage("a"))
         receiver = topic.receiver("one")
-        (message,) = await all_of(receiver, 1)
+        (message,) = await receive_exactly(receiver, 1)
         await receiver.dead_letter_message(message)
         clock.move(1000)
         assert (await topic.receiver("one", sub_queue="deadletter").redrive_messages()).moved == 1
-        (message,) = await all_of(receiver, 1)
+        (message,) = await receive_exactly(receiver, 1)
         assert message.expires_at_utc is not None
         assert message.expires_at_utc.timestamp() == clock.utc() + 60
 
@@ -413,14 +415,14 @@ async def test_dead_letters_can_be_moved_to_another_queue(url: str, partitioned:
         await queue.client.ensure_queue("other", enable_partitioning=partitioned)
         await queue.send(*"abcdefg", properties={"kept": 1})
         receiver = queue.receiver()
-        for message in await all_of(receiver, 7):
+        for message in await receive_exactly(receiver, 7):
             await receiver.dead_letter_message(message, "Timeout", "why")
         letters = queue.receiver(sub_queue="deadletter")
         result = await letters.redrive_messages(to="other", properties_to_modify={"redriven": True}, rate=1000)
         assert (result.matched, result.moved, result.skipped, result.completed) == (7, 7, 0, True)
         assert await all_dead(queue) == []
         async with queue.client.get_queue_receiver("other") as other:
-            messages = await all_of(other, 7)
+            messages = await receive_exactly(other, 7)
         assert sorted(bodies(messages)) == list("abcdefg")
         for message in messages:
             assert message.application_properties == {"kept": 1, "redriven": True}
@@ -436,7 +438,7 @@ async def test_dead_letters_can_be_moved_to_a_topic(url: str, partitioned: bool)
         async with topic.client.get_queue_sender("q") as sender:
             await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
         receiver = topic.client.get_queue_receiver("q")
-        for message in await all_of(receiver, 3):
+        for message in await receive_exactly(receiver, 3):
             await receiver.dead_letter_message(message)
         result = await topic.client.get_queue_receiver("q", sub_queue="deadletter").redrive_messages(to="t")
         assert result.moved == 3
@@ -515,17 +517,16 @@ async def test_each_message_is_moved_elsewhere_once_however_often_the_redrive_is
         result = await letters.redrive_messages(to="other")
         assert (result.skipped, result.completed) == (0, True)
         async with queue.client.get_queue_receiver("other") as other:
-            messages = await all_of(other, 60)
+            messages = await receive_exactly(other, 60)
             assert sorted(bodies(messages)) == sorted(texts)
             assert await other.receive_messages(1, 0.05) == []
         assert (await queue.counts()).dead_active == 0
 
 
 @in_memory
-async def test_a_redrive_that_loses_its_claim_ends(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_redrive_that_loses_its_claim_ends(url: str) -> None:
     """It says that messages were moved, and the other redrive goes on."""
-    monkeypatch.setattr(_redriving, "_RENEW", 0.05)
-    async with queue_at(url) as queue:
+    async with queue_at(url, timings=replace(PATIENT, renewing_redrive=0.05)) as queue:
         await kill(queue, *"abcd")
         first = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=1))
 

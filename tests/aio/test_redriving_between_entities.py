@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,8 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.engine import read_record
 from sbredis.exceptions import RedriveInProgressError, ServiceBusError
 from sbredis.model import Purpose, hold_of, moved, read_purpose
-from sbredis.moving import _redriving
 from tests.aio.diverting import divert
-from tests.aio.queues import handling, in_memory
+from tests.aio.queues import PATIENT, handling, in_memory
 from tests.aio.test_forwarding import Flow, Mortal, bodies, flow_at, text
 from tests.waiting import eventually
 
@@ -82,12 +82,9 @@ async def test_a_mover_completes_a_redrive_as_its_client_would_have(url: str, sc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_any_later_redrive_completes_what_a_killed_one_has_left_behind(
-    url: str, deleted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_any_later_redrive_completes_what_a_killed_one_has_left_behind(url: str, deleted: bool) -> None:
     """The messages go on to their destination. If it was deleted, they are dead letters as before."""
-    monkeypatch.setattr(_redriving, "_CLAIM", 0.2)
-    async with flow_at(url) as flow:
+    async with flow_at(url, timings=replace(PATIENT, claiming_redrive=0.2)) as flow:
         await flow.admin.create_queue("to")
         await flow.admin.create_queue("from")
         await kill(flow, "from", *"abc")

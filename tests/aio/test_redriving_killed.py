@@ -22,12 +22,13 @@ KILLS = int(os.environ.get("SBREDIS_REDRIVE_KILLS", "3"))
 _CLIENT = """
 import asyncio, sys
 from sbredis.aio import ServiceBusClient
-from sbredis.moving import _redriving
+from sbredis.client import Timings
 from sbredis.exceptions import RedriveInProgressError
-_redriving._CLAIM, _redriving._RENEW = 0.5, 0.1  # so that the next client need not wait for long
+
+TIMINGS = Timings(claiming_redrive=0.5, renewing_redrive=0.1)  # so that the next client need not wait for long
 
 async def main(url, queue, cursor, rate):
-    async with ServiceBusClient(url, namespace="ns") as client:
+    async with ServiceBusClient(url, namespace="ns", _timings=TIMINGS) as client:
         async with client.get_queue_receiver(queue, sub_queue="deadletter") as letters:
             while True:
                 try:

@@ -13,7 +13,7 @@ from sbredis.client._lane_kinds import RenewJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.diverting import divert
-from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +79,7 @@ async def test_messages_are_renewed_together(url: str, partitioned: bool, prefet
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(40, at=-1)
         async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=prefetch) as receiver:
-            messages = await receiver.receive_messages(20, 60)
+            messages = await receive_exactly(receiver, 20)
             messages += [await one(receiver) for _ in range(20)]
             with Calls(queue.transport) as calls:
                 clock.move(41)
@@ -156,7 +156,7 @@ async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(url
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(5, at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(5, 60)
+        messages = await receive_exactly(receiver, 5)
         for message in messages:
             renewer.register(receiver, message, 600, lambda *said: reports.append(said))
         await queue.lose(messages[2])
@@ -403,7 +403,7 @@ async def test_a_message_that_is_being_settled_is_not_renewed(url: str, partitio
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(3, at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(3, 60)
+        messages = await receive_exactly(receiver, 3)
         for message in messages[1:]:
             renewer.register(receiver, message)
         call, held, released = queue.transport.call, asyncio.Event(), asyncio.Event()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
-from sbredis.aio import ServiceBusClient, _requests
+from sbredis.aio import ServiceBusClient
 from sbredis.codec import decode_body, encode_body
 from sbredis.exceptions import (
     MessageBodyError,
@@ -18,7 +19,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.model import ServiceBusMessage
-from tests.aio.queues import HandClock, both, exists, in_memory, queue_at
+from tests.aio.queues import PATIENT, HandClock, both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -104,11 +105,9 @@ async def test_a_request_carries_its_options_and_names_its_queue_for_replies(url
 
 
 @in_memory
-async def test_the_queue_for_replies_is_made_again_after_it_was_removed(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_requests, "_LINGERING", 0.1)
-    async with queue_at(url) as queue, answering(queue.client):
+async def test_the_queue_for_replies_is_made_again_after_it_was_removed(url: str) -> None:
+    timings = replace(PATIENT, lingering=0.1)
+    async with queue_at(url, timings=timings) as queue, answering(queue.client):
         assert await queue.client.request("q", 1, timeout=60) == 2
         await queue.client._connection.namespace.delete_entity(queue.client._requests._queue)
         await eventually(lambda: queue.client._requests._receiver is None)

@@ -34,7 +34,7 @@ from sbredis.model import (
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 from tests.aio.scissors import Scissors
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
 from tests.waiting import eventually
@@ -107,12 +107,11 @@ def waits_at(queue: SessionQueue) -> Callable[[], Awaitable[bool]]:
 
 
 @both
-@pytest.mark.usefixtures("gathers_for_long")
 @pytest.mark.parametrize("prefetch", [0, 10], ids=["asked for", "fetched ahead"])
 async def test_an_abandoned_message_with_a_delay_blocks_its_session(url: str, partitioned: bool, prefetch: int) -> None:
     """No later message is delivered before the delayed one. A waiting receiver gets it when the delay has ended."""
     clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue:
+    async with session_queue_at(url, partitioned=partitioned, clock=clock, timings=GATHERING) as queue:
         await queue.send_to("a", *"123")
         async with queue.session("a", prefetch_count=prefetch) as receiver:
             message = await anext(receiver)
@@ -201,12 +200,14 @@ async def test_a_cancelled_receive_keeps_the_order_of_messages(url: str, partiti
 
 
 @both
-@pytest.mark.usefixtures("gathers_for_long")
 async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url: str, partitioned: bool) -> None:
     """The cancelled caller has a second call under way. The answer to this call arrives only after the next caller has
     begun to wait.
     """
-    async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+    async with (
+        session_queue_at(url, partitioned=partitioned, timings=GATHERING) as queue,
+        queue.session("a") as receiver,
+    ):
         await queue.send_to("a", *"123")
         with Gate(queue.client, "receive") as asking, Gate(queue.client, "abandon") as returning:
             asking.shut = returning.shut = True
@@ -561,7 +562,7 @@ async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 assert task.cancelled()
-            assert bodies(await receiver.receive_messages(8, 60)) == [str(number) for number in range(8)]
+            assert bodies(await receive_exactly(receiver, 8)) == [str(number) for number in range(8)]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.diverting import divert
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -313,7 +313,7 @@ async def test_concurrent_completions_of_a_message_settle_it_only_once(url: str,
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", "b", at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(2, 60)
+        messages = await receive_exactly(receiver, 2)
         results = await asyncio.gather(
             receiver.complete_messages(messages),
             receiver.complete_message(messages[0]),
@@ -338,7 +338,7 @@ async def test_concurrent_settlements_share_calls(url: str, partitioned: bool) -
         for settle in SETTLEMENTS.values():
             for place in range(len(queue.partitions)):
                 await queue.fill(120 // len(queue.partitions), at=place)
-            messages = await receiver.receive_messages(120, 60)
+            messages = await receive_exactly(receiver, 120)
             with Calls(queue.transport) as calls:
                 await asyncio.gather(*(settle(receiver, message) for message in messages))
             assert sum(calls.by_script.values()) <= 4 * len(queue.partitions)
@@ -352,7 +352,7 @@ async def test_a_lost_lock_causes_an_error_only_for_its_own_caller(url: str, par
         receiver = queue.receiver()
         for settle in SETTLEMENTS.values():
             await queue.fill(20, at=-1)
-            messages = await receiver.receive_messages(20, 60)
+            messages = await receive_exactly(receiver, 20)
             await queue.lose(messages[7])
             settled = (settle(receiver, message) for message in messages)
             results = await asyncio.gather(*settled, return_exceptions=True)
@@ -369,7 +369,7 @@ async def test_a_message_can_be_settled_while_its_lock_is_being_renewed(url: str
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(20, at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(20, 60)
+        messages = await receive_exactly(receiver, 20)
         for turns, message in enumerate(messages):
             settle = list(WAYS.values())[turns % len(WAYS)]
             renewal = asyncio.create_task(receiver.renew_message_lock(message))
@@ -385,7 +385,7 @@ async def test_a_message_can_be_settled_after_its_renewal_was_cancelled(url: str
     async with queue_at(url) as queue:
         await queue.fill(10)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(10, 60)
+        messages = await receive_exactly(receiver, 10)
         for turns, message in enumerate(messages):
             renewal = asyncio.create_task(receiver.renew_message_lock(message))
             for _ in range(turns):
@@ -401,7 +401,7 @@ async def test_concurrent_renewals_of_one_message_all_succeed(url: str, partitio
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(10, at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(10, 60)
+        messages = await receive_exactly(receiver, 10)
         token = messages[0].lock_token
         await asyncio.gather(*(receiver.renew_message_lock(messages[0]) for _ in range(5)))
         await asyncio.gather(*(receiver.renew_message_lock(message) for message in messages[:3] * 2))
@@ -416,7 +416,7 @@ async def test_a_renewal_restarts_the_whole_lock_duration(url: str, partitioned:
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send("a", "b", at=-1)
         receiver = queue.receiver()
-        renewed, other = await receiver.receive_messages(2, 60)
+        renewed, other = await receive_exactly(receiver, 2)
         first = until = renewed.locked_until_utc
         for _ in range(5):
             clock.move(20)

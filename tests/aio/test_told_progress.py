@@ -10,7 +10,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusSender
 from sbredis.engine import MAXIMUM_CALL_MESSAGES
-from tests.aio.queues import Queue, both, in_memory, queue_at
+from tests.aio.queues import Queue, both, in_memory, queue_at, receive_exactly
 
 pytestmark = pytest.mark.anyio
 
@@ -42,10 +42,8 @@ def sender(queue: Queue) -> ServiceBusSender:
 async def bury(queue: Queue, count: int) -> None:
     receiver = queue.receiver()
     await sender(queue).send_stream(numbered(count))
-    while count:
-        for message in await receiver.receive_messages(count, 60):
-            await receiver.dead_letter_message(message)
-            count -= 1
+    for message in await receive_exactly(receiver, count):
+        await receiver.dead_letter_message(message)
 
 
 @in_memory

@@ -30,7 +30,7 @@ from sbredis.management import (
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.servers import LocalServer
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, bodies, both, in_memory
+from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, receive_exactly
 from tests.aio.scissors import Scissors
 from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
@@ -444,7 +444,7 @@ async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, p
                 await each.send_messages(ServiceBusMessage("new"))
             else:
                 assert outcome is None
-        assert bodies(await receiver.receive_messages(2, 60)) == ["new", "new"]
+        assert bodies(await receive_exactly(receiver, 2)) == ["new", "new"]
         assert await subject.take_bodies("two") == ["new", "new"]
 
 
@@ -508,7 +508,7 @@ async def test_sends_continue_when_a_queue_is_replaced_by_a_topic_or_the_reverse
             receiver = subject.client.get_queue_receiver("x")
         else:
             receiver = subject.client.get_subscription_receiver("x", "one")
-        assert bodies(await receiver.receive_messages(6, 60)) == ["new"] * 6
+        assert bodies(await receive_exactly(receiver, 6)) == ["new"] * 6
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusTransaction
+from sbredis.aio import ServiceBusClient, ServiceBusSender, ServiceBusTransaction
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import (
     MessageAlreadySettled,
@@ -25,9 +25,9 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.management import CorrelationRuleFilter, EntityStatus
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
-from tests.aio.queues import HandClock, bodies_in
+from tests.aio.queues import HandClock, bodies_in, receive_exactly
 from tests.aio.scissors import Scissors
 
 pytestmark = pytest.mark.anyio
@@ -49,13 +49,6 @@ async def send(client: ServiceBusClient, name: str, *bodies: str, **options: Any
         await sender.send_messages([ServiceBusMessage(body, **options) for body in bodies])
 
 
-async def received(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
-    messages: list[ServiceBusReceivedMessage] = []
-    while len(messages) < count:
-        messages += await receiver.receive_messages(count - len(messages), 60)
-    return messages
-
-
 async def transact(client: ServiceBusClient, *records: Callable[[ServiceBusTransaction], object]) -> None:
     """Carry out a transaction with these calls."""
     async with client.transaction() as tx:
@@ -74,7 +67,7 @@ def recorded(sender: ServiceBusSender, message: ServiceBusMessage, tx: ServiceBu
 async def test_an_input_is_completed_and_its_outputs_are_sent_together(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with client.transaction() as tx:
             tx.complete_message(message)
             tx.send_messages(sender, ServiceBusMessage("a"))
@@ -89,19 +82,19 @@ async def test_an_input_is_completed_and_its_outputs_are_sent_together(client: S
 async def test_every_settlement_is_part_of_the_transaction(client: ServiceBusClient) -> None:
     await send(client, "inputs", "complete", "abandon", "defer", "bury")
     async with client.get_queue_receiver("inputs") as receiver:
-        done, again, aside, dead = await received(receiver, 4)
+        done, again, aside, dead = await receive_exactly(receiver, 4)
         async with client.transaction() as tx:
             tx.complete_message(done)
             tx.abandon_message(again, properties_to_modify={"tries": 1})
             tx.defer_message(aside)
             tx.dead_letter_message(dead, "unreadable", "no header")
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         assert (str(message), message.application_properties, message.delivery_count) == ("abandon", {"tries": 1}, 2)
         assert aside.sequence_number is not None
         (set_aside,) = await receiver.receive_deferred_messages([aside.sequence_number])
         assert str(set_aside) == "defer"
     async with client.get_queue_receiver("inputs", sub_queue="deadletter") as receiver:
-        (buried,) = await received(receiver)
+        (buried,) = await receive_exactly(receiver, 1)
         assert (str(buried), buried.dead_letter_reason) == ("bury", "unreadable")
 
 
@@ -112,7 +105,7 @@ async def test_a_session_state_is_set_together_with_its_message_and_an_output(cl
         client.get_queue_receiver("jobs", session_id="s") as receiver,
         client.get_queue_sender("outputs") as sender,
     ):
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with client.transaction() as tx:
             tx.complete_message(message)
             tx.set_session_state(receiver.session, "early")
@@ -136,7 +129,7 @@ async def test_a_message_is_published_to_a_topic_under_its_present_rules(client:
         await admin.create_rule("news", "all", "red", filter=CorrelationRuleFilter(label="red"))
         await send(client, "inputs", "1")
         async with client.get_queue_receiver("inputs") as receiver:
-            (message,) = await received(receiver)
+            (message,) = await receive_exactly(receiver, 1)
             async with client.transaction() as tx:
                 tx.complete_message(message)
                 tx.send_messages(sender, [ServiceBusMessage("x"), ServiceBusMessage("y", subject="red")])
@@ -154,7 +147,7 @@ async def test_a_copy_is_published_to_the_subscription_whose_message_is_complete
         await admin.create_subscription("news", "all")
         await sender.send_messages(ServiceBusMessage("first"))
         async with client.get_subscription_receiver("news", "all") as receiver:
-            (message,) = await received(receiver)
+            (message,) = await receive_exactly(receiver, 1)
             async with client.transaction() as tx:
                 tx.complete_message(message)
                 tx.send_messages(sender, ServiceBusMessage("second"))
@@ -189,7 +182,7 @@ async def test_messages_of_one_key_stay_together_on_partitioned_queues(client: S
     await client.ensure_queue("wide-outputs", enable_partitioning=True)
     await send(client, "wide-inputs", "1", partition_key="k")
     async with client.get_queue_receiver("wide-inputs") as receiver, client.get_queue_sender("wide-outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with client.transaction() as tx:
             tx.complete_message(message)
             tx.send_messages(sender, ServiceBusMessage("a", partition_key="k"))
@@ -223,10 +216,10 @@ async def test_an_abandoned_message_of_a_session_comes_before_prefetched_ones(cl
     await client.ensure_queue("jobs", requires_session=True)
     await send(client, "jobs", "1", "2", "3", session_id="s")
     async with client.get_queue_receiver("jobs", session_id="s", prefetch_count=10) as receiver:
-        (first,) = await received(receiver)
+        (first,) = await receive_exactly(receiver, 1)
         async with client.transaction() as tx:
             tx.abandon_message(first)
-        assert [str(message) for message in await received(receiver, 3)] == ["1", "2", "3"]
+        assert [str(message) for message in await receive_exactly(receiver, 3)] == ["1", "2", "3"]
 
 
 async def test_a_transaction_that_records_nothing_makes_no_call(client: ServiceBusClient) -> None:
@@ -286,7 +279,7 @@ async def test_only_the_last_state_of_a_session_counts(client: ServiceBusClient)
 async def test_an_exception_in_the_block_sends_nothing_and_leaves_the_lock(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         with pytest.raises(ZeroDivisionError):
             await transact(
                 client,
@@ -302,7 +295,7 @@ async def test_an_exception_in_the_block_sends_nothing_and_leaves_the_lock(clien
 async def test_a_rollback_sends_nothing_and_refuses_further_calls(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with client.transaction() as tx:
             tx.complete_message(message)
             tx.send_messages(sender, ServiceBusMessage("a"))
@@ -317,7 +310,7 @@ async def test_a_lost_lock_undoes_everything_and_is_named(client: ServiceBusClie
     """Another client settles the message by its handle."""
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
             await settler.complete_message(await receiver.get_lock_handle(message))
         with pytest.raises(MessageLockLostError, match=r"changed nothing\. The lock on message 1 has ended") as lost:
@@ -337,7 +330,7 @@ async def test_a_full_queue_undoes_everything(client: ServiceBusClient, url: str
     large = "x" * 300_000
     await send(client, "outputs", large, large, large)
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         with pytest.raises(ServiceBusQuotaExceededError) as full:
             await transact(
                 client,
@@ -367,7 +360,7 @@ async def test_a_change_of_a_queue_that_this_client_does_not_know_undoes_everyth
 ) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with ServiceBusAdministrationClient(url) as admin:
             await change(admin)
         with pytest.raises(kind) as refused:
@@ -383,7 +376,7 @@ async def test_a_change_of_a_queue_that_this_client_does_not_know_undoes_everyth
 async def test_changed_settings_of_every_entity_are_read_again(client: ServiceBusClient, url: str) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with ServiceBusAdministrationClient(url) as admin:
             await admin.update_queue({"name": "outputs", "max_delivery_count": 3})
             await admin.update_queue({"name": "inputs", "max_delivery_count": 3})
@@ -414,7 +407,7 @@ async def test_a_session_that_another_client_holds_now_undoes_everything(client:
 async def test_a_message_that_was_settled_outside_undoes_everything(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         tx = await client.transaction().__aenter__()
         tx.complete_message(message)
         tx.send_messages(sender, ServiceBusMessage("a"))
@@ -444,7 +437,7 @@ async def test_a_commit_whose_connection_breaks_happens_once(server: LocalServer
         await client.ensure_queue("outputs", colocate_with="inputs")
         await send(client, "inputs", "1")
         async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-            (message,) = await received(receiver)
+            (message,) = await receive_exactly(receiver, 1)
             network.cut("transact", times, **CUTS[cut])
             async with client.transaction() as tx:
                 tx.complete_message(message)
@@ -487,7 +480,7 @@ async def test_a_commit_takes_effect_on_the_messages_although_its_caller_was_can
 ) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         reached = asyncio.Event()
         transport = client._connection.transport
         real = transport.call
@@ -544,7 +537,7 @@ async def test_senders_messages_and_sessions_of_another_client_are_refused(clien
         other.get_queue_receiver("inputs") as receiver,
         other.get_queue_receiver("jobs", session_id="s") as of_session,
     ):
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with client.transaction() as tx:
             with pytest.raises(ValueError, match="sender belongs to another client"):
                 tx.send_messages(other.get_queue_sender("outputs"), ServiceBusMessage("a"))
@@ -558,7 +551,7 @@ async def test_senders_messages_and_sessions_of_another_client_are_refused(clien
 async def test_a_message_can_be_settled_once_in_a_transaction(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with client.transaction() as tx:
             tx.complete_message(message)
             with pytest.raises(MessageAlreadySettled, match="settles this message or renews its lock already"):
@@ -653,7 +646,7 @@ async def test_a_lock_is_renewed_together_with_what_is_sent(url: str) -> None:
         await client.ensure_queue("outputs", colocate_with="inputs")
         await send(client, "inputs", "1", "2")
         async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-            first, second = await received(receiver, 2)
+            first, second = await receive_exactly(receiver, 2)
             before, untouched = first.locked_until_utc, second.locked_until_utc
             clock.move(20)
             async with client.transaction() as tx:
@@ -666,7 +659,7 @@ async def test_a_lock_is_renewed_together_with_what_is_sent(url: str) -> None:
             assert timedelta(seconds=19) < first.locked_until_utc - before < timedelta(seconds=21)
             assert second.locked_until_utc == untouched
             clock.move(15)  # the other lock has ended
-            (again,) = await received(receiver)
+            (again,) = await receive_exactly(receiver, 1)
             assert str(again) == "2"
             await receiver.renew_message_lock(first)
             clock.move(25)
@@ -676,7 +669,7 @@ async def test_a_lock_is_renewed_together_with_what_is_sent(url: str) -> None:
 async def test_a_transaction_that_renews_a_lost_lock_does_nothing(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         handle = await receiver.get_lock_handle(message)
         async with client.get_settler("inputs") as settler:
             await settler.complete_message(handle)
@@ -695,7 +688,7 @@ async def test_a_transaction_that_renews_a_lost_lock_does_nothing(client: Servic
 async def test_a_renewal_that_is_rolled_back_leaves_the_lock(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         before = message.locked_until_utc
         async with client.transaction() as tx:
             tx.renew_message_lock(message)
@@ -712,7 +705,7 @@ async def test_a_message_is_renewed_or_settled_and_a_session_has_another_lock(cl
         client.get_queue_receiver("inputs") as receiver,
         client.get_queue_receiver("sessions", session_id="a") as of_session,
     ):
-        (message,), (in_session,) = await received(receiver), await received(of_session)
+        (message,), (in_session,) = await receive_exactly(receiver, 1), await receive_exactly(of_session, 1)
         async with client.transaction() as tx:
             tx.renew_message_lock(message)
             with pytest.raises(MessageAlreadySettled, match="settles this message or renews its lock already"):

@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusTransaction
-from sbredis.aio.management import ServiceBusAdministrationClient, _calls
+from sbredis.aio import ServiceBusClient, ServiceBusTransaction
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.client import Timings
 from sbredis.engine import decode_changes, partition_for_key, partition_for_name, read_record
 from sbredis.engine._bands import band, score
 from sbredis.engine._keys import KINDS
@@ -23,9 +24,9 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
-from tests.aio.queues import Calls, bodies_in
+from tests.aio.queues import Calls, bodies_in, receive_exactly
 from tests.engine.bench import everything
 from tests.waiting import eventually
 
@@ -60,13 +61,6 @@ async def client(url: str) -> AsyncIterator[ServiceBusClient]:
 async def send(client: ServiceBusClient, name: str, *bodies: str, **options: Any) -> None:
     async with client.get_queue_sender(name) as sender:
         await sender.send_messages([ServiceBusMessage(body, **options) for body in bodies])
-
-
-async def received(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
-    messages: list[ServiceBusReceivedMessage] = []
-    while len(messages) < count:
-        messages += await receiver.receive_messages(count - len(messages), 60)
-    return messages
 
 
 async def waiting(client: ServiceBusClient, name: str) -> list[tuple[str, str, int]]:
@@ -116,7 +110,7 @@ async def test_waiting_messages_are_counted(client: ServiceBusClient, url: str) 
             client.get_queue_receiver("inputs") as one,
             client.get_subscription_receiver("news", "all") as two,
         ):
-            for first in (*await received(one), *await received(two)):
+            for first in (*await receive_exactly(one, 1), *await receive_exactly(two, 1)):
                 await transact(
                     client,
                     lambda tx, first=first: tx.complete_message(first),  # type: ignore[misc]
@@ -136,12 +130,9 @@ async def test_waiting_messages_are_counted(client: ServiceBusClient, url: str) 
     assert subscription.total_message_count == 2
 
 
-async def test_an_entity_is_not_deleted_while_messages_in_it_wait(
-    client: ServiceBusClient, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_entity_is_not_deleted_while_messages_in_it_wait(client: ServiceBusClient, url: str) -> None:
     """A topic is not deleted either while messages wait in one of its subscriptions."""
-    monkeypatch.setattr(_calls, "PATIENCE", 0.0)
-    async with ServiceBusAdministrationClient(url) as admin:
+    async with ServiceBusAdministrationClient(url, _timings=Timings(moving_first=0.0)) as admin:
         await admin.create_topic("news", colocate_with="inputs")
         await admin.create_subscription("news", "all")
         outputs = client.get_queue_sender(OUTPUTS)
@@ -151,7 +142,7 @@ async def test_an_entity_is_not_deleted_while_messages_in_it_wait(
             client.get_queue_receiver("inputs") as one,
             client.get_subscription_receiver("news", "all") as two,
         ):
-            for first in (*await received(one), *await received(two)):
+            for first in (*await receive_exactly(one, 1), *await receive_exactly(two, 1)):
                 await transact(
                     client,
                     lambda tx, first=first: tx.complete_message(first),  # type: ignore[misc]
@@ -171,10 +162,12 @@ async def test_an_entity_is_not_deleted_while_messages_in_it_wait(
         await send(client, "inputs", "2")  # nothing has changed
         assert (await admin.get_queue_runtime_properties("inputs")).total_message_count == 2
 
-        monkeypatch.setattr(_calls, "PATIENCE", 30.0)
-        async with ServiceBusClient(url, maintenance=True):  # a mover comes while the deletion waits
-            await admin.delete_topic("news")
-            await admin.delete_queue("inputs")
+        async with (
+            ServiceBusAdministrationClient(url, _timings=Timings(moving_first=30.0)) as patient,
+            ServiceBusClient(url, maintenance=True),  # a mover comes while the deletion waits
+        ):
+            await patient.delete_topic("news")
+            await patient.delete_queue("inputs")
         assert not await admin.queue_exists("inputs")
         assert (await admin.get_queue_runtime_properties(OUTPUTS)).active_message_count == 2
 
@@ -185,7 +178,7 @@ async def test_a_message_for_another_partition_waits_in_the_entity_of_the_settle
 ) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender(OUTPUTS) as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with client.transaction() as tx:
             tx.send_messages(sender, [ServiceBusMessage("a"), ServiceBusMessage("b")])
             tx.complete_message(message)
@@ -224,7 +217,7 @@ async def test_a_message_for_a_topic_elsewhere_waits_in_the_subscription_of_the_
     orders, news = client.get_topic_sender("orders"), client.get_topic_sender(topic)
     await orders.send_messages(ServiceBusMessage("order"))
     async with client.get_subscription_receiver("orders", "all") as receiver:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         await transact(
             client,
             lambda tx: tx.send_messages(news, ServiceBusMessage("out")),
@@ -262,7 +255,7 @@ async def test_a_scheduled_message_for_another_partition_waits_to_be_moved_at_on
 async def test_a_lost_lock_undoes_the_transfers_too(client: ServiceBusClient, url: str) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender(OUTPUTS) as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         async with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
             await settler.complete_message(await receiver.get_lock_handle(message))
         with pytest.raises(MessageLockLostError):
@@ -282,7 +275,7 @@ async def test_transfers_count_in_the_quota_of_the_entity_in_which_they_wait(
         await admin.update_queue({"name": "inputs", "max_size_in_megabytes": 1})
     large = "x" * 300_000
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender(OUTPUTS) as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         with pytest.raises(ServiceBusQuotaExceededError) as full:
             await transact(
                 client,
@@ -332,7 +325,7 @@ async def test_a_destination_that_was_deleted_before_the_commit_is_refused(
             client.get_queue_sender(OUTPUTS) if kind == "queue" else client.get_topic_sender(name) as far,
         ):
             await far.send_messages(ServiceBusMessage("before"))
-            (message,) = await received(receiver)
+            (message,) = await receive_exactly(receiver, 1)
             await (admin.delete_queue(name) if kind == "queue" else admin.delete_topic(name))
             with pytest.raises(MessagingEntityNotFoundError) as refused:
                 await transact(
@@ -417,7 +410,7 @@ async def test_settlements_of_two_entities_in_different_partitions_are_refused(c
     await send(client, "inputs", "1")
     await send(client, OUTPUTS, "2")
     async with client.get_queue_receiver("inputs") as one, client.get_queue_receiver(OUTPUTS) as two:
-        (first,), (second,) = await received(one), await received(two)
+        (first,), (second,) = await receive_exactly(one, 1), await receive_exactly(two, 1)
         with pytest.raises(ServiceBusError, match="create one entity with colocate_with the other") as refused:
             await transact(client, lambda tx: tx.complete_message(first), lambda tx: tx.complete_message(second))
         assert (refused.value.entity, refused.value.outcome) == (OUTPUTS, Outcome.NEVER_SENT)
@@ -430,7 +423,7 @@ async def test_settlements_of_two_partitions_of_one_queue_are_refused(client: Se
     await send(client, "wide", "1", partition_key="a")
     await send(client, "wide", "2", partition_key=other_key("a"))
     async with client.get_queue_receiver("wide") as receiver:
-        first, second = await received(receiver, 2)
+        first, second = await receive_exactly(receiver, 2)
         with pytest.raises(ServiceBusError, match="settles messages of two partitions of 'wide'"):
             await transact(client, lambda tx: tx.complete_message(first), lambda tx: tx.complete_message(second))
         await receiver.complete_message(first)
@@ -444,7 +437,7 @@ async def test_a_send_to_another_partition_of_the_queue_of_the_settled_message_i
     await client.ensure_queue("wide", enable_partitioning=True)
     await send(client, "wide", "1", partition_key=key)
     async with client.get_queue_receiver("wide") as receiver, client.get_queue_sender("wide") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         assert message.sequence_number is not None
         there = next(k for k in "abcdefghijk" if partition_for_key(k, 16) != message.sequence_number >> 48)
         output = ServiceBusMessage("2", partition_key=there)
@@ -463,7 +456,7 @@ async def test_a_send_with_the_key_of_another_message_of_the_queue_is_refused_wh
     same = next(key for number in range(1000) if partition_for_key(key := f"k{number}", 16) == here)
     await send(client, "wide", "1", partition_key="a")
     async with client.get_queue_receiver("wide") as receiver, client.get_queue_sender("wide") as sender:
-        (message,) = await received(receiver)
+        (message,) = await receive_exactly(receiver, 1)
         output = ServiceBusMessage("2", partition_key=same)
         with pytest.raises(ValueError, match="different keys"):
             await transact(client, lambda tx: tx.complete_message(message), lambda tx: tx.send_messages(sender, output))
@@ -505,7 +498,7 @@ async def test_messages_arrive_once_in_the_partitions_of_their_keys(url: str) ->
         jobs, once = client.get_queue_sender("jobs"), client.get_queue_sender("once")
         await send(client, "inputs", *"12345")
         async with client.get_queue_receiver("inputs") as receiver:
-            for message in await received(receiver, 5):
+            for message in await receive_exactly(receiver, 5):
                 async with client.transaction() as tx:
                     tx.complete_message(message)
                     tx.send_messages(jobs, ServiceBusMessage(f"job {message}", session_id=str(message)))
@@ -514,9 +507,9 @@ async def test_messages_arrive_once_in_the_partitions_of_their_keys(url: str) ->
                     )
         for session in "12345":
             async with client.get_queue_receiver("jobs", session_id=session) as receiver:
-                assert [str(message) for message in await received(receiver)] == [f"job {session}"]
+                assert [str(message) for message in await receive_exactly(receiver, 1)] == [f"job {session}"]
         async with client.get_queue_receiver("once") as receiver:
-            found = await received(receiver, 2)
+            found = await receive_exactly(receiver, 2)
         assert {message.message_id for message in found} == {"id 0", "id 1"}
         await eventually(lambda: no_more_waits(client, "inputs"))
         assert len(await bodies_in(client, "once")) == 2
@@ -550,7 +543,7 @@ async def test_messages_arrive_on_a_test_bus() -> None:
             tx.send_messages(near, ServiceBusMessage("near"))
             tx.send_messages(far, ServiceBusMessage("far"))
         async with bus.client.get_queue_receiver(OUTPUTS) as receiver:
-            assert [str(message) for message in await received(receiver)] == ["far"]
+            assert [str(message) for message in await receive_exactly(receiver, 1)] == ["far"]
         assert [str(message) for message in await bus.sent(OUTPUTS)] == ["far"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusTransaction
+from sbredis.aio import ServiceBusClient, ServiceBusSender, ServiceBusTransaction
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import (
     KeyAlreadyUsedError,
@@ -23,6 +23,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalServer
+from tests.aio.queues import receive_exactly
 from tests.aio.scissors import Scissors
 from tests.waiting import eventually
 
@@ -77,13 +78,6 @@ async def bodies(client: ServiceBusClient, name: str) -> list[str]:
         return sorted([str(message) for message in await receiver.peek_messages(1000)])
 
 
-async def received(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    messages: list[ServiceBusReceivedMessage] = []
-    while len(messages) < count:
-        messages += await receiver.receive_messages(count - len(messages), 60)
-    return messages
-
-
 async def transact(client: ServiceBusClient, records: Sequence[Record]) -> ServiceBusTransaction:
     async with client.transaction() as tx:
         for record in records:
@@ -129,7 +123,7 @@ def calls(client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch) -> Calls:
 async def test_transactions_that_wait_at_the_same_time_share_a_call(client: ServiceBusClient, calls: Calls) -> None:
     outputs, others = client.get_queue_sender("outputs"), client.get_queue_sender("others")
     async with client.get_queue_receiver("inputs") as receiver:
-        messages = await received(receiver, 7)
+        messages = await receive_exactly(receiver, 7)
         transactions: list[list[Record]] = [
             [partial(completes, message), partial(sends, others if number % 2 else outputs, str(message))]
             for number, message in enumerate(messages[:6])
@@ -156,7 +150,7 @@ async def test_each_transaction_of_a_call_has_its_own_error(client: ServiceBusCl
         ServiceBusClient(url) as other,
         other.get_settler("inputs") as settler,
     ):
-        lost, *messages = await received(receiver, 7)
+        lost, *messages = await receive_exactly(receiver, 7)
         await settler.complete_message(await receiver.get_lock_handle(lost))
 
         def remembers(tx: ServiceBusTransaction) -> None:
@@ -196,7 +190,7 @@ async def test_a_changed_entity_is_read_again_for_the_transactions_that_use_it(
 ) -> None:
     outputs, others = client.get_queue_sender("outputs"), client.get_queue_sender("others")
     async with client.get_queue_receiver("inputs") as receiver, ServiceBusAdministrationClient(url) as admin:
-        messages = await received(receiver, 4)
+        messages = await receive_exactly(receiver, 4)
         await admin.update_queue({"name": "outputs", "max_delivery_count": 3})
         await admin.delete_queue("others")
         results = await together(
@@ -268,7 +262,7 @@ async def test_a_cancelled_commit_is_left_out_before_the_call_and_happens_after_
 ) -> None:
     outputs = client.get_queue_sender("outputs")
     async with client.get_queue_receiver("inputs") as receiver:
-        messages = await received(receiver, 4)
+        messages = await receive_exactly(receiver, 4)
         plug = client.get_queue_sender("inputs")
         entity = await client._connection.entity("inputs", asyncio.get_running_loop().time() + 60)
         lane = entity.partition_client(entity.numbers[0]).transacting
@@ -311,7 +305,7 @@ async def test_transactions_whose_call_is_lost_happen_once_each(server: LocalSer
         await send(client, "inputs", *map(str, range(8)))
         outputs = client.get_queue_sender("outputs")
         async with client.get_queue_receiver("inputs") as receiver:
-            messages = await received(receiver, 8)
+            messages = await receive_exactly(receiver, 8)
             await transact(client, [partial(completes, messages[0]), partial(sends, outputs, "0")])
             network.cut("transact", 1, **CUTS[cut])
             works: list[list[Record]] = [

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from sbredis.client import Timings
 from sbredis.engine import Delivery
 from sbredis.maintenance import _publishing as aside
 from sbredis.maintenance._publishing import Unpublishable
 
 A, B = Delivery("1", b"a"), Delivery("2", b"b")
 RULES, OTHER_RULES = object(), object()
+PAUSES = Timings().publishing_again
 
 
 def test_a_message_is_set_aside_for_longer_after_each_failure() -> None:
-    kept, now, pauses = Unpublishable(), 0.0, list[int]()
+    kept, now, pauses = Unpublishable(PAUSES), 0.0, list[int]()
     for _ in range(7):
         assert kept.put(A, now, RULES)
         assert kept.without([A, B], now, RULES) == [B]
@@ -22,14 +24,14 @@ def test_a_message_is_set_aside_for_longer_after_each_failure() -> None:
 
 
 def test_other_rules_end_the_time() -> None:
-    kept = Unpublishable()
+    kept = Unpublishable(PAUSES)
     kept.put(A, 0.0, RULES)
     assert kept.without([A], 1.0, RULES) == []
     assert kept.without([A], 1.0, OTHER_RULES) == [A]
 
 
 def test_a_message_that_is_set_aside_already_needs_no_further_room() -> None:
-    kept = Unpublishable()
+    kept = Unpublishable(PAUSES)
     names = 0
     while kept.put(Delivery(str(names), b"m"), 0.0, RULES):
         names += 1
@@ -39,7 +41,7 @@ def test_a_message_that_is_set_aside_already_needs_no_further_room() -> None:
 
 
 def test_the_bytes_of_all_messages_are_limited_but_there_is_room_for_one() -> None:
-    kept = Unpublishable()
+    kept = Unpublishable(PAUSES)
     large = bytes(aside._MOST_BYTES)
     assert kept.put(Delivery("1", large + b"more"), 0.0, RULES)
     assert not kept.put(B, 0.0, RULES)
@@ -47,7 +49,7 @@ def test_the_bytes_of_all_messages_are_limited_but_there_is_room_for_one() -> No
 
 
 def test_messages_that_were_published_or_are_not_due_any_more_are_forgotten() -> None:
-    kept = Unpublishable()
+    kept = Unpublishable(PAUSES)
     for each in (A, B):
         kept.put(each, 0.0, RULES)
     kept.published([A])

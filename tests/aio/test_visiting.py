@@ -8,22 +8,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client import _role as keeping
 from sbredis.client._role import MOVE, ROUTE
 from sbredis.engine import CallId, PartitionSettings, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
-from sbredis.maintenance import _census as census
 from sbredis.maintenance import _routing as due_work
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
-from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
+from tests.aio.queues import PATIENT, Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
 from tests.aio.topics import topic_at
 from tests.transport.hand import turns
 from tests.waiting import eventually
@@ -153,13 +152,10 @@ async def test_moving_the_test_clock_expires_messages(url: str, partitioned: boo
 
 @pytest.mark.slow
 @both
-async def test_maintenance_finds_a_new_entity_by_its_announcement(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_maintenance_finds_a_new_entity_by_its_announcement(url: str, partitioned: bool) -> None:
     """The announcement arrives long before the next listing of entities."""
-    monkeypatch.setattr(census, "_LISTING", 3600.0)
-    monkeypatch.setattr(census, "_LISTING_SOON", 0.1)
-    async with queue_at(url) as queue, maintained(queue):
+    timings = replace(PATIENT, listing=3600.0, listing_soon=0.1)
+    async with queue_at(url, timings=timings) as queue, maintained(queue):
         namespace = queue.client._connection.namespace
         await namespace.create_entity("new", PartitionSettings(**BRIEF), partitioned=partitioned)
         entity = await queue.client._connection.entity("new", loop_time() + 60)
@@ -203,11 +199,9 @@ async def kill_client(client: ServiceBusClient) -> None:
 
 @pytest.mark.slow
 @both
-async def test_another_client_takes_over_when_the_first_is_killed(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keeping, "_CLAIM", 0.6)
-    settings: dict[str, Any] = BRIEF | {"time_to_live": 1500}
+async def test_another_client_takes_over_when_the_first_is_killed(url: str, partitioned: bool) -> None:
+    timings = replace(PATIENT, claiming=0.6)
+    settings: dict[str, Any] = BRIEF | {"time_to_live": 1500, "timings": timings}
     async with queue_at(url, partitioned=partitioned, **settings) as queue:
         first = queue.other_client(maintenance=True)
         await first._connection.open(loop_time() + 60)
@@ -260,11 +254,12 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
 
 @pytest.mark.slow
 @both
-async def test_changed_settings_and_deleted_entities_are_noticed(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(census, "_LISTING", 3600.0)
-    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue) as holder:
+async def test_changed_settings_and_deleted_entities_are_noticed(url: str, partitioned: bool) -> None:
+    timings = replace(PATIENT, listing=3600.0)
+    async with (
+        queue_at(url, partitioned=partitioned, timings=timings, **BRIEF) as queue,
+        maintained(queue) as holder,
+    ):
         namespace = queue.client._connection.namespace
         record = queue.entity.record
         agenda = visitor_of(holder).agenda
@@ -288,18 +283,15 @@ async def test_many_due_messages_take_several_visits(url: str, partitioned: bool
 
 
 @pytest.mark.parametrize("target", ["server"], indirect=True)
-async def test_idle_entities_cause_almost_no_calls(
-    url: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_entities_cause_almost_no_calls(url: str, server: LocalServer) -> None:
     """Even with many idle entities, almost all calls on the server renew the role."""
-    monkeypatch.setattr(keeping, "_CLAIM", 1.2)
 
     def scripts() -> int:
         text = str(server.ask("INFO", "commandstats"))
         (line,) = (line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
         return int(line.partition("calls=")[2].partition(",")[0])
 
-    async with queue_at(url, partitions=16, partitioned=True) as queue:
+    async with queue_at(url, partitions=16, partitioned=True, timings=replace(PATIENT, claiming=1.2)) as queue:
         namespace = queue.client._connection.namespace
         await queue.send("m")
         for number in range(40):

@@ -10,11 +10,11 @@ from typing import Any
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client._entity import Entity
+from sbredis.client import Entity, Timings
 from sbredis.engine import CallId, perform
 from sbredis.management import RuleProperties
 from sbredis.model import ServiceBusReceivedMessage
-from tests.aio.queues import PARTITIONS, Queue, bodies, with_all_scripts
+from tests.aio.queues import PARTITIONS, PATIENT, Queue, bodies, with_all_scripts
 from tests.waiting import eventually
 
 __all__ = ["Subject", "soon", "topic_at"]
@@ -48,6 +48,7 @@ class Subject:
 
     def other_client(self, **options: Any) -> ServiceBusClient:
         """Return another client of the same namespace, not yet connected."""
+        options.setdefault("_timings", self.client._connection.timings)
         return ServiceBusClient(self.url, namespace="ns", _clock=self.clock, **options)
 
     async def create(self, subscriptions: Mapping[str, Rules], **options: Any) -> None:
@@ -104,6 +105,7 @@ async def topic_at(
     partitioned: bool = False,
     partitions: int = PARTITIONS,
     clock: Any = None,
+    timings: Timings = PATIENT,
     maintenance: bool = False,
     sessions: bool = False,
     **options: Any,
@@ -112,9 +114,14 @@ async def topic_at(
     before = asyncio.all_tasks()
     async with (
         ServiceBusClient(
-            with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock, maintenance=maintenance
+            with_all_scripts(url),
+            namespace="ns",
+            partition_count=partitions,
+            maintenance=maintenance,
+            _clock=clock,
+            _timings=timings,
         ) as client,
-        ServiceBusAdministrationClient(url, namespace="ns", _clock=clock) as admin,
+        ServiceBusAdministrationClient(url, namespace="ns", _clock=clock, _timings=timings) as admin,
     ):
         await admin.create_topic("t", enable_partitioning=partitioned, **options)
         subject = Subject(client, admin, url, clock, enable_partitioning=partitioned, **options)

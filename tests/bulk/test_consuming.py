@@ -22,7 +22,7 @@ from sbredis.client._arguments import deadline_of
 from sbredis.engine import decode, perform, read_record
 from sbredis.exceptions import MessagesLostError, ReservationLostError
 from sbredis.model import ReservationStatus, ServiceBusMessage
-from tests.aio.queues import Calls, HandClock
+from tests.aio.queues import PATIENT, Calls, HandClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")]
 
@@ -33,7 +33,7 @@ PLENTY = 1 << 30
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[ServiceBusClient]:
-    async with ServiceBusClient(url, partition_count=PARTITIONS) as client, Admin(url) as admin:
+    async with ServiceBusClient(url, partition_count=PARTITIONS, _timings=PATIENT) as client, Admin(url) as admin:
         await client._connection.open(asyncio.get_running_loop().time() + 60)
         await admin.create_queue("orders", enable_partitioning=True)
         yield client
@@ -177,7 +177,7 @@ async def test_a_sign_of_life_changes_nothing_else(client: ServiceBusClient) -> 
 
 async def test_a_consumer_that_shows_life_is_not_stale_however_long_it_works() -> None:
     clock, url = HandClock(), f"memory://{uuid.uuid4().hex}"
-    async with ServiceBusClient(url, _clock=clock) as client, Admin(url, _clock=clock) as admin:
+    async with ServiceBusClient(url, _clock=clock, _timings=PATIENT) as client, Admin(url, _clock=clock) as admin:
         await admin.create_queue("orders")
         reservation = await capture(client)
         for _ in range(10):
@@ -260,7 +260,10 @@ def test_each_message_ends_in_one_place(steps: list[str], chance: random.Random)
     async def act() -> None:
         clock = HandClock()
         url = f"memory://{uuid.uuid4().hex}"
-        async with ServiceBusClient(url, partition_count=2, _clock=clock) as client, Admin(url, _clock=clock) as admin:
+        async with (
+            ServiceBusClient(url, partition_count=2, _clock=clock, _timings=PATIENT) as client,
+            Admin(url, _clock=clock) as admin,
+        ):
             await client._connection.open(asyncio.get_running_loop().time() + 60)
             await admin.create_queue("orders", enable_partitioning=True, dead_lettering_on_message_expiration=True)
             life = Life(client, clock, chance)

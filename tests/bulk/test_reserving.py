@@ -27,6 +27,7 @@ from sbredis.exceptions import (
 from sbredis.model import ReservationStatus, ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.registry import Namespace, reservation_of
 from tests.aio.diverting import divert
+from tests.aio.queues import PATIENT
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")]
@@ -38,7 +39,7 @@ BY_NAME = "'orders' is reserved for the consumer 'capture' by 'job 7 on host' si
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[ServiceBusClient]:
-    async with ServiceBusClient(url, partition_count=3) as client:
+    async with ServiceBusClient(url, partition_count=3, _timings=PATIENT) as client:
         yield client
 
 

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sbredis.client import Timings
 from sbredis.client import _watching as watching
-from sbredis.client._watching import LATE, REGISTERED, TABLE, Watch, WatchEvent, WatchState, to_ask
+from sbredis.client._watching import TABLE, Watch, WatchEvent, WatchState, to_ask
 
+TIMINGS = Timings()
 ASKING = {WatchState.ASKED, WatchState.OVERTAKEN}
 ENDS = {
     WatchEvent.FOUND,
@@ -63,14 +65,9 @@ PATHS: Mapping[WatchState, tuple[WatchEvent, ...]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def patient() -> None:
-    """Leave the time limits unchanged: these tests pass every time as an argument, so no machine is too slow."""
-
-
 def watch_in(state: WatchState, now: float = 100.0) -> Watch:
     """Return a watch that these events have brought into a state."""
-    watch = Watch()
+    watch = Watch(TIMINGS)
     for event in PATHS[state]:
         BY_EVENT[event](watch, now)
     assert watch.state is state
@@ -127,7 +124,7 @@ def test_only_an_answer_that_is_not_late_yet_is_late_sooner_for_a_hurried_caller
         assert (watch.state, watch.look_at) == before
         return
     assert watch.look_at is not None
-    assert 100 < watch.look_at < 100 + LATE
+    assert 100 < watch.look_at < 100 + TIMINGS.late
     sooner = watch.look_at
     watch.hurry()
     assert watch.look_at == sooner
@@ -137,7 +134,7 @@ def test_only_an_answer_that_is_not_late_yet_is_late_sooner_for_a_hurried_caller
 
 def test_an_answer_that_is_late_cannot_be_hurried() -> None:
     watch = watch_in(WatchState.ASKED)
-    watch.time_passed(100 + LATE)
+    watch.time_passed(100 + TIMINGS.late)
     watch.hurry()
     assert (watch.late, watch.look_at) == (True, None)
 
@@ -145,9 +142,9 @@ def test_an_answer_that_is_late_cannot_be_hurried() -> None:
 @pytest.mark.parametrize(
     ("state", "look_at"),
     [
-        (WatchState.ASKED, LATE),
-        (WatchState.OVERTAKEN, LATE),
-        (WatchState.WAITING, REGISTERED),
+        (WatchState.ASKED, TIMINGS.late),
+        (WatchState.OVERTAKEN, TIMINGS.late),
+        (WatchState.WAITING, TIMINGS.registered),
         (WatchState.TRUSTED, 7),
         *(
             (state, None)
@@ -168,7 +165,7 @@ def test_each_state_has_the_right_time_of_its_next_look(state: WatchState, look_
 
 @pytest.mark.parametrize("state", [WatchState.FAILED, WatchState.REFUSED])
 def test_each_failure_in_a_row_pauses_the_watch_for_longer(state: WatchState) -> None:
-    watch, now = Watch(), 100.0
+    watch, now = Watch(TIMINGS), 100.0
     ceilings = [0.1 * 2**number for number in range(7)] + [10.0] * 5
     for ceiling in ceilings:
         watch.ask(now)
@@ -220,10 +217,10 @@ def test_late_calls_do_not_count_towards_the_limit_of_concurrent_calls(
 
 
 def test_a_due_time_after_the_end_of_the_registration_has_no_effect() -> None:
-    watch = Watch()
+    watch = Watch(TIMINGS)
     watch.ask(0)
-    watch.nothing(0, REGISTERED, registered=True)
-    assert (watch.state, watch.look_at) == (WatchState.WAITING, REGISTERED)
+    watch.nothing(0, TIMINGS.registered, registered=True)
+    assert (watch.state, watch.look_at) == (WatchState.WAITING, TIMINGS.registered)
 
 
 @pytest.mark.parametrize("state", WatchState)
@@ -256,7 +253,7 @@ class Watching:
     """A slow reference implementation. It stores all events, and computes each answer from the whole history."""
 
     def __init__(self) -> None:
-        self.watch = Watch()
+        self.watch = Watch(TIMINGS)
         self.now = 100.0
         self.happened: list[tuple[WatchEvent, float]] = []
 
@@ -395,7 +392,7 @@ class Watching:
         if self.left or self.watch.may_ask or self.watch.unheard or self.watch.late:
             return
         assert self.watch.look_at is not None
-        assert self.watch.look_at <= self.now + REGISTERED
+        assert self.watch.look_at <= self.now + TIMINGS.registered
 
     def check(self) -> None:
         self.a_call_is_under_way_from_its_beginning_to_its_end()

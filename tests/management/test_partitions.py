@@ -11,10 +11,10 @@ from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import registry_keys, registry_salt
-from sbredis.entities import _asking
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.management import PartitionRuntimeProperties
 from sbredis.servers import LocalCluster
+from tests.aio.queues import receive_exactly
 from tests.management.conftest import held, in_namespace
 from tests.waiting import eventually
 
@@ -39,7 +39,7 @@ async def test_the_partitions_of_a_queue_have_their_counts_by_state(admin: Admin
             await sender.send_messages(ServiceBusMessage(b"x", partition_key=str(number)))
         await sender.schedule_messages(ServiceBusMessage(b"later"), datetime.now(UTC) + timedelta(hours=1))
         async with client.get_queue_receiver("q") as receiver:
-            locked, deferred, dead, delayed = await receiver.receive_messages(4, 60)
+            locked, deferred, dead, delayed = await receive_exactly(receiver, 4)
             await receiver.defer_message(deferred)
             await receiver.dead_letter_message(dead)
             await receiver.abandon_message(delayed, delay=60)
@@ -129,9 +129,8 @@ async def test_topics_and_subscriptions_have_partitions_too(admin: Admin, where:
 
 
 async def test_a_partition_without_a_server_is_listed_as_not_available(
-    binary: str | None, monkeypatch: pytest.MonkeyPatch
+    binary: str | None,
 ) -> None:
-    monkeypatch.setattr(_asking, "PATIENCE", 1.0)
     with LocalCluster(3, binary=binary, config={"cluster-require-full-coverage": "no"}) as cluster:
         async with Admin(in_namespace(cluster.url), partition_count=4) as admin:
             await admin.create_queue("q", enable_partitioning=True)

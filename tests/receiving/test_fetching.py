@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from sbredis.client._watching import Watch, WatchState
 from sbredis.receiving import _fetching as fetching
 from sbredis.receiving._fetching import MOST_AT_ONCE, Fetch, Stock, fetches, keep_for, passing_looks
-from tests.client.test_watching import watch_in
+from tests.client.test_watching import TIMINGS, watch_in
 
 states = st.lists(st.sampled_from(sorted(WatchState, key=lambda state: state.name)), min_size=1, max_size=20)
-
-
-@pytest.fixture(autouse=True)
-def patient() -> None:
-    """Leave the time limits unchanged: these tests pass every time as an argument, so no machine is too slow."""
 
 
 def watches_in(*drawn: WatchState) -> list[Watch]:
@@ -248,7 +243,7 @@ class Broker:
     def __init__(self, chance: random.Random, count: int, most: int) -> None:
         self.chance = chance
         self.there = [0] * count
-        self.watches = [Watch() for _ in range(count)]
+        self.watches = [Watch(TIMINGS) for _ in range(count)]
         self.stock = stock(most)
         self.kept = self.waited_for = self.given = self.sent = self.start = 0
         self.registered = [False] * count

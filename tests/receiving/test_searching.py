@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client._watching import LATE, Watch, WatchState
+from sbredis.client._watching import Watch, WatchState
 from sbredis.receiving._fetching import Fetch, fetches
 from sbredis.receiving._searching import Search
-from tests.client.test_watching import watch_in
+from tests.client.test_watching import TIMINGS, watch_in
 
 U, K, C, D, W, H = (
     WatchState.UNKNOWN,
@@ -30,18 +30,13 @@ LATER = "late"
 Drawn = WatchState | str
 
 
-@pytest.fixture(autouse=True)
-def patient() -> None:
-    """Leave the time limits unchanged: these tests pass every time as an argument, so no machine is too slow."""
-
-
 def drawn(*states: Drawn, wanted: int = 0) -> list[Watch]:
     """Return watches in these states. Together the running calls want ``wanted`` sessions."""
     watches: list[Watch] = []
     for state in states:
         watch = watch_in(A if isinstance(state, str) else state)
         if state == LATER:
-            watch.time_passed(100.0 + LATE)
+            watch.time_passed(100.0 + TIMINGS.late)
         if watch.under_way:
             watch.wanted = wanted
         watches.append(watch)
@@ -95,7 +90,7 @@ def test_the_search_looks_at_the_others_when_the_first_is_late_or_fails() -> Non
         if fails:
             watches[0].failed(0.0, refused=False)
         else:
-            watches[0].time_passed(LATE)
+            watches[0].time_passed(TIMINGS.late)
         assert search.calls() == [look(1), look(2)]
 
 
@@ -182,7 +177,7 @@ class World:
     """The partitions that have answered or failed."""
 
     def __post_init__(self) -> None:
-        self.watches = [Watch() for _ in self.places]
+        self.watches = [Watch(TIMINGS) for _ in self.places]
         self.search = Search(self.watches, self.start, straight=self.straight)
 
     @property
@@ -259,7 +254,7 @@ class World:
         places = range(len(self.places))
         steps: list[Callable[[], None]] = [partial(self.comes, place) for place in places]
         steps += [partial(self.goes, place) for place in places]
-        steps += [partial(self.time, seconds) for seconds in (0.1, LATE)]
+        steps += [partial(self.time, seconds) for seconds in (0.1, TIMINGS.late)]
         answering = [place for place in self.under_way if not self.places[place].dead]
         steps += [partial(self.answer, place) for place in answering] * 4
         steps += [partial(self.fail, place) for place in answering]
@@ -275,7 +270,7 @@ class World:
                     return
             for place in sorted(self.opening):
                 self.hear(place)
-            self.time(LATE)
+            self.time(TIMINGS.late)
 
 
 def walk(choices: list[int], world: World) -> World:

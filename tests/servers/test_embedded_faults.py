@@ -107,8 +107,10 @@ async def test_the_error_names_the_full_disk_until_there_is_space(small: Path, f
         filler.unlink()
         await sender.send_messages(ServiceBusMessage("after"), timeout=60)
         receiver = client.get_queue_receiver("q")
-        bodies = [message.body for message in await receiver.receive_messages(200, 60)]
-        assert (bodies[0], bodies[-1]) == (b"kept", b"after")
+        bodies: list[object] = []
+        while bodies[-1:] != [b"after"]:
+            bodies += [message.body for message in await receiver.receive_messages(200, 60)]
+        assert bodies[0] == b"kept"
 
 
 @pytest.mark.anyio

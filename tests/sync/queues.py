@@ -17,19 +17,20 @@ from sbredis import (
     ServiceBusSession,
     ServiceBusSessionReceiver,
 )
-from sbredis.client._clock import Clock
-from sbredis.client._entity import Entity
+from sbredis.client import Clock, Entity, Timings
 from sbredis.engine import Counts, Lock, Partition, SidePrefix
 from sbredis.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusMessage
 from tests.aio import queues, session_queues
-from tests.aio.queues import PARTITIONS, bodies, both, in_memory, new_queue, with_all_scripts
+from tests.aio.queues import GATHERING, PARTITIONS, PATIENT, bodies, both, in_memory, new_queue, with_all_scripts
 from tests.aio.topics import Rules
 from tests.engine.bench import Everything
 from tests.waiting import wait_until
 
 __all__ = [
+    "GATHERING",
     "PARTITIONS",
+    "PATIENT",
     "HandClock",
     "Queue",
     "SessionQueue",
@@ -39,6 +40,7 @@ __all__ = [
     "both",
     "in_memory",
     "queue_at",
+    "receive_exactly",
     "session_of",
     "session_queue_at",
     "topic_at",
@@ -88,6 +90,7 @@ class Queue:
 
     def other_client(self, clock: Clock | None = None, **options: Any) -> ServiceBusClient:
         """Return another client of the same namespace, not yet connected."""
+        options.setdefault("_timings", self.inner.client._connection.timings)
         return ServiceBusClient(self.url, namespace="ns", _clock=clock or self.inner.clock, **options)
 
     def send(
@@ -179,6 +182,7 @@ class Subject:
 
     def other_client(self, **options: Any) -> ServiceBusClient:
         """Return another client of the same namespace, not yet connected."""
+        options.setdefault("_timings", self.client._aio._connection.timings)
         return ServiceBusClient(self.url, namespace="ns", _clock=self.clock, **options)
 
     def create(self, subscriptions: Mapping[str, Rules], **options: Any) -> None:
@@ -209,11 +213,14 @@ def queue_at(
     partitioned: bool = False,
     partitions: int = PARTITIONS,
     clock: Clock | None = None,
+    timings: Timings = PATIENT,
     name: str = "q",
     **settings: Any,
 ) -> Iterator[Queue]:
     """Create a queue. At the end, close its client."""
-    with ServiceBusClient(with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock) as client:
+    with ServiceBusClient(
+        with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock, _timings=timings
+    ) as client:
 
         async def make() -> queues.Queue:
             return await new_queue(client._aio, url, partitioned=partitioned, clock=clock, name=name, **settings)
@@ -239,6 +246,7 @@ def topic_at(
     partitioned: bool = False,
     partitions: int = PARTITIONS,
     clock: Any = None,
+    timings: Timings = PATIENT,
     maintenance: bool = False,
     sessions: bool = False,
     **options: Any,
@@ -246,14 +254,29 @@ def topic_at(
     """Create a topic. At the end, close its clients."""
     with (
         ServiceBusClient(
-            with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock, maintenance=maintenance
+            with_all_scripts(url),
+            namespace="ns",
+            partition_count=partitions,
+            maintenance=maintenance,
+            _clock=clock,
+            _timings=timings,
         ) as client,
-        ServiceBusAdministrationClient(url, namespace="ns", _clock=clock) as admin,
+        ServiceBusAdministrationClient(url, namespace="ns", _clock=clock, _timings=timings) as admin,
     ):
         admin.create_topic("t", enable_partitioning=partitioned, **options)
         subject = Subject(client, admin, url, clock, enable_partitioning=partitioned, **options)
         subject.create(subscriptions or {}, requires_session=sessions)
         yield subject
+
+
+def receive_exactly(receiver: ServiceBusReceiver, count: int, seconds: float = 60.0) -> list[ServiceBusReceivedMessage]:
+    """Receive this number of messages. One call may return fewer of them if the machine is busy."""
+    messages: list[ServiceBusReceivedMessage] = []
+    while len(messages) < count:
+        page = receiver.receive_messages(count - len(messages), seconds)
+        assert page, f"{len(messages)} of {count} messages came, and no further one within {seconds} s"
+        messages += page
+    return messages
 
 
 def bodies_in(client: ServiceBusClient, name: str, **options: Any) -> list[str]:

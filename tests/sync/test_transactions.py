@@ -27,6 +27,7 @@ from sbredis.exceptions import (
     MessageAlreadySettled,
 )
 from tests.sync.interruptions import interrupted_when
+from tests.sync.queues import receive_exactly
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 SOON = 60.0
@@ -60,13 +61,6 @@ def peeked(client: ServiceBusClient, name: str) -> list[ServiceBusReceivedMessag
 
 def bodies(client: ServiceBusClient, name: str) -> list[str]:
     return [str(message) for message in peeked(client, name)]
-
-
-def received(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
-    messages: list[ServiceBusReceivedMessage] = []
-    while len(messages) < count:
-        messages += receiver.receive_messages(count - len(messages), SOON)
-    return messages
 
 
 def session_of(receiver: ServiceBusReceiver) -> ServiceBusSession:
@@ -139,7 +133,7 @@ def test_several_threads_record_at_the_same_time(
 ) -> None:
     threads, each = 6, 8
     send(client, "inputs", *map(str, range(threads * each)))
-    messages = received(inputs, threads * each)
+    messages = receive_exactly(inputs, threads * each)
     start = Barrier(threads, timeout=SOON)
 
     def work(tx: ServiceBusTransaction, thread: int) -> list[int]:
@@ -190,7 +184,7 @@ def test_threads_that_send_the_same_message_send_it_under_different_ids(client: 
 
 def test_only_one_of_several_threads_settles_a_message(client: ServiceBusClient, inputs: ServiceBusReceiver) -> None:
     send(client, "inputs", "1")
-    (message,) = received(inputs)
+    (message,) = receive_exactly(inputs, 1)
     with ThreadPoolExecutor(4) as pool, client.transaction() as tx:
         errors = [call.exception(SOON) for call in [pool.submit(tx.complete_message, message) for _ in range(4)]]
         assert [type(error) for error in errors if error is not None] == [MessageAlreadySettled] * 3

@@ -25,6 +25,7 @@ from sbredis.management import EntityStatus
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus, SyncBus, TestClock
 from sbredis.transport import _memory
+from tests.aio.queues import receive_exactly
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
@@ -151,9 +152,7 @@ async def test_messages_are_listed_by_state(bus: Bus, partitioned: bool) -> None
     async with bus.client.get_queue_sender("orders") as sender:
         await sender.schedule_messages(ServiceBusMessage("scheduled"), bus.clock.now + timedelta(days=1))
     receiver = bus.client.get_queue_receiver("orders")
-    held = {message.body: message for message in await receiver.receive_messages(6)}
-    while len(held) < 6:
-        held |= {message.body: message for message in await receiver.receive_messages(6)}
+    held = {message.body: message for message in await receive_exactly(receiver, 6)}
     await receiver.abandon_message(held[b"active"])
     await receiver.abandon_message(held[b"delayed"], delay=60)
     await receiver.defer_message(held[b"deferred"])

@@ -179,7 +179,7 @@ PARAGRAPHS: Final = {
 
 DIFFERENT: Final = {
     "ServiceBusClient.__init__": """
-        clock = clock_in(ServiceBusClient, kwargs, AZURE_CLIENT)
+        internal = internal_options(ServiceBusClient, kwargs, AZURE_CLIENT)
         self._hold(
             aio.ServiceBusClient(
                 fully_qualified_namespace,
@@ -192,7 +192,7 @@ DIFFERENT: Final = {
                 retry_mode=retry_mode,
                 connect_timeout=connect_timeout,
                 maintenance=maintenance,
-                _clock=clock,
+                **internal,
             )
         )
         """,
@@ -320,7 +320,7 @@ DIFFERENT: Final = {
             self._bridge.finish(partial(self._aio.__aexit__, kind, error, traceback))
         """,
     "ServiceBusAdministrationClient.__init__": """
-        clock = clock_in(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
+        internal = internal_options(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
         client = aio.ServiceBusAdministrationClient(
             fully_qualified_namespace,
             credential,
@@ -329,7 +329,7 @@ DIFFERENT: Final = {
             timeout=timeout,
             connect_timeout=connect_timeout,
             api_version=api_version,
-            _clock=clock,
+            **internal,
         )
         super().__init__(Bridge(f"sbredis administration {connection_of(client).target}", client.close), client)
         """,

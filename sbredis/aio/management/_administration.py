@@ -13,8 +13,8 @@ from sbredis.aio._client_options import (
     Credential,
     InternalOptions,
     Provider,
-    clock_in,
     credited,
+    internal_options,
 )
 from sbredis.aio.management._bulk import BulkAdministration
 from sbredis.aio.management._partitions import PartitionAdministration
@@ -76,7 +76,7 @@ class ServiceBusAdministrationClient(
         first call raises :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and
         has no effect. Other arguments of Azure's library cause a warning.
         """
-        clock = clock_in(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
+        internal = internal_options(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
         if api_version is not None:
             ApiVersion(api_version)  # this raises an error for an unknown version
         target, provider = credited(parse_target(url_or_default(fully_qualified_namespace)), credential)
@@ -87,7 +87,8 @@ class ServiceBusAdministrationClient(
             credential_provider=provider,
             connect_timeout=connect_timeout,
             partition_count=partition_count,
-            clock=clock,
+            clock=internal.get("_clock"),
+            timings=internal.get("_timings"),
         )
         self._reference = self._connection.reference()
         self._unreadable = UnreadableLog()

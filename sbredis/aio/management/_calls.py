@@ -21,7 +21,7 @@ from sbredis.exceptions import (
 from sbredis.model import Described
 from sbredis.registry import LONGEST_PAGE, EntityRecord, Kind, Listing, Namespace, Unreadable, UnreadableLog
 
-__all__ = ["PAGE", "PATIENCE", "Calls", "Reading"]
+__all__ = ["PAGE", "Calls", "Reading"]
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Described)
@@ -29,8 +29,6 @@ P = TypeVar("P", bound=Described)
 PAGE = 100
 """The number of items on a page of a list."""
 
-PATIENCE = 2.0
-"""A deletion waits this number of seconds until a mover has moved the messages of transactions."""
 _PAUSE = 0.05
 
 Reading = Callable[[str, int, float], Awaitable[ListPage[EntityRecord]]]
@@ -97,7 +95,7 @@ class Calls(Connected):
 
         async def before(record: EntityRecord) -> None:
             left = until - anyio.current_time()
-            patient = anyio.current_time() + min(PATIENCE, left / 2)
+            patient = anyio.current_time() + min(self._connection.timings.moving_first, left / 2)
             while waiting := await self._transfers(record, until):
                 if anyio.current_time() > patient:
                     raise ServiceBusError(

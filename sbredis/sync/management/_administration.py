@@ -9,7 +9,13 @@ from typing import Self, Unpack
 
 from sbredis._public import public
 from sbredis.aio import management as aio
-from sbredis.aio._client_options import AdministrationClientOptions, Credential, InternalOptions, Provider, clock_in
+from sbredis.aio._client_options import (
+    AdministrationClientOptions,
+    Credential,
+    InternalOptions,
+    Provider,
+    internal_options,
+)
 from sbredis.client import connection_of
 from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties
 from sbredis.sync._bridge import Bridge
@@ -74,7 +80,7 @@ class ServiceBusAdministrationClient(
         first call raises :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and
         has no effect. Other arguments of Azure's library cause a warning.
         """
-        clock = clock_in(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
+        internal = internal_options(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
         client = aio.ServiceBusAdministrationClient(
             fully_qualified_namespace,
             credential,
@@ -83,7 +89,7 @@ class ServiceBusAdministrationClient(
             timeout=timeout,
             connect_timeout=connect_timeout,
             api_version=api_version,
-            _clock=clock,
+            **internal,
         )
         super().__init__(Bridge(f"sbredis administration {connection_of(client).target}", client.close), client)
 

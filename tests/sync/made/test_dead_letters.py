@@ -11,7 +11,7 @@ import pytest
 
 from sbredis.exceptions import MessageNotFoundError
 from sbredis.model import ServiceBusSubQueue
-from tests.sync.queues import HandClock, bodies, both, in_memory, queue_at
+from tests.sync.queues import HandClock, bodies, both, in_memory, queue_at, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -54,13 +54,13 @@ def test_a_dead_letter_keeps_the_number_that_it_had(url: str, partitioned: bool)
             *queue.send("expired", at=-1, time_to_live=10_000),
         ]
         with queue.receiver() as receiver:
-            buried, failed = receiver.receive_messages(2, 60)
+            buried, failed = receive_exactly(receiver, 2)
             assert buried.dead_letter_source_sequence_number is None
             receiver.dead_letter_message(buried)
             receiver.abandon_message(failed)
         letters = queue.receiver(sub_queue="deadletter")
         clock.move(11)
-        for found in (letters.peek_messages(10), letters.receive_messages(3, 60)):
+        for found in (letters.peek_messages(10), receive_exactly(letters, 3)):
             assert bodies(found) == ["buried", "failed", "expired"]
             assert [each.dead_letter_source_sequence_number for each in found] == numbers
             assert [each.enqueued_sequence_number for each in found] == numbers
@@ -96,7 +96,7 @@ def test_the_dead_letter_queue_is_opened_by_option_and_by_path(url: str, partiti
     with queue_at(url, partitioned=partitioned) as queue:
         queue.send(*"abcdef", at=-1)
         with queue.receiver() as receiver:
-            for message in receiver.receive_messages(6, 60):
+            for message in receive_exactly(receiver, 6):
                 receiver.dead_letter_message(message, reason=str(message), error_description="…")
         receivers = [
             queue.receiver(sub_queue="deadletter"),

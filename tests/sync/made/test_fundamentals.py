@@ -32,7 +32,7 @@ from sbredis.model import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
 )
-from tests.sync.queues import HandClock, bodies
+from tests.sync.queues import PATIENT, HandClock, bodies, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers"), pytest.mark.both_shapes]
 
@@ -50,7 +50,7 @@ def clock() -> HandClock:
 @pytest.fixture
 def client(url: str, partitioned: bool, clock: HandClock) -> Iterator[ServiceBusClient]:
     """A client of a namespace with one queue, ``orders``."""
-    with ServiceBusClient(url, partition_count=3, _clock=clock) as client:
+    with ServiceBusClient(url, partition_count=3, _clock=clock, _timings=PATIENT) as client:
         client.ensure_queue("orders", enable_partitioning=partitioned, lock_duration=timedelta(seconds=30))
         yield client
 
@@ -80,14 +80,6 @@ def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     """Receive one message, which must arrive."""
     (message,) = receiver.receive_messages(max_wait_time=LONG)
     return message
-
-
-def some(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    """Receive this number of messages, which must arrive."""
-    found: list[ServiceBusReceivedMessage] = []
-    while len(found) < count:
-        found += receiver.receive_messages(count - len(found), max_wait_time=LONG)
-    return found
 
 
 def nothing_comes(receiver: ServiceBusReceiver) -> bool:
@@ -158,7 +150,7 @@ def test_messages_lists_mappings_amqp_messages_and_batches_are_sent(
     batch.add_message({"body": "nine"})
     sender.send_messages(batch)
     expected = ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two"]
-    assert sorted(bodies(some(receiver, 9))) == expected
+    assert sorted(bodies(receive_exactly(receiver, 9))) == expected
     assert nothing_comes(receiver)
 
 
@@ -166,7 +158,7 @@ def test_messages_with_one_key_arrive_in_order(sender: ServiceBusSender, receive
     """Messages with one partition key are stored in one partition, which keeps their order."""
     for text in "abcde":
         sender.send_messages(ServiceBusMessage(text, partition_key="ann"))
-    assert bodies(some(receiver, 2)) == ["a", "b"]
+    assert bodies(receive_exactly(receiver, 2)) == ["a", "b"]
     assert bodies([next(receiver) for _ in range(3)]) == ["c", "d", "e"]
 
 
@@ -176,8 +168,8 @@ def test_messages_with_one_key_arrive_in_order(sender: ServiceBusSender, receive
 def test_a_receiver_gets_no_more_than_it_asks_for(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     """Messages that were not requested stay in the queue for any receiver."""
     sender.send_messages([ServiceBusMessage(text) for text in "abcde"])
-    assert len(some(receiver, 2)) == 2
-    assert len(some(receiver, 3)) == 3
+    assert len(receive_exactly(receiver, 2)) == 2
+    assert len(receive_exactly(receiver, 3)) == 3
 
 
 def test_receiving_from_an_empty_queue_returns_an_empty_list(receiver: ServiceBusReceiver) -> None:
@@ -211,7 +203,7 @@ def test_messages_can_be_peeked_without_receiving_them(sender: ServiceBusSender,
     """A peek shows messages. It locks no message, and does not increase a delivery count."""
     sender.send_messages([ServiceBusMessage(text) for text in "ab"])
     assert sorted(bodies(receiver.peek_messages(10))) == ["a", "b"]
-    assert [message.delivery_count for message in some(receiver, 2)] == [1, 1]
+    assert [message.delivery_count for message in receive_exactly(receiver, 2)] == [1, 1]
 
 
 # -- locks -------------------------------------------------------------------------------------------------------------
@@ -391,7 +383,7 @@ def test_the_messages_of_a_session_arrive_in_order(client: ServiceBusClient, cha
         chats.send_messages(ServiceBusMessage(text, session_id="ann"))
         chats.send_messages(ServiceBusMessage(text, session_id="bob"))
     with client.get_queue_receiver("chats", session_id="ann") as receiver:
-        messages = some(receiver, 3)
+        messages = receive_exactly(receiver, 3)
         assert [(str(message), message.session_id) for message in messages] == [(text, "ann") for text in "123"]
         receiver.complete_messages(messages)
 

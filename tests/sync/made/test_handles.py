@@ -20,7 +20,14 @@ from sbredis.exceptions import (
 )
 from sbredis.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
-from tests.sync.queues import HandClock, bodies, both, queue_at, session_queue_at
+from tests.sync.queues import (
+    HandClock,
+    bodies,
+    both,
+    queue_at,
+    receive_exactly,
+    session_queue_at,
+)
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -47,7 +54,7 @@ def test_a_message_is_settled_by_handle_from_another_connection(url: str, partit
     with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         queue.send("a", "b", "c", "d", "e", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("Q")
-        messages = receiver.receive_messages(5, 60)
+        messages = receive_exactly(receiver, 5)
         assert len(messages) == 5
         handles = [receiver.get_lock_handle(message) for message in messages]
         assert len(set(handles)) == 5
@@ -57,7 +64,7 @@ def test_a_message_is_settled_by_handle_from_another_connection(url: str, partit
         settler.defer_message(handles[3])
         settler.dead_letter_message(handles[4], "why", "because")
 
-        again = receiver.receive_messages(5, 60)
+        again = receive_exactly(receiver, 2)
         assert {str(message): message.delivery_count for message in again} == {"b": 2, "c": 1}
         (deferred,) = receiver.receive_deferred_messages([messages[3].sequence_number])
         assert bodies([deferred]) == ["d"]
@@ -78,7 +85,7 @@ def test_a_handle_stays_valid_after_renewals_by_either_side(url: str, partitione
     with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         queue.send("a", "b", "c", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("q")
-        first, second, third = receiver.receive_messages(3, 60)
+        first, second, third = receive_exactly(receiver, 3)
         handle = receiver.get_lock_handle(first)
         for _ in range(3):
             clock.move(40)

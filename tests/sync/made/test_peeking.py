@@ -10,7 +10,7 @@ import pytest
 from sbredis import ServiceBusReceiver
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
-from tests.sync.queues import HandClock, bodies, both, in_memory, queue_at
+from tests.sync.queues import HandClock, bodies, both, in_memory, queue_at, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -47,7 +47,7 @@ def test_peeking_shows_messages_in_every_state(url: str, partitioned: bool) -> N
         queue.send("locked", "delayed", "deferred", "active", "dead", at=-1)
         queue.send("scheduled", at=-1, due=clock.told() + 60_000)
         other = queue.receiver()
-        messages = {str(message): message for message in other.receive_messages(5, 60)}
+        messages = {str(message): message for message in receive_exactly(other, 5)}
         other.abandon_message(messages["delayed"], delay=60)
         other.defer_message(messages["deferred"])
         other.abandon_message(messages["active"])
@@ -89,7 +89,7 @@ def test_a_peek_continues_after_the_messages_that_were_received(url: str, partit
     with queue_at(url, partitioned=partitioned) as queue:
         numbers = queue.send(*"abcdef", at=-1)
         receiver = queue.receiver()
-        receiver.receive_messages(2, 60)
+        receive_exactly(receiver, 2)
         (third,) = receiver.peek_messages(1)
         assert third.sequence_number == numbers[2]
         rest = receiver.peek_messages(2)

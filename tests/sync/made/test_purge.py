@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.sync.queues import HandClock, bodies, both, queue_at
+from tests.sync.queues import HandClock, bodies, both, queue_at, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -22,7 +22,7 @@ def test_all_messages_except_locked_and_scheduled_ones_are_purged(url: str, part
     with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         receiver = queue.receiver()
         queue.send("locked", "deferred", "dead", at=-1)
-        locked, deferred, dead = receiver.receive_messages(3, 60)
+        locked, deferred, dead = receive_exactly(receiver, 3)
         receiver.defer_message(deferred)
         receiver.dead_letter_message(dead)
         queue.send("scheduled", at=0, due=clock.told() + 60_000)

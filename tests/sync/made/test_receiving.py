@@ -14,12 +14,31 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
 )
 from sbredis.model import ServiceBusReceiveMode
-from tests.sync.queues import both, in_memory, queue_at
+from tests.sync.queues import GATHERING, bodies, both, in_memory, queue_at, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
 
+modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
+
+
 # -- how many messages, and how long a receive waits -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@both
+@modes
+def test_one_receive_can_return_more_messages_than_one_reply_carries(
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+) -> None:
+    with queue_at(url, partitioned=partitioned, partitions=2, timings=GATHERING) as queue:
+        for place in range(len(queue.partitions)):
+            queue.fill(1250, at=place, start=place * 1250)
+        expected = 1250 * len(queue.partitions)
+        receiver = queue.receiver(receive_mode=mode)
+        messages = receiver.receive_messages(expected, 60)
+        assert sorted(map(int, bodies(messages))) == list(range(expected))
+        assert len({message.sequence_number for message in messages}) == expected
 
 
 @both
@@ -55,7 +74,7 @@ def test_received_messages_stay_locked_when_the_receiver_is_closed(url: str, par
     with queue_at(url, partitioned=partitioned) as queue:
         queue.send(*"abcd")
         with queue.receiver() as receiver:
-            messages = receiver.receive_messages(2, 60)
+            messages = receive_exactly(receiver, 2)
         assert queue.locked() == 2
         with queue.receiver() as another:
             for message in messages:

@@ -10,13 +10,22 @@ from typing import Any
 
 import pytest
 
-from sbredis import RedriveBudget, ServiceBusMessage, ServiceBusReceiver
+from sbredis import RedriveBudget, ServiceBusMessage
 from sbredis.exceptions import (
     MessageNotFoundError,
     MessagingEntityNotFoundError,
 )
 from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
-from tests.sync.queues import HandClock, Queue, bodies, both, in_memory, queue_at, topic_at
+from tests.sync.queues import (
+    HandClock,
+    Queue,
+    bodies,
+    both,
+    in_memory,
+    queue_at,
+    receive_exactly,
+    topic_at,
+)
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -27,17 +36,10 @@ def kill(queue: Queue, *texts: str, reason: str | None = None, description: str 
     before = {message.sequence_number for message in letters.peek_messages(1000, sequence_number=1)}
     queue.send(*texts)
     receiver = queue.receiver()
-    for message in all_of(receiver, len(texts)):
+    for message in receive_exactly(receiver, len(texts)):
         receiver.dead_letter_message(message, reason, description)
     after = [message.sequence_number for message in all_dead(queue)]
     return [number for number in after if number not in before]
-
-
-def all_of(receiver: ServiceBusReceiver, count: int) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < count:
-        found += receiver.receive_messages(count - len(found), 60)
-    return found
 
 
 def all_dead(queue: Queue) -> list[Any]:
@@ -60,7 +62,7 @@ def test_all_dead_letters_return_as_new_messages(url: str, partitioned: bool) ->
         assert result.by_reason == {"Timeout": 3}
         counts = queue.counts()
         assert (counts.active, counts.dead_active) == (3, 0)
-        messages = all_of(queue.receiver(), 3)
+        messages = receive_exactly(queue.receiver(), 3)
         assert sorted(bodies(messages)) == ["a", "b", "c"]
         for message in messages:
             assert (message.delivery_count, message.dead_letter_reason) == (1, None)
@@ -211,11 +213,11 @@ def test_the_dead_letters_of_a_subscription_return_to_it_only(url: str, partitio
         topic.create({"one": None, "two": None})
         topic.sender().send_messages([ServiceBusMessage(text) for text in "abc"])
         receiver = topic.receiver("one")
-        for message in all_of(receiver, 3):
+        for message in receive_exactly(receiver, 3):
             receiver.dead_letter_message(message)
         result = topic.receiver("one", sub_queue="deadletter").redrive_messages()
         assert result.moved == 3
-        assert sorted(bodies(all_of(receiver, 3))) == ["a", "b", "c"]
+        assert sorted(bodies(receive_exactly(receiver, 3))) == ["a", "b", "c"]
         assert len(topic.take_all("two")) == 3
 
 
@@ -228,11 +230,11 @@ def test_a_redriven_message_lives_as_long_as_its_topic_allows(url: str, partitio
         topic.create({"one": None})
         topic.sender().send_messages(ServiceBusMessage("a"))
         receiver = topic.receiver("one")
-        (message,) = all_of(receiver, 1)
+        (message,) = receive_exactly(receiver, 1)
         receiver.dead_letter_message(message)
         clock.move(1000)
         assert (topic.receiver("one", sub_queue="deadletter").redrive_messages()).moved == 1
-        (message,) = all_of(receiver, 1)
+        (message,) = receive_exactly(receiver, 1)
         assert message.expires_at_utc is not None
         assert message.expires_at_utc.timestamp() == clock.utc() + 60
 
@@ -244,14 +246,14 @@ def test_dead_letters_can_be_moved_to_another_queue(url: str, partitioned: bool)
         queue.client.ensure_queue("other", enable_partitioning=partitioned)
         queue.send(*"abcdefg", properties={"kept": 1})
         receiver = queue.receiver()
-        for message in all_of(receiver, 7):
+        for message in receive_exactly(receiver, 7):
             receiver.dead_letter_message(message, "Timeout", "why")
         letters = queue.receiver(sub_queue="deadletter")
         result = letters.redrive_messages(to="other", properties_to_modify={"redriven": True}, rate=1000)
         assert (result.matched, result.moved, result.skipped, result.completed) == (7, 7, 0, True)
         assert all_dead(queue) == []
         with queue.client.get_queue_receiver("other") as other:
-            messages = all_of(other, 7)
+            messages = receive_exactly(other, 7)
         assert sorted(bodies(messages)) == list("abcdefg")
         for message in messages:
             assert message.application_properties == {"kept": 1, "redriven": True}
@@ -267,7 +269,7 @@ def test_dead_letters_can_be_moved_to_a_topic(url: str, partitioned: bool) -> No
         with topic.client.get_queue_sender("q") as sender:
             sender.send_messages([ServiceBusMessage(text) for text in "abc"])
         receiver = topic.client.get_queue_receiver("q")
-        for message in all_of(receiver, 3):
+        for message in receive_exactly(receiver, 3):
             receiver.dead_letter_message(message)
         result = topic.client.get_queue_receiver("q", sub_queue="deadletter").redrive_messages(to="t")
         assert result.moved == 3

@@ -18,7 +18,7 @@ from sbredis.exceptions import (
     Outcome,
 )
 from sbredis.model import ServiceBusReceivedMessage
-from tests.sync.queues import HandClock, bodies, both, in_memory, queue_at
+from tests.sync.queues import HandClock, bodies, both, in_memory, queue_at, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -166,7 +166,7 @@ def test_a_renewal_restarts_the_whole_lock_duration(url: str, partitioned: bool)
     with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         queue.send("a", "b", at=-1)
         receiver = queue.receiver()
-        renewed, other = receiver.receive_messages(2, 60)
+        renewed, other = receive_exactly(receiver, 2)
         first = until = renewed.locked_until_utc
         for _ in range(5):
             clock.move(20)

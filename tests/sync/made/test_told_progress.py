@@ -12,7 +12,7 @@ import pytest
 
 from sbredis import ServiceBusMessage, ServiceBusSender
 from sbredis.engine import MAXIMUM_CALL_MESSAGES
-from tests.sync.queues import Queue, both, in_memory, queue_at
+from tests.sync.queues import Queue, both, in_memory, queue_at, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -45,10 +45,8 @@ def sender(queue: Queue) -> ServiceBusSender:
 def bury(queue: Queue, count: int) -> None:
     receiver = queue.receiver()
     sender(queue).send_stream(numbered(count)).count()
-    while count:
-        for message in receiver.receive_messages(count, 60):
-            receiver.dead_letter_message(message)
-            count -= 1
+    for message in receive_exactly(receiver, count):
+        receiver.dead_letter_message(message)
 
 
 @in_memory

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sbredis import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusTransaction
+from sbredis import ServiceBusClient, ServiceBusSender, ServiceBusTransaction
 from sbredis.exceptions import (
     MessageAlreadySettled,
     MessageLockLostError,
@@ -24,8 +24,8 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.management import CorrelationRuleFilter, EntityStatus, ServiceBusAdministrationClient
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from tests.sync.queues import HandClock, bodies_in
+from sbredis.model import ServiceBusMessage
+from tests.sync.queues import HandClock, bodies_in, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -47,13 +47,6 @@ def send(client: ServiceBusClient, name: str, *bodies: str, **options: Any) -> N
         sender.send_messages([ServiceBusMessage(body, **options) for body in bodies])
 
 
-def received(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
-    messages: list[ServiceBusReceivedMessage] = []
-    while len(messages) < count:
-        messages += receiver.receive_messages(count - len(messages), 60)
-    return messages
-
-
 def transact(client: ServiceBusClient, *records: Callable[[ServiceBusTransaction], object]) -> None:
     """Carry out a transaction with these calls."""
     with client.transaction() as tx:
@@ -71,7 +64,7 @@ def recorded(sender: ServiceBusSender, message: ServiceBusMessage, tx: ServiceBu
 def test_an_input_is_completed_and_its_outputs_are_sent_together(client: ServiceBusClient) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with client.transaction() as tx:
             tx.complete_message(message)
             tx.send_messages(sender, ServiceBusMessage("a"))
@@ -86,19 +79,19 @@ def test_an_input_is_completed_and_its_outputs_are_sent_together(client: Service
 def test_every_settlement_is_part_of_the_transaction(client: ServiceBusClient) -> None:
     send(client, "inputs", "complete", "abandon", "defer", "bury")
     with client.get_queue_receiver("inputs") as receiver:
-        done, again, aside, dead = received(receiver, 4)
+        done, again, aside, dead = receive_exactly(receiver, 4)
         with client.transaction() as tx:
             tx.complete_message(done)
             tx.abandon_message(again, properties_to_modify={"tries": 1})
             tx.defer_message(aside)
             tx.dead_letter_message(dead, "unreadable", "no header")
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         assert (str(message), message.application_properties, message.delivery_count) == ("abandon", {"tries": 1}, 2)
         assert aside.sequence_number is not None
         (set_aside,) = receiver.receive_deferred_messages([aside.sequence_number])
         assert str(set_aside) == "defer"
     with client.get_queue_receiver("inputs", sub_queue="deadletter") as receiver:
-        (buried,) = received(receiver)
+        (buried,) = receive_exactly(receiver, 1)
         assert (str(buried), buried.dead_letter_reason) == ("bury", "unreadable")
 
 
@@ -109,7 +102,7 @@ def test_a_session_state_is_set_together_with_its_message_and_an_output(client: 
         client.get_queue_receiver("jobs", session_id="s") as receiver,
         client.get_queue_sender("outputs") as sender,
     ):
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with client.transaction() as tx:
             tx.complete_message(message)
             tx.set_session_state(receiver.session, "early")
@@ -132,7 +125,7 @@ def test_a_message_is_published_to_a_topic_under_its_present_rules(client: Servi
         admin.create_rule("news", "all", "red", filter=CorrelationRuleFilter(label="red"))
         send(client, "inputs", "1")
         with client.get_queue_receiver("inputs") as receiver:
-            (message,) = received(receiver)
+            (message,) = receive_exactly(receiver, 1)
             with client.transaction() as tx:
                 tx.complete_message(message)
                 tx.send_messages(sender, [ServiceBusMessage("x"), ServiceBusMessage("y", subject="red")])
@@ -148,7 +141,7 @@ def test_a_copy_is_published_to_the_subscription_whose_message_is_completed(clie
         admin.create_subscription("news", "all")
         sender.send_messages(ServiceBusMessage("first"))
         with client.get_subscription_receiver("news", "all") as receiver:
-            (message,) = received(receiver)
+            (message,) = receive_exactly(receiver, 1)
             with client.transaction() as tx:
                 tx.complete_message(message)
                 tx.send_messages(sender, ServiceBusMessage("second"))
@@ -182,7 +175,7 @@ def test_messages_of_one_key_stay_together_on_partitioned_queues(client: Service
     client.ensure_queue("wide-outputs", enable_partitioning=True)
     send(client, "wide-inputs", "1", partition_key="k")
     with client.get_queue_receiver("wide-inputs") as receiver, client.get_queue_sender("wide-outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with client.transaction() as tx:
             tx.complete_message(message)
             tx.send_messages(sender, ServiceBusMessage("a", partition_key="k"))
@@ -193,10 +186,10 @@ def test_an_abandoned_message_of_a_session_comes_before_prefetched_ones(client: 
     client.ensure_queue("jobs", requires_session=True)
     send(client, "jobs", "1", "2", "3", session_id="s")
     with client.get_queue_receiver("jobs", session_id="s", prefetch_count=10) as receiver:
-        (first,) = received(receiver)
+        (first,) = receive_exactly(receiver, 1)
         with client.transaction() as tx:
             tx.abandon_message(first)
-        assert [str(message) for message in received(receiver, 3)] == ["1", "2", "3"]
+        assert [str(message) for message in receive_exactly(receiver, 3)] == ["1", "2", "3"]
 
 
 def test_a_transaction_that_records_nothing_makes_no_call(client: ServiceBusClient) -> None:
@@ -256,7 +249,7 @@ def test_only_the_last_state_of_a_session_counts(client: ServiceBusClient) -> No
 def test_an_exception_in_the_block_sends_nothing_and_leaves_the_lock(client: ServiceBusClient) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with pytest.raises(ZeroDivisionError):
             transact(
                 client,
@@ -272,7 +265,7 @@ def test_an_exception_in_the_block_sends_nothing_and_leaves_the_lock(client: Ser
 def test_a_rollback_sends_nothing_and_refuses_further_calls(client: ServiceBusClient) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with client.transaction() as tx:
             tx.complete_message(message)
             tx.send_messages(sender, ServiceBusMessage("a"))
@@ -287,7 +280,7 @@ def test_a_lost_lock_undoes_everything_and_is_named(client: ServiceBusClient, ur
     """Another client settles the message by its handle."""
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
             settler.complete_message(receiver.get_lock_handle(message))
         with pytest.raises(MessageLockLostError, match=r"changed nothing\. The lock on message 1 has ended") as lost:
@@ -307,7 +300,7 @@ def test_a_full_queue_undoes_everything(client: ServiceBusClient, url: str) -> N
     large = "x" * 300_000
     send(client, "outputs", large, large, large)
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with pytest.raises(ServiceBusQuotaExceededError) as full:
             transact(
                 client,
@@ -337,7 +330,7 @@ def test_a_change_of_a_queue_that_this_client_does_not_know_undoes_everything(
 ) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with ServiceBusAdministrationClient(url) as admin:
             change(admin)
         with pytest.raises(kind) as refused:
@@ -353,7 +346,7 @@ def test_a_change_of_a_queue_that_this_client_does_not_know_undoes_everything(
 def test_changed_settings_of_every_entity_are_read_again(client: ServiceBusClient, url: str) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with ServiceBusAdministrationClient(url) as admin:
             admin.update_queue({"name": "outputs", "max_delivery_count": 3})
             admin.update_queue({"name": "inputs", "max_delivery_count": 3})
@@ -384,7 +377,7 @@ def test_a_session_that_another_client_holds_now_undoes_everything(client: Servi
 def test_a_message_that_was_settled_outside_undoes_everything(client: ServiceBusClient) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         tx = client.transaction().__enter__()
         tx.complete_message(message)
         tx.send_messages(sender, ServiceBusMessage("a"))
@@ -421,7 +414,7 @@ def test_senders_messages_and_sessions_of_another_client_are_refused(client: Ser
         other.get_queue_receiver("inputs") as receiver,
         other.get_queue_receiver("jobs", session_id="s") as of_session,
     ):
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with client.transaction() as tx:
             with pytest.raises(ValueError, match="sender belongs to another client"):
                 tx.send_messages(other.get_queue_sender("outputs"), ServiceBusMessage("a"))
@@ -435,7 +428,7 @@ def test_senders_messages_and_sessions_of_another_client_are_refused(client: Ser
 def test_a_message_can_be_settled_once_in_a_transaction(client: ServiceBusClient) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         with client.transaction() as tx:
             tx.complete_message(message)
             with pytest.raises(MessageAlreadySettled, match="settles this message or renews its lock already"):
@@ -516,7 +509,7 @@ def test_a_lock_is_renewed_together_with_what_is_sent(url: str) -> None:
         client.ensure_queue("outputs", colocate_with="inputs")
         send(client, "inputs", "1", "2")
         with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-            first, second = received(receiver, 2)
+            first, second = receive_exactly(receiver, 2)
             before, untouched = first.locked_until_utc, second.locked_until_utc
             clock.move(20)
             with client.transaction() as tx:
@@ -529,7 +522,7 @@ def test_a_lock_is_renewed_together_with_what_is_sent(url: str) -> None:
             assert timedelta(seconds=19) < first.locked_until_utc - before < timedelta(seconds=21)
             assert second.locked_until_utc == untouched
             clock.move(15)  # the other lock has ended
-            (again,) = received(receiver)
+            (again,) = receive_exactly(receiver, 1)
             assert str(again) == "2"
             receiver.renew_message_lock(first)
             clock.move(25)
@@ -539,7 +532,7 @@ def test_a_lock_is_renewed_together_with_what_is_sent(url: str) -> None:
 def test_a_transaction_that_renews_a_lost_lock_does_nothing(client: ServiceBusClient) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         handle = receiver.get_lock_handle(message)
         with client.get_settler("inputs") as settler:
             settler.complete_message(handle)
@@ -558,7 +551,7 @@ def test_a_transaction_that_renews_a_lost_lock_does_nothing(client: ServiceBusCl
 def test_a_renewal_that_is_rolled_back_leaves_the_lock(client: ServiceBusClient) -> None:
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver:
-        (message,) = received(receiver)
+        (message,) = receive_exactly(receiver, 1)
         before = message.locked_until_utc
         with client.transaction() as tx:
             tx.renew_message_lock(message)
@@ -575,7 +568,7 @@ def test_a_message_is_renewed_or_settled_and_a_session_has_another_lock(client: 
         client.get_queue_receiver("inputs") as receiver,
         client.get_queue_receiver("sessions", session_id="a") as of_session,
     ):
-        (message,), (in_session,) = received(receiver), received(of_session)
+        (message,), (in_session,) = receive_exactly(receiver, 1), receive_exactly(of_session, 1)
         with client.transaction() as tx:
             tx.renew_message_lock(message)
             with pytest.raises(MessageAlreadySettled, match="settles this message or renews its lock already"):

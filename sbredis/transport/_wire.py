@@ -29,15 +29,11 @@ _log = logging.getLogger("sbredis.transport")
 _ASKING = pack((b"ASKING",))
 _HEALS = 2
 _CHECK_EVERY = 0.25
-_IDLE = 20.0
-"""Seconds between uses of an idle connection, so that no device on the way forgets it, and a dead connection is found
-before a call needs it.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """The calls and bytes that one connection may hold, and the time for which its server may be silent."""
+    """The calls and bytes that one connection may hold, and the times for which it may be silent."""
 
     calls: int = 4096
     bytes: int = 64 * 1024 * 1024
@@ -49,6 +45,10 @@ class WireLimits:
     """After this many seconds without an answer, the server is given up."""
     quiet_after: float = 0.001
     """A call is written at once if the server owes no answer and its last answer came at least this many seconds ago.
+    """
+    idle: float = 20.0
+    """The seconds between uses of an idle connection. So no device on the way forgets the connection, and a dead
+    connection is found before a call needs it.
     """
 
 
@@ -228,10 +228,11 @@ class Wire:
         self._ended.set()
 
     async def _stay_alive(self) -> None:
+        idle = self._limits.idle
         while True:
-            await asyncio.sleep(_IDLE)
-            if not self.owes and self._loop.time() - self._heard_at >= _IDLE / 2:
-                await self.submit(Command("PING"), self._loop.time() + _IDLE)
+            await asyncio.sleep(idle)
+            if not self.owes and self._loop.time() - self._heard_at >= idle / 2:
+                await self.submit(Command("PING"), self._loop.time() + idle)
 
     def _lost(self, reason: str, *, sent: bool) -> Failure:
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sbredis.servers import LocalServer
-from sbredis.transport import Script, Transport, open_transport
+from sbredis.transport import Script, Transport, WireLimits, open_transport
 from tests.waiting import eventually
 
 pytestmark = [
@@ -124,16 +124,13 @@ async def test_a_stopped_server_does_not_delay_closing(tmp_path: Path) -> None:
     await eventually(lambda: is_gone(pid))
 
 
-async def test_the_client_uses_an_idle_connection_from_time_to_time(
-    server: LocalServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_client_uses_an_idle_connection_from_time_to_time(server: LocalServer) -> None:
     """Then no network device forgets the connection, and the client finds a dead connection before a call needs it."""
-    monkeypatch.setattr("sbredis.transport._wire._IDLE", 0.05)
 
     def pings() -> int:
         found = re.search(r"cmdstat_ping:calls=(\d+)", str(server.ask("INFO", "commandstats")))
         return int(found[1]) if found else 0
 
-    async with await open_transport(server.url):
+    async with await open_transport(server.url, limits=WireLimits(idle=0.05)):
         before = pings()
         await eventually(lambda: pings() > before + 1)

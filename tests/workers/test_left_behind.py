@@ -18,13 +18,15 @@ from sbredis.aio import ServiceBusClient
 from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, Depends, Worker
-from sbredis.workers.running import _consuming, _sessions
+from sbredis.workers.running._runtime import Parts
 from tests.children import child
 from tests.plugins.parts import first
 from tests.waiting import eventually
+from tests.workers.parts import begun_with
 from tests.workers.worker_programs import program, send
 
 pytestmark = pytest.mark.anyio
+QUICK = Parts(cancelling=0.05)
 
 APP = """
     import asyncio
@@ -58,12 +60,6 @@ APP = """
         print("returned")
 """
 """A worker whose handlers, or the tasks that they start, go on although they are cancelled."""
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_consuming, _sessions):
-        monkeypatch.setattr(module, "CANCELLING", 0.05)
 
 
 class Stubborn:
@@ -104,7 +100,6 @@ def handled(worker: Worker, stubborn: Stubborn, batch: int | None) -> None:
             await stubborn(context)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("batch", [None, 3])
 @pytest.mark.parametrize("requires_session", [False, True])
 async def test_a_message_is_not_given_back_while_its_handler_goes_on(
@@ -114,8 +109,7 @@ async def test_a_message_is_not_given_back_while_its_handler_goes_on(
     worker = Worker(sbredis_bus.url, shutdown_timeout=0)
     count = batch or 1
     handled(worker, stubborn, batch)
-    async with worker.running():
-        runtime = worker._running()
+    async with begun_with(worker, QUICK) as runtime:
         await send_all(sbredis_bus, count)
         await eventually(lambda: stubborn.told)
         (consumer,) = (service.consumer for service in runtime.services)
@@ -137,7 +131,6 @@ async def test_a_message_is_not_given_back_while_its_handler_goes_on(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("requires_session", [False, True])
 async def test_a_handler_that_goes_on_may_have_settled_its_message(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, stubborn: Stubborn, requires_session: bool
@@ -150,8 +143,7 @@ async def test_a_handler_that_goes_on_may_have_settled_its_message(
         await context.settle(Complete())
         await stubborn(context)
 
-    async with worker.running():
-        runtime = worker._running()
+    async with begun_with(worker, QUICK) as runtime:
         await worker.send("orders", "one", session_id="a")
         await eventually(lambda: stubborn.told)
     assert "the worker ends without it: message 1 settled before" in caplog.text
@@ -159,7 +151,6 @@ async def test_a_handler_that_goes_on_may_have_settled_its_message(
     await asyncio.wait(runtime.left)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("requires_session", [False, True])
 async def test_a_handler_that_is_left_is_not_waited_for_again_after_a_second_cancellation(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, stubborn: Stubborn, requires_session: bool
@@ -167,18 +158,16 @@ async def test_a_handler_that_is_left_is_not_waited_for_again_after_a_second_can
     await sbredis_bus.create_queue("orders", requires_session=requires_session)
     worker = Worker(sbredis_bus.url, shutdown_timeout=0)
     handled(worker, stubborn, None)
-    async with worker.running():
-        runtime = worker._running()
+    async with begun_with(worker, QUICK) as runtime:
         await worker.send("orders", "one", session_id="a")
         await eventually(lambda: stubborn.told)
         (consumer,) = (service.consumer for service in runtime.services)
-        await consumer.finish(0)
+        await consumer.finish(0, QUICK.cancelling)
     assert caplog.text.count("still runs although it was cancelled") == 1
     stubborn.let_go.set()
     await asyncio.wait(runtime.left)
 
 
-@pytest.mark.usefixtures("quick")
 async def test_the_clean_up_of_a_session_that_goes_on_is_not_waited_for(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -198,8 +187,7 @@ async def test_the_clean_up_of_a_session_that_goes_on_is_not_waited_for(
     @worker.queue("orders", session_idle_timeout=0.05)
     async def place(_: Annotated[int, Depends(connection, scope="session")]) -> None: ...
 
-    async with worker.running():
-        runtime = worker._running()
+    async with begun_with(worker, QUICK) as runtime:
         await worker.send("orders", "one", session_id="a")
         await eventually(lambda: told)
     assert told == ["cleaning up", "cancelled", "cleaning up"]

@@ -21,23 +21,32 @@ from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, DeadLetter, Depends, Retries, Worker
 from sbredis.workers.observing._pulse import Pulse
-from sbredis.workers.running import _serving
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._locks import beating
 from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
+from tests.workers.parts import begun_with
 
 pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let services look again soon."""
-    monkeypatch.setattr(_serving, "_FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(_serving, "_STEADY", 0.0)
+class Hurried(Time):
+    """The time of a worker whose pauses are noted, and are short."""
+
+    def __init__(self, steady: float | None = None) -> None:
+        self.pauses: list[float] = []
+        self.steady = steady
+        """The seconds after which a service counts as steady, instead of those that it asks for."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await super().sleep(seconds / 1000)
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        return super().call_later(seconds if self.steady is None else self.steady, function)
 
 
 async def empty(bus: Bus, queue: str = "orders") -> bool:
@@ -53,7 +62,6 @@ def paused(worker: Worker) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sessions", [False, True])
-@pytest.mark.usefixtures("impatient")
 async def test_an_entity_goes_on_after_a_defect_which_is_logged_once_and_shown(
     sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sessions: bool
 ) -> None:
@@ -73,7 +81,6 @@ async def test_an_entity_goes_on_after_a_defect_which_is_logged_once_and_shown(
         return original(*given)
 
     monkeypatch.setattr(owner, name, failing)
-    monkeypatch.setattr(_serving, "_STEADY", 3600)
 
     @worker.queue("orders", session_idle_timeout=0.1)
     async def place(text: str) -> None:
@@ -85,13 +92,14 @@ async def test_an_entity_goes_on_after_a_defect_which_is_logged_once_and_shown(
     def defects() -> int:
         return sum(record.exc_info is not None and "a defect" in str(record.exc_info[1]) for record in caplog.records)
 
-    async with worker.running():
+    clock = Hurried(steady=3600)
+    async with begun_with(worker, Parts(time=clock)):
         for text in ("one", "two", "three"):
             await send(text)
         await eventually(lambda: failures >= 3)
         assert paused(worker) == {"orders": "RuntimeError: a defect (an error that was not expected)"}
         assert defects() == 1
-        monkeypatch.setattr(_serving, "_STEADY", 0.0)
+        clock.steady = 0.0
         await send("four")
         await eventually(lambda: not paused(worker))
         broken = False
@@ -100,7 +108,6 @@ async def test_an_entity_goes_on_after_a_defect_which_is_logged_once_and_shown(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("impatient")
 async def test_an_entity_that_is_disabled_or_deleted_pauses_and_resumes(sbredis_bus: Bus) -> None:
     queue = await sbredis_bus.create_queue("orders")
     worker = Worker(sbredis_bus.url)
@@ -111,7 +118,7 @@ async def test_an_entity_that_is_disabled_or_deleted_pauses_and_resumes(sbredis_
         seen.append(text)
 
     administration = sbredis_bus._clients.administration()
-    async with worker.running():
+    async with begun_with(worker, Parts(time=Hurried(steady=0))):
         queue.status = EntityStatus.DISABLED
         await administration.update_queue(queue)
         await eventually(lambda: "Disabled" in paused(worker).get("orders", ""))
@@ -129,7 +136,6 @@ async def test_an_entity_that_is_disabled_or_deleted_pauses_and_resumes(sbredis_
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("impatient")
 async def test_a_reserved_entity_pauses_and_resumes(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     worker = Worker(sbredis_bus.url)
@@ -139,23 +145,12 @@ async def test_a_reserved_entity_pauses_and_resumes(sbredis_bus: Bus) -> None:
     async def place(text: str) -> None:
         seen.append(text)
 
-    async with worker.running():
+    async with begun_with(worker, Parts(time=Hurried(steady=0))):
         await reserve(sbredis_bus.client, "orders", consumer="capture")
         await eventually(lambda: "for the consumer 'capture'" in paused(worker).get("orders", ""))
         await worker.send("orders", "one")
         await release(sbredis_bus.client, "orders")
         await eventually(lambda: seen == ["one"])
-
-
-class Hurried(Time):
-    """The time of a worker whose pauses are noted, and are short."""
-
-    def __init__(self) -> None:
-        self.pauses: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        await super().sleep(seconds / 1000)
 
 
 @pytest.mark.slow

@@ -13,8 +13,9 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
 from sbredis.testing import Bus
 from sbredis.workers import SyncContext, Worker
-from sbredis.workers.running import _consuming, _sessions
+from sbredis.workers.running._runtime import Parts
 from tests.waiting import eventually
+from tests.workers.parts import begun_with
 
 pytestmark = pytest.mark.anyio
 
@@ -64,10 +65,8 @@ async def test_a_coroutine_that_takes_too_long_has_failed(sbredis_bus: Bus) -> N
 
 @pytest.mark.parametrize("requires_session", [False, True])
 async def test_a_thread_that_does_not_end_is_not_given_back_at_the_end(
-    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, requires_session: bool
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, requires_session: bool
 ) -> None:
-    for module in (_consuming, _sessions):
-        monkeypatch.setattr(module, "CANCELLING", 0.05)
     await sbredis_bus.create_queue("orders", requires_session=requires_session)
     worker = Worker(sbredis_bus.url, shutdown_timeout=0)
     begun, end = threading.Event(), threading.Event()
@@ -79,7 +78,7 @@ async def test_a_thread_that_does_not_end_is_not_given_back_at_the_end(
         end.wait(60)
         told.append(context.lock_lost)
 
-    async with worker.running():
+    async with begun_with(worker, Parts(cancelling=0.05)):
         await worker.send("orders", b"", session_id="a")
         await eventually(begun.is_set)
     assert len(await sbredis_bus.locked("orders")) == 1
@@ -89,18 +88,11 @@ async def test_a_thread_that_does_not_end_is_not_given_back_at_the_end(
 
 
 async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_outcome(
-    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch
+    sbredis_bus: Bus,
 ) -> None:
     await sbredis_bus.create_queue("orders")
     worker = Worker(sbredis_bus.url, shutdown_timeout=0)
     begun, end = threading.Event(), threading.Event()
-    release = _consuming.RunningCalls.finish
-
-    async def finish(running: Any, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(0.05, end.set)
-        await release(running, seconds)
-
-    monkeypatch.setattr(_consuming.RunningCalls, "finish", finish)
 
     @worker.queue("orders")
     def place() -> None:
@@ -110,6 +102,7 @@ async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_out
     async with worker.running():
         await worker.send("orders", b"")
         await eventually(begun.is_set)
+        asyncio.get_running_loop().call_later(0.05, end.set)  # the worker ends at once
     assert await empty(sbredis_bus)
 
 

@@ -43,8 +43,10 @@ def command(text: str) -> list[str]:
 
 
 @asynccontextmanager
-async def kept_running(text: str, *, reloads: bool = False) -> AsyncGenerator[tuple[WorkerProcess, asyncio.Task[int]]]:
-    process = WorkerProcess(1, command(text), reloads=reloads)
+async def kept_running(
+    text: str, *, reloads: bool = False, patience: float = 10.0
+) -> AsyncGenerator[tuple[WorkerProcess, asyncio.Task[int]]]:
+    process = WorkerProcess(1, command(text), reloads=reloads, patience=patience)
     running = asyncio.create_task(process.keep_running())
     try:
         yield process, running
@@ -96,16 +98,15 @@ async def test_a_report_that_finds_little_room_is_written_in_parts() -> None:
     os.close(reads)
 
 
-async def test_a_supervisor_that_is_gone_or_does_not_read_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbredis.workers.supervising._reports._PATIENCE", 0.01)
+async def test_a_supervisor_that_is_gone_or_does_not_read_holds_nothing_up() -> None:
     large = Report(paused={"orders": "x" * 200_000})
     reads, writes = os.pipe()
-    pipe = ReportPipe(writes)
+    pipe = ReportPipe(writes, patience=0.01)
     pipe.send(large)
     await pipe.finish(large)
     os.close(reads)
     reads, writes = os.pipe()
-    pipe = ReportPipe(writes)
+    pipe = ReportPipe(writes, patience=0.01)
     os.close(reads)
     with pytest.raises(BrokenPipeError):
         pipe.send(FIRST)
@@ -165,28 +166,25 @@ async def test_a_process_is_replaced_although_a_fork_of_it_keeps_its_pipe_open(t
     os.kill(int(forks.read_text()), signal.SIGKILL)
 
 
-async def test_a_process_that_closes_its_pipe_is_killed_if_it_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbredis.workers.supervising._process._PATIENCE", 0.0)
+async def test_a_process_that_closes_its_pipe_is_killed_if_it_does_not_end() -> None:
     brief = Report({"orders": EntityCounts(received=5)}, shutdown_timeout=0.1, running=True)
-    async with kept_running(f"{says(brief)}os.close(out)\n{FOREVER}") as (process, _):
+    async with kept_running(f"{says(brief)}os.close(out)\n{FOREVER}", patience=0) as (process, _):
         await eventually(lambda: process.counts and process.counts["orders"].received >= 10)
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_a_process_that_does_not_end_in_its_time_is_killed(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbredis.workers.supervising._process._PATIENCE", 0.0)
+async def test_a_process_that_does_not_end_in_its_time_is_killed(asked: bool) -> None:
     brief = Report({"orders": EntityCounts(received=5)}, shutdown_timeout=0.1, running=True, ending=not asked)
-    async with kept_running(f"signal.signal(15, signal.SIG_IGN)\n{says(brief)}{FOREVER}") as (process, _):
+    async with kept_running(f"signal.signal(15, signal.SIG_IGN)\n{says(brief)}{FOREVER}", patience=0) as (process, _):
         await process.ran.wait()
         if asked:
             process.start_again()
         await eventually(lambda: process.counts["orders"].received >= 10)
 
 
-async def test_each_process_of_a_place_that_does_not_end_in_its_time_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbredis.workers.supervising._process._PATIENCE", 0.0)
+async def test_each_process_of_a_place_that_does_not_end_in_its_time_is_killed() -> None:
     brief = Report({"orders": EntityCounts(received=5)}, shutdown_timeout=0.1, running=True)
-    async with kept_running(f"signal.signal(15, signal.SIG_IGN)\n{says(brief)}{FOREVER}") as (process, _):
+    async with kept_running(f"signal.signal(15, signal.SIG_IGN)\n{says(brief)}{FOREVER}", patience=0) as (process, _):
         await process.ran.wait()
         for received in (10, 15):
             process.start_again()

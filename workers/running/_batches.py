@@ -16,7 +16,7 @@ from sbredis.workers.included._breaker import CircuitBreaker
 from sbredis.workers.included._logging import Logging
 from sbredis.workers.running._call_states import CallTask
 from sbredis.workers.running._calls import CallOrigin, HandlerCall
-from sbredis.workers.running._consuming import RunningCalls
+from sbredis.workers.running._consuming import CANCELLING, RunningCalls
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
 from sbredis.workers.running._locks import Renewable, snapshot
@@ -258,7 +258,7 @@ class BatchConsumer(RunningCalls):
             made.bodies = [*call.bodies[:place], *call.bodies[place + 1 :]] if call.bodies is not None else None
             self._ready.insert(at, made)
 
-    async def finish(self, seconds: float) -> None:
+    async def finish(self, seconds: float, cancelling: float = CANCELLING) -> None:
         """Give back the messages of calls that wait, let the running handlers finish, and give the rest back."""
         await self.settlements.release(self._taken())
-        await super().finish(seconds)
+        await super().finish(seconds, cancelling)

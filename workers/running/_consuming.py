@@ -158,8 +158,10 @@ class RunningCalls:
                 self._cut_off.append(call)
                 task.cancel()
 
-    async def finish(self, seconds: float) -> None:
+    async def finish(self, seconds: float, cancelling: float = CANCELLING) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
+
+        ``cancelling`` is the number of seconds that cancelled handlers get to end.
 
         Messages whose plain functions still wait for a thread are given back first: those functions never begin. A
         message whose handler ends well although it was cancelled is completed. A thread cannot be cancelled, and a
@@ -172,7 +174,7 @@ class RunningCalls:
         left = {task: call for task, call in self._running.items() if not call.state.is_left}
         self.cancel()
         if left:
-            await asyncio.wait(left, timeout=CANCELLING)
+            await asyncio.wait(left, timeout=cancelling)
         for task, call in left.items():
             if self._running.get(task) is call and call.leave():
                 self.left.add(task)
@@ -264,13 +266,13 @@ class Consumer(RunningCalls):
         if (warning := self._prefetching.warning()) is not None:
             _log.warning("%s: %s", self.plan.source.path, warning)
 
-    async def finish(self, seconds: float) -> None:
+    async def finish(self, seconds: float, cancelling: float = CANCELLING) -> None:
         """Give back what was fetched ahead, let the running handlers finish, and give the rest back uncounted."""
         if self._resting is not None:
             self._resting.cancel()
         with suppress(ValueError):  # the client is closed, so nothing is fetched ahead any more
             self.origin.receiver.prefetch_count = 0
-        await super().finish(seconds)
+        await super().finish(seconds, cancelling)
 
     def _call_for(self, message: ServiceBusReceivedMessage) -> HandlerCall | None:
         """Return the call of the handler that takes a message. Settle the message if no handler takes it."""

@@ -38,7 +38,7 @@ from sbredis.workers.observing._prometheus import prometheus
 from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._batches import BatchConsumer
-from sbredis.workers.running._consuming import Consumer
+from sbredis.workers.running._consuming import CANCELLING, Consumer
 from sbredis.workers.running._entities import (
     SourceFacts,
     check_targets,
@@ -81,6 +81,8 @@ class Parts:
     lifespan_stuck: Callable[[], None] | None = None
     """Ends the program if the lifespan cannot be ended. Called in a thread."""
     count_failures_every: float = EVERY
+    cancelling: float = CANCELLING
+    """The seconds that cancelled handlers get to end."""
     handling: Callable[..., Handling] = Handling
     settlements: Callable[..., CallSettler] = CallSettler
 
@@ -217,7 +219,8 @@ class Runtime:
         if tasks:
             await asyncio.wait(tasks)
         ends = await asyncio.gather(
-            *(service.consumer.finish(timeout) for service in self.services), return_exceptions=True
+            *(service.consumer.finish(timeout, self._parts.cancelling) for service in self.services),
+            return_exceptions=True,
         )
         for service, end in zip(self.services, ends, strict=True):
             if isinstance(end, Exception):

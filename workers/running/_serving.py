@@ -44,7 +44,7 @@ class Consuming(LockHolder, Protocol):
         """Cancel the running handlers."""
         ...
 
-    async def finish(self, seconds: float) -> None:
+    async def finish(self, seconds: float, cancelling: float) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted."""
         ...
 
@@ -78,13 +78,12 @@ class Service:
 
     async def serve(self) -> None:
         """Consume until cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
             resuming: asyncio.TimerHandle | None = None
             try:
                 if self.paused_by is not None:
                     await self._receiver.peek_messages(1)
-                    resuming = loop.call_later(_STEADY, self._resumed)
+                    resuming = self._time.call_later(_STEADY, self._resumed)
                 await self.consumer.consume()
             except Exception as error:  # noqa: BLE001 -- no error may end the service of an entity
                 self._paused(error)

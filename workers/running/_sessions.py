@@ -307,7 +307,7 @@ class SessionConsumer:
                 self._cut_off.add(task)
                 task.cancel()
 
-    async def finish(self, seconds: float) -> None:
+    async def finish(self, seconds: float, cancelling: float = CANCELLING) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
 
         A session whose handler runs on, in a thread or although it was cancelled, stays locked until its lock ends.
@@ -324,7 +324,7 @@ class SessionConsumer:
         left = {task: call for task, call in self._held.items() if task not in self.left}
         self.cancel()
         if left:
-            await asyncio.wait(left, timeout=CANCELLING)
+            await asyncio.wait(left, timeout=cancelling)
         for task, call in left.items():
             if task in self._held and self._held[task] is call:
                 await self._leave(task, call)

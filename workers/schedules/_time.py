@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -29,6 +30,10 @@ class Time:
     async def sleep(self, seconds: float) -> None:
         """Wait for a number of seconds."""
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a number of seconds."""
+        return asyncio.get_running_loop().call_later(seconds, function)
 
     async def until(self, when: datetime, seconds: float) -> None:
         """Wait for a time of the server that is a number of seconds away, but at most a minute: its clock may be set.

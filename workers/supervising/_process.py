@@ -35,13 +35,20 @@ class WorkerProcess:
     """The place of one worker process."""
 
     def __init__(
-        self, number: int, command: Sequence[str], *, reloads: bool, when_heard: Callable[[Report], None] | None = None
+        self,
+        number: int,
+        command: Sequence[str],
+        *,
+        reloads: bool,
+        when_heard: Callable[[Report], None] | None = None,
+        patience: float = _PATIENCE,
     ) -> None:
         self.number = number
         self._command = command
         self._reloads = reloads
         """Whether a process that cannot run is tried again when a file has changed."""
         self._when_heard = when_heard
+        self._patience = patience
         self._restarts = Restarts()
         self._process: asyncio.subprocess.Process | None = None
         """The process while it runs."""
@@ -226,7 +233,7 @@ class WorkerProcess:
     @property
     def patience(self) -> float:
         """The seconds that the process gets to end."""
-        return self.report.shutdown_timeout + _PATIENCE
+        return self.report.shutdown_timeout + self._patience
 
     @property
     def name(self) -> str:

@@ -13,7 +13,6 @@ __all__ = ["EVERY", "ReportPipe"]
 
 EVERY: Final = 1.0
 _PATIENCE: Final = 2.0
-"""The seconds that a supervisor gets to make room for the last report."""
 
 
 class ReportPipe:
@@ -23,10 +22,12 @@ class ReportPipe:
     lines. A report that finds no room at all is dropped, because the next one has everything that it has.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, patience: float = _PATIENCE) -> None:
+        """``patience`` is the number of seconds that a supervisor gets to make room for the last report."""
         os.set_blocking(descriptor, False)
         os.set_inheritable(descriptor, False)  # programs that the worker starts would keep the pipe open
         self._descriptor = descriptor
+        self._patience = patience
         self._rest = b""
 
     def send(self, report: Report) -> None:
@@ -42,7 +43,7 @@ class ReportPipe:
         loop, has_room = asyncio.get_running_loop(), asyncio.Event()
         loop.add_writer(self._descriptor, has_room.set)
         with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 while not self._flush():
                     has_room.clear()
                     await has_room.wait()

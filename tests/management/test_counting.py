@@ -27,7 +27,6 @@ from sbredis.engine import (
 )
 from sbredis.engine._bands import band, member, score
 from sbredis.engine._lifecycle import Side, State
-from sbredis.entities import _asking as asking
 from sbredis.entities._counting import Counter
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -418,9 +417,8 @@ async def test_a_queue_may_change_while_it_is_counted(admin: Admin) -> None:
 
 
 async def test_a_cluster_that_lost_a_server_counts_the_remaining_partitions(
-    binary: str | None, monkeypatch: pytest.MonkeyPatch
+    binary: str | None,
 ) -> None:
-    monkeypatch.setattr(asking, "PATIENCE", 1.0)
     with LocalCluster(3, 0, binary=binary, config={"cluster-require-full-coverage": "no"}) as cluster:
         async with Admin.from_connection_string(in_namespace(cluster.url), partition_count=4) as admin:
             await admin.create_queue("q", enable_partitioning=True)

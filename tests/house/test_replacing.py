@@ -1,0 +1,153 @@
+"""Tests that tests do not replace parts of the product. What a test must steer is an option: a clock, or waits."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.house.modules import PLACES
+from tools.repository import ROOT, files
+
+SMALL = "a small limit, because a test would need thousands of items to reach the real one"
+PLANTED = "a wrong rule, to show that the test finds it"
+BETWEEN = "another client acts in the middle of one call of this client"
+FAULT = "a defect, or a fault that no server causes at that point"
+NOTED = "the test notes a call that leaves no trace on a server"
+LANES = "the time of lanes, whose objects will change"
+COMMAND = "the command has no option for it"
+
+# The names of the product that tests may replace, and why no option, clock or fault on the way to a server will do.
+ALLOWED = {
+    "sbredis.aio.ServiceBusClient.maintain": BETWEEN,
+    "sbredis.aio.ServiceBusReceiver.abandon_message": NOTED,
+    "sbredis.aio.ServiceBusReceiver.complete_messages": FAULT,
+    "sbredis.aio.ServiceBusReceiver.release_message": FAULT,
+    "sbredis.aio.ServiceBusSender.send_messages": FAULT,
+    "sbredis.aio._session_receiver.accept_next": "the real wait is 65 seconds",
+    "sbredis.aio.management.ServiceBusAdministrationClient.*": NOTED,
+    "sbredis.aio.management.ServiceBusAdministrationClient.delete_queue": FAULT,
+    "sbredis.aio.management._calls.PAGE": SMALL,
+    "sbredis.bulk.Awaited.over": "a lock that comes back although a consumer has reserved the entity",
+    "sbredis.bulk._marks._advance": FAULT,
+    "sbredis.bulk._reservation.deadline_of": NOTED,
+    "sbredis.bulk._reserving.SHOWING_LIFE": "the real wait is a minute",
+    "sbredis.bulk._reserving.is_stale": "the real wait is some minutes",
+    "sbredis.bulk._storing.MAXIMUM_CALL_MESSAGES": SMALL,
+    "sbredis.bulk._storing.PartitionWriter._call": FAULT,
+    "sbredis.cli._applying._carry_out": BETWEEN,
+    "sbredis.cli._applying._do": BETWEEN,
+    "sbredis.cli._dlq.ProgressCounter": NOTED,
+    "sbredis.cli._doctor._PATIENCE": COMMAND,
+    "sbredis.cli._invocation.Invocation.confirm": BETWEEN,
+    "sbredis.cli._invocation.first_line": "the test has no terminal from which a line comes",
+    "sbredis.cli._moving._ARRIVING_INTERRUPTED": COMMAND,
+    "sbredis.cli._moving._partitions": BETWEEN,
+    "sbredis.cli._moving.datetime": COMMAND,
+    "sbredis.cli._names._PATIENCE": COMMAND,
+    "sbredis.cli._purge.read_clocks": "a server whose clock is ahead",
+    "sbredis.cli._top._Sampler.round": BETWEEN,
+    "sbredis.client._connection.Connection.entity": FAULT,
+    "sbredis.client._connection.hooks_for": "the clock of a bus, for servers in other processes",
+    "sbredis.client._delivering.*": PLANTED,
+    "sbredis.client._partition_client._FIRST_PAUSE": LANES,
+    "sbredis.client._partition_client._LONGEST_PAUSE": LANES,
+    "sbredis.client._role.Role.claim": "a client that was stopped, and believes that it still holds its role",
+    "sbredis.client._routing.Judge.judge": FAULT,
+    "sbredis.client._routing._MOST_BYTES": SMALL,
+    "sbredis.client._send_lane._STRETCH": LANES,
+    "sbredis.client._watching.TABLE": PLANTED,
+    "sbredis.engine.Partition.request": NOTED,
+    "sbredis.engine._packing.MAXIMUM_CALL_COPIES": "a large limit, to show that the script has one of its own",
+    "sbredis.engine._scripts.files": "scripts that the test has written",
+    "sbredis.entities._server_time.time": "a wrong clock of this machine",
+    "sbredis.entities._unlocked_sessions._PAGE": SMALL,
+    "sbredis.maintenance._maintenance._waits_for_mover": NOTED,
+    "sbredis.maintenance._publishing._MOST": SMALL,
+    "sbredis.maintenance._publishing._MOST_READ": SMALL,
+    "sbredis.maintenance._routing.read_announcement": "announcements that no client hears",
+    "sbredis.receiving._fetching.Stock.took": NOTED,
+    "sbredis.receiving._renewing._CLOSING": "the real wait is five seconds, and a renewer has no client",
+    "sbredis.receiving._searching.Search.*": PLANTED,
+    "sbredis.registry.Namespace.get_entity": FAULT,
+    "sbredis.registry.Namespace.list_entities": "to show that nothing lists all entities",
+    "sbredis.registry.Namespace.open": BETWEEN,
+    "sbredis.registry.Namespace.update_rule": BETWEEN,
+    "sbredis.registry._forwarding._MOST_READS": SMALL,
+    "sbredis.registry._namespace.remove_if_idle": PLANTED,
+    "sbredis.registry._registry.LIMITS": SMALL,
+    "sbredis.registry._registry.Registry.listed": FAULT,
+    "sbredis.registry._rulebook.LIMITS": SMALL,
+    "sbredis.registry._rulebook.LONGEST_PAGE": SMALL,
+    "sbredis.registry._steps.Steps.*": PLANTED,
+    "sbredis.rules._compile.Compiler._like": FAULT,
+    "sbredis.rules._compile.uuid4": "numbers that the test knows",
+    "sbredis.sending._outbox.facts_of": NOTED,
+    "sbredis.servers._binary._in_package": "a machine with other programs",
+    "sbredis.servers._embedded.ask": BETWEEN,
+    "sbredis.servers._local.free_port": "a port that another program takes",
+    "sbredis.servers._locks.FileLock._try": NOTED,
+    "sbredis.servers._starting._ORPHAN_GRACE": "the real wait is three seconds",
+    "sbredis.servers._starting.python_command": "a machine with another Python",
+    "sbredis.spark._consume.SHOWING_LIFE": "the real wait is a minute",
+    "sbredis.spark._endings.stop": "the Spark of the tests goes on",
+    "sbredis.spark._jobs_run._run_alone": "the test needs no Spark",
+    "sbredis.spark._jobs_run._session": "the Spark of the tests",
+    "sbredis.spark.jobs.Capture._write": FAULT,
+    "sbredis.spark.jobs._capture._query_id": "a name that the test knows",
+    "sbredis.sync._bridge._event_loop": "an event loop that refuses calls from other threads",
+    "sbredis.sync._renewer._CLOSING": "the real wait is five seconds, and a renewer has no client",
+    "sbredis.telemetry._telemetry._LiveObservation": NOTED,
+    "sbredis.transport._listening._RESEND_AFTER": "the real wait would hide a request that is sent again",
+    "sbredis.workers.running._handling.monotonic": "the time of an event loop that jumps",
+    "sbredis.workers.schedules._time.time": "the time of an event loop that jumps",
+}
+
+
+def replaced(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of the product that calls of ``setattr`` and ``delattr`` of ``monkeypatch`` replace.
+
+    A name that is computed is ``*``. Objects that the test has made are left out: their names say nothing.
+    """
+    imported: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.asname or alias.name: alias.name for alias in node.names}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=[ast.Constant(value=str() as name), *_]):
+                found = name
+            case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=[owner, attribute, *_]):
+                first, dot, rest = ast.unparse(owner).partition(".")
+                last = str(attribute.value) if isinstance(attribute, ast.Constant) else "*"
+                found = f"{imported.get(first, '')}{dot}{rest}.{last}"
+            case _:
+                continue
+        if found.partition(".")[0] in PLACES:
+            yield found
+
+
+def test_no_test_replaces_a_part_of_the_product_without_a_reason() -> None:
+    tests = [path.read_text("utf-8") for path in files(".py") if path.relative_to(ROOT).parts[0] == "tests"]
+    found = {name for text in tests if "attr(" in text for name in replaced(ast.parse(text))}
+    assert sorted(found) == sorted(ALLOWED)
+
+
+def test_parts_that_are_replaced_are_found() -> None:
+    text = """
+from sbredis.client import _role as keeping
+from sbredis.aio import ServiceBusReceiver
+monkeypatch.setattr(keeping, "_CLAIM", 0.3)
+patch.setattr("sbredis.receiving._inbox._GATHERING", 60.0)
+patch.setattr(ServiceBusReceiver, name, wrong)
+monkeypatch.setattr(keeping.Role, "claim", claim)
+monkeypatch.setattr(queue.entity, "reload", broken)
+monkeypatch.setattr(sys, "stderr", terminal)
+"""
+    assert list(replaced(ast.parse(text))) == [
+        "sbredis.client._role._CLAIM",
+        "sbredis.receiving._inbox._GATHERING",
+        "sbredis.aio.ServiceBusReceiver.*",
+        "sbredis.client._role.Role.claim",
+    ]

@@ -1,9 +1,11 @@
 """The behaviour of a queue, from the beginning: each test shows one promise to its users.
 
-This is the first part: sending, receiving, settling, deferring.
-The other parts are the dead-letter queue (test_dead_letters.py), expiry (test_expiry.py), the other effects of time
-(test_clockwork.py), waiting (test_waiting.py), repeated calls (test_repetition.py), administration
-(test_administration.py), and looking for messages without receiving them (test_looks.py).
+The first parts are sending, receiving, settling and deferring. Dead letters, time and administration follow.
+test_further_fundamentals.py shows sessions, topics, transactions and moves. Waiting is in test_waiting.py, looking for
+messages without receiving them in test_looks.py, and repeated calls are in test_repetition.py.
+
+The details are not here: the state machine (proof/machine.py) makes any calls in any order, and compares each answer
+and all stored data with the model.
 """
 
 from __future__ import annotations
@@ -14,9 +16,25 @@ import pytest
 
 from sbredis.engine import Lock, Outgoing, new_token
 from sbredis.exceptions import MessagingEntityDisabledError
-from tests.engine.bench import SETTINGS, START, Bench
+from tests.engine.bench import SETTINGS, START, Bench, set_to
 
 pytestmark = [pytest.mark.anyio, pytest.mark.conformance]
+
+WINDOW = 60_000
+LOCK = SETTINGS.lock_duration
+
+either_way = pytest.mark.parametrize(
+    "settings", [SETTINGS, replace(SETTINGS, dead_letter_expired=True)], ids=["gone", "kept"]
+)
+
+
+async def expired(bench: Bench) -> list[bytes]:
+    """Check that no message is active; return the dead letters, all of which must have expired."""
+    assert (await bench.count()).active == 0
+    held = await bench.receive(side="d")
+    assert {message.reason for message in held} <= {"T"}
+    return [message.payload for message in held]
+
 
 # -- sending and receiving ---------------------------------------------------------------------------------------------
 
@@ -497,3 +515,189 @@ async def test_received_messages_can_be_settled_in_every_status(bench: Bench) ->
     assert (await bench.renew(five)).lost == ()
     assert await bench.states() == {"2": "a", "3": "f", "5": "l"}
     assert (await bench.count()).dead_active == 1
+
+
+# -- dead letters ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_with_too_many_failed_deliveries_becomes_a_dead_letter(bench: Bench) -> None:
+    """The delivery that reaches the limit is the last one; the reason is stored."""
+    await bench.send(b"m")
+    for delivery in range(1, SETTINGS.max_delivery_count + 1):
+        message = await bench.one()
+        assert message.deliveries == delivery
+        await bench.abandon(message)
+    assert await bench.receive() == []
+    dead = await bench.one(side="d")
+    assert (dead.name, dead.reason, dead.payload) == ("d1", "M", b"m")
+    assert dead.deliveries == SETTINGS.max_delivery_count + 1
+
+
+async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench: Bench) -> None:
+    """The changed properties can include the dead-letter reason and description."""
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    assert await bench.dead_letter(one, changes=b"because") == await bench.dead_letter(two)
+    held = await bench.receive(side="d")
+    assert [(message.payload, message.reason, message.changes) for message in held] == [
+        (b"one", "A", b"because"),
+        (b"two", "A", b""),
+    ]
+
+
+async def test_dead_letters_are_received_and_completed_like_messages_of_a_queue(bench: Bench) -> None:
+    """Dead letters are locked, lapse, and have competing receivers. They count as stored until they are gone."""
+    await bench.send(b"one", b"two")
+    await bench.dead_letter(*await bench.receive())
+    one, two = await bench.one(side="d"), await bench.one(side="d")
+    assert await bench.receive(side="d") == []
+    bench.later(SETTINGS.lock_duration)
+    assert (await bench.complete(one)).lost == ("d1",)
+    again = await bench.one(side="d")
+    assert (again.payload, again.deliveries) == (b"one", 1)
+    assert (await bench.renew(again)).lost == ()
+    assert (await bench.complete(again)).lost == ()
+    (two,) = await bench.receive(side="d", mode="delete")
+    assert two.payload == b"two"
+    counts = await bench.count()
+    assert (counts.dead_active, counts.dead_locked, counts.bytes) == (0, 0, 0)
+
+
+async def test_redriven_messages_are_as_if_they_had_been_sent_now(bench: Bench) -> None:
+    await bench.send(b"one", b"two", level=3, time_to_live=10_000)
+    for _ in range(SETTINGS.max_delivery_count):
+        await bench.abandon(*await bench.receive(), changes=b"changed")
+    assert [message.reason for message in await bench.peek(side="d")] == ["M", "M"]
+    bench.later(60_000)
+    redriven = await bench.redrive("d2", "d1", time_to_live=10_000)
+    assert (redriven.first, redriven.missing, redriven.unfit, redriven.left, redriven.last) == (3, (), (), 0, 2)
+    assert await bench.peek(side="d") == ()
+    two, one = await bench.receive()
+    assert [(two.name, two.payload), (one.name, one.payload)] == [("3", b"two"), ("4", b"one")]
+    assert (one.deliveries, one.reason, one.record.level) == (1, "-", 3)
+    assert one.changes == b""
+    await bench.abandon(one, two)
+    bench.later(9_999)
+    assert len(await bench.peek()) == 2
+    bench.later(1)
+    assert await bench.peek() == ()
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+@either_way
+async def test_an_expired_message_is_never_received(bench: Bench) -> None:
+    """Expiry is exact to the millisecond. The settings of the entity decide whether an expired message is dead-lettered
+    or deleted.
+    """
+    await bench.send(b"m", time_to_live=1000)
+    bench.later(999)
+    await bench.abandon(await bench.one(), counted=False)
+    bench.later(1)
+    assert await bench.receive() == []
+    kept = bench.partition.settings.dead_letter_expired
+    assert await expired(bench) == ([b"m"] if kept else [])
+    assert ((await bench.count()).bytes > 0) is kept
+
+
+@either_way
+@pytest.mark.parametrize("longer", [False, True], ids=["alone", "behind longer ones"])
+async def test_a_locked_message_expires_no_sooner_than_its_lock_ends(bench: Bench, longer: bool) -> None:
+    """The holder can still complete the message. If the holder gives it back, even with a delay, it expires."""
+    if longer:
+        await bench.send(b"longer", time_to_live=100_000)
+        await bench.complete(await bench.one())
+    await bench.send(b"done", b"abandoned", b"delayed", b"unread", b"lapsed", time_to_live=1000)
+    done, abandoned, delayed, unread, _ = await bench.receive()
+    bench.later(1000)
+    assert (await bench.count()).locked == 5
+    assert (await bench.complete(done)).lost == ()
+    await bench.abandon(abandoned)
+    await bench.abandon(delayed, delay=1)
+    await bench.abandon(unread, counted=False)
+    counts = await bench.count()
+    assert (counts.active, counts.delayed, counts.locked) == (0, 0, 1)
+    bench.later(LOCK)
+    assert await bench.receive() == []
+    kept = [b"abandoned", b"delayed", b"unread", b"lapsed"] if bench.partition.settings.dead_letter_expired else []
+    assert await expired(bench) == kept
+
+
+async def test_a_scheduled_message_becomes_active_at_its_due_time(bench: Bench) -> None:
+    """The time is exact to the millisecond. The message gets a new number, higher than those of all messages sent
+    meanwhile.
+    """
+    (name,) = await bench.send(b"later", due=START + 1000, level=2)
+    await bench.send(b"now", level=2)
+    bench.later(999)
+    assert await bench.states() == {"1": "s", "2": "a"}
+    bench.later(1)
+    assert [(message.name, message.payload) for message in await bench.receive()] == [("2", b"now"), ("3", b"later")]
+    assert name == "1"
+    assert (await bench.count()).scheduled == 0
+
+
+async def test_a_call_cancels_all_of_its_scheduled_messages_or_none(bench: Bench) -> None:
+    """If a message is not scheduled, or no longer scheduled, the answer names it and the call cancels none."""
+    await bench.send(b"one", b"two", due=START + 1000)
+    await bench.send(b"active")
+    assert await bench.cancel("1", "3", "9", "d1") == ("3", "9", "d1")
+    assert await bench.states() == {"1": "s", "2": "s", "3": "a"}
+    assert await bench.cancel("1") == ()
+    assert await bench.cancel("1") == ("1",)
+    bench.later(1000)
+    assert await bench.cancel("2") == ("2",)
+    assert await bench.payloads() == [b"active", b"two"]
+
+
+# -- administration ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_peek_shows_the_same_values_as_a_receive(bench: Bench) -> None:
+    """A peek shows the delivery failures, the dead-letter reason, and the changed properties."""
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    await bench.abandon(one, changes=b"seen")
+    await bench.dead_letter(two, changes=b"why")
+    (shown,) = await bench.peek()
+    assert (shown.failures, shown.reason, shown.changes) == (1, "-", b"seen")
+    (shown,) = await bench.peek(side="d")
+    assert (shown.failures, shown.reason, shown.changes) == (0, "A", b"why")
+
+
+async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> None:
+    """The purge compares the enqueued time, not the time of sending or return. The enqueued time of a scheduled message
+    is its due time.
+    """
+    await bench.send(b"first")
+    await bench.send(b"scheduled", due=START + 1000)
+    bench.later(2000)
+    await bench.send(b"second")
+    assert (await bench.purge(START)).count == 0
+    assert (await bench.purge(START + 1000)).count == 1
+    assert (await bench.purge(START + 2000)).count == 1
+    assert await bench.payloads() == [b"second"]
+
+
+@set_to(duplicate_window=WINDOW)
+async def test_a_message_sent_again_within_the_window_is_dropped(bench: Bench) -> None:
+    """The sender gets no error, and the duplicate uses up a message number."""
+    first = await bench.send_all(Outgoing(b"first", message_id=b"id"))
+    again = await bench.send_all(Outgoing(b"again", message_id=b"id"), Outgoing(b"other", message_id=b"id2"))
+    assert (first.first, first.dropped, again.first, again.dropped) == (1, 0, 2, 1)
+    held = await bench.receive()
+    assert [(message.name, message.payload) for message in held] == [("1", b"first"), ("3", b"other")]
+
+
+@set_to(duplicate_window=WINDOW)
+async def test_the_window_begins_with_the_first_message_of_an_id(bench: Bench) -> None:
+    """Duplicates do not extend the window, and completing the first message does not shorten it."""
+    await bench.send(b"first", message_id=b"id")
+    await bench.complete(await bench.one())
+    for passed in (WINDOW // 2, WINDOW // 2 - 1):
+        bench.later(passed)
+        assert (await bench.send_all(Outgoing(b"again", message_id=b"id"))).dropped == 1
+    bench.later(1)
+    assert (await bench.send_all(Outgoing(b"anew", message_id=b"id"))).dropped == 0
+    assert await bench.payloads() == [b"anew"]

@@ -122,3 +122,14 @@ async def test_frozen_transfers_do_not_hide_frozen_messages_from_a_peek(town: To
     assert await peek("x", 2) == [(b"one", "x"), (b"two", "x")]
     assert await peek("x", 3) == await peek("x", 9) == [(b"one", "x"), (b"two", "x"), (b"five", "x")]
     assert [state for _, state in await peek("ax", 9)] == ["x", "x", "a", "a", "x"]
+
+
+async def test_a_message_received_by_number_is_marked_in_results_and_peeks(bench: Bench) -> None:
+    """The message is marked as deferred while it is locked. A peek at the locked messages shows the mark too."""
+    await bench.send(b"one", b"two")
+    await bench.defer(*await bench.receive())
+    (received,), _ = await bench.receive_deferred("1")
+    await bench.send(b"three")
+    assert (received.delivery.state, (await bench.one()).delivery.state) == ("g", "l")
+    assert await bench.states() == {"1": "g", "2": "f", "3": "l"}
+    assert [(one.name, one.state) for one in await bench.peek(states="l")] == [("1", "g"), ("3", "l")]

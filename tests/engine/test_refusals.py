@@ -562,7 +562,7 @@ async def test_a_refused_call_returns_the_expected_code_and_changes_nothing(busy
 
 @for_each("script", OF_A_PARTITION)
 def test_the_cases_provoke_every_refusal_code_of_the_header(script: str) -> None:
-    """The cases provoke no other code. The code DUE depends on due work and not on the call: see test_put_off."""
+    """The cases provoke no other code. The code DUE depends on due work and not on the call: see proof/scenes.py."""
     named = set(contract_of(script).refusals)
     expected = named - {"call", "DUE"} | (set(COMMON_REFUSALS) if "call" in named else set())
     assert {case.code for case in cases_of(script)} == expected

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from sbredis.engine import (
     NO_CALL_ID,
-    CallId,
     Copy,
     Lock,
     Operation,
@@ -24,8 +23,6 @@ from sbredis.engine import (
     PartRefusedError,
     SessionLock,
     SettingsStaleError,
-    TransactedRenewal,
-    TransactedSend,
     advance,
     once,
     transact,
@@ -114,144 +111,6 @@ CHANGES: list[Change] = [
 
 
 # -- what happens together ---------------------------------------------------------------------------------------------
-
-
-async def test_an_input_is_completed_and_its_outputs_are_sent_together(world: World) -> None:
-    await world.send("a", b"input")
-    locks = await world.lock("a", ONE)
-    done = await world.transact(
-        world.settling("complete", "a", *locks), world.sending("b", Outgoing(b"one"), Outgoing(b"two"))
-    )
-    assert done.results == (None, TransactedSend(1, (), ()))
-    assert (await world.bodies("a"), await world.bodies("b")) == ([], [b"one", b"two"])
-
-
-async def test_a_repeated_transaction_happens_once_and_has_the_same_result(world: World) -> None:
-    await world.send("a", b"input")
-    locks = await world.lock("a", ONE)
-    call_id = world.call_id()
-    work = (world.settling("complete", "a", *locks), world.sending("b", Outgoing(b"one")))
-    first = await world.transact(*work, call_id=call_id)
-    before = await world.data()
-    assert await world.transact(*work, call_id=call_id) == first
-    assert await world.data() == before
-
-
-async def test_every_settlement_can_be_part_of_a_transaction(world: World) -> None:
-    await world.send("a", *(b"%d" % number for number in range(5)))
-    completed, abandoned, deferred, dead, kept = await world.lock("a", ONE, 5)
-    await world.transact(
-        world.settling("complete", "a", completed),
-        world.settling("abandon", "a", abandoned),
-        world.settling("defer", "a", deferred),
-        world.settling("dead_letter", "a", dead._replace(changes=b"why")),
-    )
-    request = world.of["a"].peek(0, 10, call_id=CallId("", 0, world.now))
-    states = {each.name: each.state for each in (await world.tell(request)).messages}
-    assert states == {abandoned.name: "a", deferred.name: "f", kept.name: "l"}
-    assert await world.bodies("a", "dead") == [b"3"]
-    await world.tell(world.of["a"].complete(world.call_id(), [kept]))
-
-
-async def test_two_settlements_of_one_lease_leave_the_rest_of_it_locked(world: World) -> None:
-    await world.send("a", b"1", b"2", b"3")
-    one, two, three = await world.lock("a", ONE, 3)
-    await world.transact(world.settling("complete", "a", one), world.settling("abandon", "a", two))
-    assert (await world.tell(world.of["a"].complete(world.call_id(), [three]))).lost == ()
-    everything = await world.everything()
-    assert [name for name in everything if name.endswith(("a:leases", "a:locks"))] == []
-
-
-async def test_the_state_of_a_session_is_set_together_with_a_settlement_and_a_send(world: World) -> None:
-    await world.send("c", of_session("x", b"input"))
-    session = await world.accept("x", ONE)
-    locks = await world.lock("c", ONE, session="x")
-    await world.transact(
-        world.settling("complete", "c", *locks),
-        Operation(world.of["c"], world.of["c"].set_state(NO_CALL_ID, session, b"seen 1")),
-        world.sending("a", Outgoing(b"output")),
-    )
-    state = await world.tell(world.of["c"].get_state(session, CallId("", 0, world.now)))
-    assert state == b"seen 1"
-    assert (await world.bodies("c"), await world.bodies("a")) == ([], [b"output"])
-
-
-async def test_a_message_of_a_subscription_is_completed_and_a_copy_is_published_to_it(world: World) -> None:
-    await world.alone(world.publishing((Outgoing(b"first"), (Copy(0),))))
-    locks = await world.lock("s", ONE)
-    await world.transact(world.settling("complete", "s", *locks), world.publishing((Outgoing(b"second"), (Copy(0),))))
-    assert await world.bodies("s") == [b"second"]
-    (next_one,) = await world.lock("s", TWO)
-    assert (await world.tell(world.of["s"].complete(world.call_id(), [next_one]))).lost == ()
-    assert not [key for key in await world.everything() if ":m" in key], "a record is left"
-
-
-async def test_a_failed_rule_and_a_settlement_dead_letter_into_one_subscription(world: World) -> None:
-    await world.alone(world.publishing((Outgoing(b"first"), (Copy(0),))))
-    locks = await world.lock("s", ONE)
-    await world.transact(
-        world.settling("dead_letter", "s", *locks),
-        world.publishing((Outgoing(b"second"), (Copy(0, b"why", dead=True),))),
-    )
-    assert await world.bodies("s", "dead") == [b"first", b"second"]
-
-
-async def test_a_lock_is_renewed_together_with_what_the_transaction_sends(world: World) -> None:
-    """Only the named message gets a longer lock. It moves to the new token, as if it was renewed alone."""
-    await world.send("a", b"1", b"2")
-    one, two = await world.lock("a", ONE, 2)
-    world.now += SETTINGS.lock_duration - 1000
-    renewal = Operation(world.of["a"], world.of["a"].renew(world.call_id(), TWO, [one]))
-    call_id = world.call_id()
-    first = await world.transact(renewal, world.sending("b", Outgoing(b"progress")), call_id=call_id)
-    assert first.results == (TransactedRenewal(SETTINGS.lock_duration, ("1",)), TransactedSend(1, (), ()))
-    assert await world.transact(renewal, world.sending("b", Outgoing(b"progress")), call_id=call_id) == first
-    world.now += 2000
-    assert (await world.tell(world.of["a"].complete(world.call_id(), [two, one]))).lost == ("2", "1")
-    assert (await world.tell(world.of["a"].complete(world.call_id(), [one._replace(token=TWO)]))).lost == ()
-
-
-async def test_a_whole_lease_keeps_its_token_when_a_transaction_renews_it(world: World) -> None:
-    await world.send("a", b"1")
-    (one,) = await world.lock("a", ONE)
-    world.now += SETTINGS.lock_duration - 1000
-    done = await world.transact(Operation(world.of["a"], world.of["a"].renew(world.call_id(), TWO, [one])))
-    assert done.results == (TransactedRenewal(SETTINGS.lock_duration, ()),)
-    world.now += 2000
-    assert (await world.tell(world.of["a"].complete(world.call_id(), [one]))).lost == ()
-
-
-async def test_the_result_names_a_message_that_duplicate_detection_drops(world: World) -> None:
-    await world.alone(world.sending("b", Outgoing(b"one", message_id=b"1")))
-    done = await world.transact(
-        world.sending("a", Outgoing(b"x")),
-        world.sending(
-            "b",
-            Outgoing(b"two", message_id=b"2"),
-            Outgoing(b"one again", message_id=b"1"),
-            Outgoing(b"two again", message_id=b"2"),
-        ),
-    )
-    assert done.results == (TransactedSend(1, (), ()), TransactedSend(2, (1, 2), ()))
-    assert await world.bodies("b") == [b"one", b"two"]
-
-
-async def test_messages_can_be_scheduled_in_a_transaction(world: World) -> None:
-    due = world.now + 1000
-    done = await world.transact(
-        world.sending("a", Outgoing(b"later", due=due)), world.publishing((Outgoing(b"later", due=due), (Copy(0),)))
-    )
-    assert done.results == (TransactedSend(1, (), ()), TransactedSend(1, (), (1,)))
-    world.now = due
-    assert len(await world.lock("a", ONE)) == 1
-
-
-async def test_a_transaction_first_does_a_share_of_the_work_that_is_due(world: World) -> None:
-    """A message that was scheduled for an earlier time comes before the message of the transaction."""
-    await world.alone(world.sending("b", Outgoing(b"earlier", due=world.now + 10)))
-    world.now += 20
-    await world.transact(world.sending("a", Outgoing(b"x")), world.sending("b", Outgoing(b"later")))
-    assert await world.bodies("b") == [b"earlier", b"later"]
 
 
 How = Literal["together", "in turn", "alone"]
@@ -471,15 +330,6 @@ async def test_a_refusal_of_the_last_operation_changes_no_byte(world: World, wha
     before = await world.everything()
     with pytest.raises(kind, match=text):
         await world.transact(*work)
-    assert await world.everything() == before
-
-
-async def test_a_message_that_two_operations_settle_is_not_locked_for_the_second(world: World) -> None:
-    await world.send("a", b"input")
-    (lock,) = await world.lock("a", ONE)
-    before = await world.everything()
-    with pytest.raises(MessageLockLostError, match=r"^The transaction was refused and has changed nothing"):
-        await world.transact(world.settling("complete", "a", lock), world.settling("abandon", "a", lock))
     assert await world.everything() == before
 
 

@@ -8,19 +8,16 @@ import pytest
 
 from sbredis.engine import (
     CallId,
-    Lock,
     MalformedCallError,
     Operation,
     Outgoing,
     Transacted,
-    TransactedSend,
     Watermark,
     advance,
     once,
     transfer,
 )
 from sbredis.engine._transaction import TransactionStep
-from sbredis.exceptions import MessageLockLostError, ServiceBusQuotaExceededError, WatermarkChangedError
 from tests.engine.transactions import ELSEWHERE, World
 
 pytestmark = pytest.mark.anyio
@@ -42,16 +39,6 @@ async def stored(world: World, name: str = "a") -> dict[bytes, bytes]:
     return {} if kept is None else dict(kept[1])
 
 
-async def test_a_watermark_is_stored_with_the_number_of_the_last_message(world: World) -> None:
-    assert (await move(world, None, "1", b"x", b"y")).results == (TransactedSend(1, (), ()), 2)
-    assert await stored(world) == {b"w:mark": b"2 1", b"watermarks": b"1"}
-    assert (await move(world, "1", "2")).results == (2,)
-    await world.send("a", b"z")
-    assert (await move(world, "2", "3")).results == (2,)
-    assert (await move(world, "3", "4", b"z")).results == (TransactedSend(4, (), ()), 4)
-    assert await stored(world) == {b"w:mark": b"4 4", b"watermarks": b"1"}
-
-
 NUMBERS: dict[str, tuple[int, Callable[[World], list[Operation]]]] = {
     "several sends": (4, lambda world: [world.sending("a", Outgoing(b"2"), Outgoing(b"3")), sending(world)]),
     "a scheduled message": (2, lambda world: [world.sending("a", Outgoing(b"later", due=world.now + 1000))]),
@@ -70,71 +57,6 @@ async def test_a_watermark_has_the_number_of_the_last_message_before_it(world: W
     done = await world.transact(*operations(world), advance(world.of["a"], b"mark", None, "1"), sending(world))
     assert done.results[-2] == number
     assert (await stored(world))[b"w:mark"] == b"%d 1" % number
-
-
-@pytest.mark.parametrize("expected", [None, "2", "x" * 128])
-async def test_another_value_than_the_expected_one_refuses_the_transaction(world: World, expected: str | None) -> None:
-    await move(world, None, "1 and more", b"x")
-    before = await world.everything()
-    with pytest.raises(WatermarkChangedError, match=r"^The transaction was refused .*: 1 1 and more\. "):
-        await move(world, expected, "3", b"y")
-    assert await world.everything() == before
-
-
-async def test_a_watermark_that_is_not_there_is_not_the_expected_one(world: World) -> None:
-    before = await world.everything()
-    with pytest.raises(WatermarkChangedError, match=r": -\. "):
-        await move(world, "1", "2", b"x")
-    assert await world.everything() == before
-
-
-async def test_a_refused_transaction_does_not_advance_its_watermark(world: World) -> None:
-    with pytest.raises(MessageLockLostError):
-        await world.transact(
-            advance(world.of["a"], b"mark", None, "1"), world.settling("complete", "b", Lock("nobodys-lock", "1"))
-        )
-    assert await stored(world) == {}
-
-
-async def test_a_repeated_call_is_not_refused_by_its_own_watermark(world: World) -> None:
-    call_id = world.call_id()
-    work = (world.sending("a", Outgoing(b"x")), advance(world.of["a"], b"mark", None, "1"))
-    first = await world.transact(*work, call_id=call_id)
-    before = await world.data()
-    assert await world.transact(*work, call_id=call_id) == first
-    assert await world.data() == before
-
-
-async def test_each_partition_has_watermarks_of_its_own(world: World) -> None:
-    for name in "abcts":
-        await world.transact(advance(world.of[name], b"mark", None, name))
-    for name in "abcts":
-        assert await stored(world, name) == {b"w:mark": b"0 " + name.encode(), b"watermarks": b"1"}
-
-
-async def test_a_removed_watermark_can_be_set_anew(world: World) -> None:
-    await move(world, None, "1", b"x")
-    await move(world, "1", None)
-    assert await stored(world) == {b"watermarks": b"0"}
-    await move(world, None, "1")
-    assert await stored(world) == {b"w:mark": b"0 1", b"watermarks": b"1"}
-
-
-@pytest.mark.slow
-async def test_a_partition_keeps_up_to_ten_thousand_watermarks(world: World) -> None:
-    mine = world.of["a"]
-    for at in range(0, 10_000, 100):
-        await world.transact(*(advance(mine, b"%d" % number, None, "1") for number in range(at, at + 100)))
-    before = await world.everything()
-    with pytest.raises(ServiceBusQuotaExceededError, match="keeps 10000 watermarks already"):
-        await move(world, None, "1", b"x")
-    assert await world.everything() == before
-    await world.transact(advance(mine, b"7", "1", "2"))
-    await world.transact(advance(mine, b"7", "2", None), advance(mine, b"mark", None, "1"))
-    with pytest.raises(ServiceBusQuotaExceededError):
-        await world.transact(
-            advance(mine, b"mark", "1", None), *(advance(mine, b"new %d" % number, None, "1") for number in (1, 2))
-        )
 
 
 async def listed(world: World, prefix: bytes = b"", name: str = "a") -> tuple[list[Watermark], int]:

@@ -15,7 +15,7 @@ from tests.engine.moves import A, Town, body_of
 from tests.engine.topics import START, Topic
 from tests.engine.transactions import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the fundamentals hold on every target")]
+pytestmark = [pytest.mark.anyio, pytest.mark.conformance]
 
 LOCK = SETTINGS.lock_duration
 ONE = "token-of-one"

@@ -72,7 +72,7 @@ async def refused(queue: Queue, other: ServiceBusClient, done: Awaitable[Any], t
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.everywhere("the partitions lie on several nodes")
+@pytest.mark.conformance
 @both
 async def test_a_message_is_settled_by_handle_from_another_connection(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:

@@ -22,7 +22,7 @@ def client_of(url: str, **options: Any) -> ServiceBusClient:
     return ServiceBusClient(url, namespace="ns", partition_count=3, **options)
 
 
-@pytest.mark.everywhere("the registry has a slot of its own")
+@pytest.mark.conformance
 async def test_a_role_has_one_holder_and_the_next_one_takes_it_at_once(url: str) -> None:
     async with client_of(url) as one, client_of(url) as two:
         taken = asyncio.Event()

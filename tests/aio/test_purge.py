@@ -14,7 +14,7 @@ from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.everywhere("the partitions lie on several nodes")
+@pytest.mark.conformance
 @both
 async def test_all_messages_except_locked_and_scheduled_ones_are_purged(url: str, partitioned: bool) -> None:
     clock = HandClock()

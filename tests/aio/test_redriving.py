@@ -61,7 +61,7 @@ async def all_dead(queue: Queue) -> list[Any]:
     return found
 
 
-@pytest.mark.everywhere("the partitions lie on several nodes")
+@pytest.mark.conformance
 @both
 async def test_all_dead_letters_return_as_new_messages(url: str, partitioned: bool) -> None:
     clock = HandClock()

@@ -70,7 +70,7 @@ async def test_a_lock_is_renewed_while_real_time_passes(url: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.everywhere("the partitions lie on several nodes")
+@pytest.mark.conformance
 @both
 @pytest.mark.parametrize("prefetch", [0, 20])
 async def test_messages_are_renewed_together(url: str, partitioned: bool, prefetch: int) -> None:

@@ -16,7 +16,7 @@ from sbredis.testing import Bus
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.everywhere("each partition has its own server")
+@pytest.mark.conformance
 async def test_the_time_of_the_server_of_an_entity(url: str) -> None:
     """The servers of tests run on this machine, so their clocks are that of the machine."""
     async with ServiceBusClient(url) as client:

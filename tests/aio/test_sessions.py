@@ -714,7 +714,7 @@ async def test_the_state_of_a_session_is_shown_whoever_holds_it(url: str, partit
 
 
 @pytest.mark.slow
-@pytest.mark.everywhere("the partitions lie on several nodes")
+@pytest.mark.conformance
 @both
 async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list contains exactly the sessions with active messages or a state."""

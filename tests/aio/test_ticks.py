@@ -30,7 +30,7 @@ def tick_at(milliseconds: int, missed: int = 0) -> Tick:
     return Tick(datetime.fromtimestamp(milliseconds / 1000, UTC), missed)
 
 
-@pytest.mark.everywhere("the registry has a slot of its own")
+@pytest.mark.conformance
 async def test_one_of_many_callers_gets_each_tick(url: str) -> None:
     clock = HandClock()
     async with client_of(url, clock) as one, client_of(url, clock) as two:

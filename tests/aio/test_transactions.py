@@ -63,7 +63,7 @@ def recorded(sender: ServiceBusSender, message: ServiceBusMessage, tx: ServiceBu
 # -- together ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.everywhere("a transaction needs all its keys in one slot")
+@pytest.mark.conformance
 async def test_an_input_is_completed_and_its_outputs_are_sent_together(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:

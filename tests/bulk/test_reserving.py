@@ -149,6 +149,7 @@ async def test_another_consumer_is_refused(client: ServiceBusClient, admin: Admi
     assert await listed(admin) == before
 
 
+@pytest.mark.conformance
 async def test_the_next_run_of_a_consumer_takes_over(client: ServiceBusClient, admin: Admin) -> None:
     await send(client, 1)
     first = await capture(client)

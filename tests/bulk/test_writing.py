@@ -71,7 +71,7 @@ async def contents(client: ServiceBusClient, path: str = "out") -> list[int]:
     return sorted(int(bytes(message.body)) for message in await messages(client, path))
 
 
-@pytest.mark.everywhere("each partition keeps a mark of its own")
+@pytest.mark.conformance
 async def test_a_task_that_runs_again_stores_nothing_twice(client: ServiceBusClient) -> None:
     rows = [bodies(*range(at, at + 50)) for at in range(0, 200, 50)]
     assert await write(client, rows) == WriteSummary(200, 0, 0, ())

@@ -477,6 +477,7 @@ async def send_another(bench: Bench, call_id: CallId) -> None:
         await bench.tell(of.send(call_id, [Outgoing(in_session() if of.settings.sessions else b"another")]))
 
 
+@pytest.mark.conformance
 @set_to(duplicate_window=60_000)
 @each(but=(forget_source_, settle_batch_))
 async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: Bench, arrange: Arrange) -> None:

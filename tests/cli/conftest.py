@@ -140,3 +140,9 @@ def sbredis(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Comman
     monkeypatch.setenv("SBREDIS_CONTEXTS", str(tmp_path / "contexts.json"))
     monkeypatch.setenv("SBREDIS_URL", bus.url)
     return bus.run_plain
+
+
+@pytest.fixture
+def orders(bus: Bus) -> str:
+    """An empty queue."""
+    return bus.queue()

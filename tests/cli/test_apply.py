@@ -16,6 +16,7 @@ from sbredis.cli._declared import read_declarations
 from sbredis.cli._planning import PlanStep, make_plan
 from tests.cli.conftest import Bus, Command
 from tests.cli.test_entities import everything, silence
+from tests.offenders import for_each
 
 FILE = """\
 queues:
@@ -205,13 +206,19 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("declaration", "text"), WRONG.values(), ids=WRONG)
-def test_a_wrong_file_is_refused_with_its_line_and_changes_nothing(
-    sbredis: Command, bus: Bus, declaration: bytes, text: str
-) -> None:
+@pytest.fixture
+def entities(bus: Bus) -> None:
+    """Create a queue, a topic, and its subscription."""
     bus.queue("orders")
     bus.administration(lambda administration: administration.create_topic("news"))
     bus.administration(lambda administration: administration.create_subscription("news", "sports"))
+
+
+@pytest.mark.usefixtures("entities")
+@for_each(("declaration", "text"), [pytest.param(*each, id=name) for name, each in WRONG.items()])
+def test_a_wrong_file_is_refused_with_its_line_and_changes_nothing(
+    sbredis: Command, declaration: bytes, text: str
+) -> None:
     before = everything(sbredis)
     ran = sbredis("apply", "-", stdin=declaration)
     assert (ran.code, ran.out) == (2, "")

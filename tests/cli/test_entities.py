@@ -22,6 +22,7 @@ from sbredis.management import (
 from sbredis.servers import LocalServer
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.cli.conftest import Bus, Command
+from tests.offenders import for_each
 
 RuntimeProperties: TypeAlias = QueueRuntimeProperties | TopicRuntimeProperties | SubscriptionRuntimeProperties
 
@@ -160,13 +161,34 @@ MISSING = {
     ),
     "a neighbour": (["queue", "create", "zz", "--colocate-with", "odrers"], "Did you mean 'orders'?"),
     "nothing like it": (["queue", "show", "zzz"], "There is no entity 'zzz' in namespace 'default'."),
+    **{
+        f"the entity of {' '.join(words)}": ([*words[:-1], *words[-1].split("|")], "Did you mean 'orders'?")
+        for words in (
+            ("send", "order|x"),
+            ("receive", "order"),
+            ("peek", "order"),
+            ("message", "show", "order|1"),
+            ("message", "delete", "order|1"),
+            ("purge", "order"),
+            ("dlq", "purge", "order"),
+            ("dlq", "list", "order"),
+            ("dlq", "redrive", "order"),
+            ("move", "order|orders"),
+        )
+    },
 }
 
 
-@pytest.mark.parametrize(("arguments", "hint"), MISSING.values(), ids=MISSING)
-def test_an_unknown_entity_is_refused_with_the_nearest_name(sbredis: Command, arguments: list[str], hint: str) -> None:
+@pytest.fixture
+def entities(sbredis: Command) -> None:
+    """Create a topic, its subscription, a rule, and a queue."""
     with_rule(sbredis)
     assert sbredis("queue", "create", "orders").code == 0
+
+
+@pytest.mark.usefixtures("entities")
+@for_each(("arguments", "hint"), [pytest.param(*each, id=name) for name, each in MISSING.items()])
+def test_an_unknown_entity_is_refused_with_the_nearest_name(sbredis: Command, arguments: list[str], hint: str) -> None:
     ran = sbredis(*arguments)
     assert (ran.code, ran.out) == (1, "")
     assert hint in ran.err
@@ -187,13 +209,13 @@ WRONG = {
     "no property": (["rule", "create", "news", "sports", "x", "--match", "colour=red"], "and not 'colour'"),
     "SQL": (["rule", "create", "news", "sports", "x", "--filter", "price > "], "expected a value"),
     "no terminal": (["queue", "delete", "orders"], "Give --yes"),
+    "dead letters": (["send", "orders/$DeadLetterQueue", "x"], "orders/$DeadLetterQueue"),
 }
 
 
-@pytest.mark.parametrize(("arguments", "text"), WRONG.values(), ids=WRONG)
+@pytest.mark.usefixtures("entities")
+@for_each(("arguments", "text"), [pytest.param(*each, id=name) for name, each in WRONG.items()])
 def test_a_wrong_command_is_refused_and_changes_nothing(sbredis: Command, arguments: list[str], text: str) -> None:
-    with_rule(sbredis)
-    assert sbredis("queue", "create", "orders").code == 0
     before = everything(sbredis)
     ran = sbredis(*arguments)
     assert (ran.code, ran.out) == (2, "")
@@ -290,15 +312,6 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(AsyncAdministrationClient, list_.__name__, listed)
 
 
-def test_a_protected_context_needs_a_terminal(sbredis: Command, server: LocalServer) -> None:
-    assert sbredis("queue", "create", "orders").code == 0
-    assert sbredis("context", "add", "prod", server.url, "--protected").code == 0
-    ran = sbredis("queue", "delete", "orders", "--yes", "--context", "prod")
-    assert ran.code == 2, ran.err
-    assert "is protected" in ran.err
-    assert sbredis("queue", "show", "orders").code == 0
-
-
 @pytest.mark.parametrize("kind", KINDS[:3], ids=lambda kind: kind.word)
 def test_every_property_that_can_be_set_has_an_option(kind: EntityKind) -> None:
     for verb, new in (("create", True), ("update", False)):
@@ -335,7 +348,7 @@ def test_the_namespace_is_shown_and_limited(sbredis: Command) -> None:
     assert "more than 30 MB" in sbredis("queue", "create", "spare").err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "message"),
     [
         ((), "name a limit: --max-entities, --max-size-in-megabytes, or both"),

@@ -12,6 +12,7 @@ from sbredis._visible import formula_free, json_line, visible, without_guard
 from sbredis.aio import ServiceBusClient
 from sbredis.model import ServiceBusMessage
 from tests.cli.conftest import Bus
+from tests.offenders import for_each
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\u202eevil\u2066\n99  active  faked\r\x00\u2028z"
 """Clears the screen, sets the title, colours, shows text backwards, adds a row, and ends lines in other ways."""
@@ -55,12 +56,20 @@ def filled(bus: Bus) -> int:
     return int(bus.peek()[0]["sequence_number"])
 
 
-@pytest.mark.parametrize("command", SHOWS, ids=" ".join)
-@pytest.mark.parametrize("form", [(), ("--output", "json")], ids=["people", "json"])
+@pytest.fixture
+def number(bus: Bus) -> int:
+    """The number of a message with hostile texts in a queue that has another one."""
+    return filled(bus)
+
+
+@for_each(
+    ("command", "form"),
+    [(command, form) for command in SHOWS for form in ((), ("--output", "json"))],
+    ids=" ".join,
+)
 def test_no_command_prints_a_character_that_disturbs_a_terminal(
-    bus: Bus, tmp_path: Path, command: tuple[str, ...], form: tuple[str, ...]
+    bus: Bus, tmp_path: Path, number: int, command: tuple[str, ...], form: tuple[str, ...]
 ) -> None:
-    number = filled(bus)
     ran = bus.did(*(part.format(number=number, folder=tmp_path) for part in command), *form)
     written = "".join(each.read_text("utf-8") for each in tmp_path.iterdir())
     printed = f"{ran.out}{ran.err}{written}"

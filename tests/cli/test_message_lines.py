@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.cli._caret import under_mistake
-from sbredis.cli._durations import duration_of
 from sbredis.cli._json_values import from_json, to_json
 from sbredis.cli._message_lines import message_of, shown_body
 from sbredis.model import ServiceBusMessage, content_of
@@ -49,23 +48,6 @@ def test_not_a_number_is_kept() -> None:
 def test_an_object_that_names_no_type_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"is no (type|value)"):
         from_json(value)
-
-
-DURATIONS = {
-    "90": 90.0, "0.5": 0.5, "90s": 90.0, "250ms": 0.25, "5m": 300.0, "1h30m": 5400.0, "2d": 172_800.0, "1.5h": 5400.0,
-    "PT5M": 300.0, "P1DT12H": 129_600.0,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", DURATIONS)
-def test_a_duration_is_read(text: str) -> None:
-    assert duration_of(text) == timedelta(seconds=DURATIONS[text])
-
-
-@pytest.mark.parametrize("text", ["", "s", "5x", "5 m", "-5s", "1h30", "P", "PT", "1e9", "9" * 400])
-def test_another_text_is_no_duration(text: str) -> None:
-    with pytest.raises((ValueError, OverflowError)):
-        duration_of(text)
 
 
 def test_a_line_makes_a_message() -> None:

@@ -26,6 +26,7 @@ from sbredis.cli._invocation import Invocation
 from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
+from tests.offenders import for_each
 from tests.waiting import eventually, wait_until
 
 
@@ -97,22 +98,12 @@ def test_only_matching_messages_are_moved_and_scheduled_and_held_ones_stay(bus: 
 def test_messages_of_sessions_are_moved_in_their_order(bus: Bus) -> None:
     bus.queue(requires_session=True)
     bus.queue("old", requires_session=True)
-    for name in ("ann", "bob"):
+    for name in ("ann", ""):  # the id of a session may be empty
         filled(bus, 3, "--session", name)
     assert bus.did("move", "orders", "old", "--count", "5").out.startswith("moved 5 messages")
     found = [(each["session_id"], each["body"]) for each in bus.peek("old")]
-    assert sorted(found) == [("ann", "1"), ("ann", "2"), ("ann", "3"), ("bob", "1"), ("bob", "2")]
-    assert [each["body"] for each in bus.peek()] == ["3"]
-
-
-def test_a_session_whose_id_is_empty_is_moved(bus: Bus) -> None:
-    bus.queue(requires_session=True)
-    bus.queue("old", requires_session=True)
-    for name in ("", "ann"):
-        filled(bus, 2, "--session", name)
-    assert bus.did("move", "orders", "old").out == "moved 4 messages from orders to old\n"
-    found = [(each["session_id"], each["body"]) for each in bus.peek("old")]
-    assert sorted(found) == [("", "1"), ("", "2"), ("ann", "1"), ("ann", "2")]
+    assert sorted(found) == [("", "1"), ("", "2"), ("ann", "1"), ("ann", "2"), ("ann", "3")]
+    assert [(each["session_id"], each["body"]) for each in bus.peek()] == [("", "3")]
 
 
 def put_clock(patch: pytest.MonkeyPatch, ahead: timedelta) -> None:
@@ -240,18 +231,23 @@ MOVES_REFUSED = {
     "to a dead-letter queue": (2, "orders", "old/$DeadLetterQueue"),
     "is a topic": (2, "news", "old"),
     "--count is not for": (2, "orders/$DeadLetterQueue", "old", "--count", "1"),
-    "Did you mean 'orders'?": (1, "order", "old"),
     "Did you mean 'old'?": (1, "orders", "olds"),
     "\n      ^\n": (2, "orders", "old", "--filter", "a = = 1"),
 }
 
 
-@pytest.mark.parametrize("text", MOVES_REFUSED)
-def test_a_move_that_makes_no_sense_is_refused(bus: Bus, text: str) -> None:
+@pytest.fixture
+def one(bus: Bus) -> None:
+    """Create a queue with one message, an empty queue, and a topic."""
     bus.queue()
     bus.queue("old")
     bus.administration(lambda administration: administration.create_topic("news"))
     filled(bus, 1)
+
+
+@pytest.mark.usefixtures("one")
+@for_each("text", MOVES_REFUSED)
+def test_a_move_that_makes_no_sense_is_refused(bus: Bus, text: str) -> None:
     code, *words = MOVES_REFUSED[text]
     ran = bus.run("move", *map(str, words))
     assert (ran.code, ran.out) == (code, "")

@@ -242,13 +242,3 @@ def test_a_message_of_a_session_is_changed_through_its_session(bus: Bus) -> None
     bus.did("message", "delete", "orders", numbers[0], "--yes")
     bus.did("message", "dead-letter", "orders", numbers[1])
     assert (bus.bodies(), bus.bodies("orders/$DeadLetterQueue")) == ([], ["bob"])
-
-
-@pytest.mark.parametrize(
-    "words", [("peek", "order"), ("message", "show", "order", "1"), ("message", "delete", "order", "1")]
-)
-def test_an_unknown_entity_is_refused_with_the_nearest_name(bus: Bus, words: tuple[str, ...]) -> None:
-    bus.queue()
-    ran = bus.run(*words)
-    assert (ran.code, ran.out) == (1, "")
-    assert "Did you mean 'orders'?" in ran.err

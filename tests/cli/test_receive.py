@@ -17,6 +17,7 @@ from sbredis.cli._handler_process import environment_of
 from sbredis.cli._receive import delay_after
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
+from tests.offenders import for_each
 from tests.waiting import wait_until
 
 COMMAND = f"{shlex.quote(sys.executable)} -m sbredis.cli"
@@ -178,17 +179,22 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_options_that_do_not_fit_are_refused(bus: Bus, text: str) -> None:
+@pytest.fixture
+def one(bus: Bus) -> None:
+    """Create a queue with one message, a queue with sessions, and a topic."""
     bus.queue()
     bus.queue("chats", requires_session=True)
     bus.administration(lambda administration: administration.create_topic("news"))
     filled(bus, 1)
+
+
+@pytest.mark.usefixtures("one")
+@for_each("text", REFUSED)
+def test_options_that_do_not_fit_are_refused(bus: Bus, text: str) -> None:
     ran = bus.run("receive", *REFUSED[text])
     assert (ran.code, ran.out) == (2, "")
     assert text in ran.err
     assert counts(bus) == [("1", 0)]
-    assert "Did you mean 'orders'?" in bus.run("receive", "order").err
 
 
 @pytest.mark.slow
@@ -303,17 +309,3 @@ def test_the_end_of_the_terminal_ends_a_running_command(bus: Bus, tmp_path: Path
         assert child.end()[0] == -signal.SIGHUP
     wait_until(lambda: not handler.is_there())
     assert not handler.done.exists()
-
-
-@pytest.mark.long("it starts a process and interrupts it")
-@pytest.mark.slow
-def test_when_it_is_interrupted_a_running_command_is_ended_and_its_message_goes_back(bus: Bus, tmp_path: Path) -> None:
-    bus.queue()
-    filled(bus, 2)
-    begun = tmp_path / "begun"
-    handler = f"touch {begun}; exec sleep 3600"
-    with Child("receive", "orders", "--follow", "--exec", handler, "--url", bus.url) as child:
-        wait_until(begun.exists)
-        child.signal(signal.SIGTERM)
-        assert child.end() == (143, "interrupted: received 0 messages\n")
-    assert counts(bus) == [("1", 0), ("2", 0)]

@@ -15,6 +15,7 @@ from sbredis import ServiceBusReceivedMessage
 from sbredis.aio import ServiceBusClient
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
+from tests.offenders import for_each
 from tests.waiting import wait_until
 
 
@@ -143,6 +144,7 @@ REFUSED = {
     "is not in the range": ("x", "--rate", "0"),
     "subject": ("x", "--subject", "x" * 70_000),
 }
+"""Parts of the texts of refusals, and arguments that are refused."""
 
 
 def test_an_argument_that_is_no_text_is_sent_as_its_bytes(bus: Bus) -> None:
@@ -151,21 +153,13 @@ def test_an_argument_that_is_no_text_is_sent_as_its_bytes(bus: Bus) -> None:
     assert [message.body for message in sent(bus)] == [b"\xff"]
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@pytest.mark.usefixtures("orders")
+@for_each("text", REFUSED)
 def test_options_that_do_not_fit_are_refused(bus: Bus, text: str) -> None:
-    bus.queue()
     ran = bus.run("send", "orders", *REFUSED[text])
     assert (ran.code, ran.out) == (2, "")
     assert text in ran.err
     assert sent(bus) == []
-
-
-def test_an_unknown_entity_is_refused_with_the_nearest_name(bus: Bus) -> None:
-    bus.queue()
-    ran = bus.run("send", "order", "x")
-    assert (ran.code, ran.out) == (1, "")
-    assert "Did you mean 'orders'?" in ran.err
-    assert bus.run("send", "orders/$DeadLetterQueue", "x").code == 2
 
 
 def test_a_server_that_does_not_answer_is_named_with_the_time_tried(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sbredis.servers import LocalServer, find_server, stop_kept
+from sbredis.servers import find_server, stop_kept
 from tests.cli.children import Child
 from tests.cli.conftest import Bus, Command
 from tests.servers.data import content, last_increment, write_data
@@ -79,25 +78,6 @@ def test_a_backup_that_is_none_and_a_folder_with_data_are_refused(
         ran = sbredis("server", *arguments)
         assert (ran.code, text in ran.err, ran.out) == (code, True, ""), (arguments, ran)
     assert content(tmp_path) == before
-
-
-def test_a_new_folder_with_a_copied_backup_names_the_command(sbredis: Command, folder: Path, tmp_path: Path) -> None:
-    write_data(folder)
-    shutil.copytree(folder / "appendonlydir", tmp_path / "copy" / "appendonlydir")
-    ran = sbredis("server", "start", str(tmp_path / "copy"))
-    assert (ran.code, f"sbredis server restore {tmp_path / 'copy'} NEW_FOLDER" in ran.err) == (1, True)
-
-
-def test_a_snapshot_that_is_damaged_is_refused(sbredis: Command, tmp_path: Path) -> None:
-    with LocalServer(directory=tmp_path / "server") as server:
-        server.ask("SET", "a", "1")
-        server.ask("SAVE")
-    snapshot = tmp_path / "dump.rdb"
-    data = (tmp_path / "server" / "dump.rdb").read_bytes()
-    snapshot.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    ran = sbredis("server", "restore", str(snapshot), str(tmp_path / "new"))
-    assert (ran.code, "cannot be loaded, and nothing was changed" in ran.err) == (1, True)
-    assert not (tmp_path / "new").exists()
 
 
 def test_an_interrupted_restore_leaves_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,10 @@ def test_a_duration_is_read_as_it_was_written(milliseconds: int) -> None:
         ("1d2h", 93_600),
         ("1.5s", 1.5),
         ("500ms", 0.5),
+        ("250ms", 0.25),
+        ("PT5M", 300),
+        ("P1DT12H", 129_600),
+        ("1.5h", 5400),
         ("90", 90),
         ("0.5", 0.5),
     ],
@@ -55,7 +59,9 @@ def test_a_duration_has_several_forms(text: str, seconds: float) -> None:
     assert duration_of(text) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", "s", "5x", "5m x", "-5s", "1h 30m", "P", "9" * 18 + "d", "1:30", "٣s"])
+@pytest.mark.parametrize(
+    "text", ["", "s", "5x", "5m x", "-5s", "1h 30m", "1h30", "P", "PT", "1e9", "9" * 18 + "d", "1:30", "٣s"]
+)
 def test_another_text_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match=r"duration"):
         duration_of(text)

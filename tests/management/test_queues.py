@@ -27,6 +27,7 @@ from tests.aio.queues import Calls
 from tests.management.conftest import held
 from tests.management.kinds import QUEUE, TOPIC, EntityKind
 from tests.management.refusals import refused
+from tests.offenders import for_each
 
 pytestmark = pytest.mark.anyio
 
@@ -197,17 +198,21 @@ LISTS: dict[str, Callable[..., AsyncItemPaged[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("listing", LISTS)
-@pytest.mark.parametrize(
-    ("name", "value", "kind"),
+@in_memory
+@for_each(
+    ("listing", "name", "value", "kind"),
     [
-        ("skip", -1, ValueError),
-        ("skip", True, TypeError),
-        ("skip", 1.5, TypeError),
-        ("skip", None, TypeError),
-        ("top", 0, ValueError),
-        ("top", -5, ValueError),
-        ("top", "5", TypeError),
+        (listing, *each)
+        for listing in LISTS
+        for each in (
+            ("skip", -1, ValueError),
+            ("skip", True, TypeError),
+            ("skip", 1.5, TypeError),
+            ("skip", None, TypeError),
+            ("top", 0, ValueError),
+            ("top", -5, ValueError),
+            ("top", "5", TypeError),
+        )
     ],
 )
 async def test_a_part_of_a_list_that_cannot_be_is_refused_at_once(

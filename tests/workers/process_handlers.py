@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any
 
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers import Context, DeadLetter, Depends, Outcome, Property, SyncContext
 
 
@@ -175,3 +176,8 @@ def start_others(context: SyncContext) -> None:
     program.terminate()
     codes.append(program.wait())
     context.send("out", codes)
+
+
+def take_message(message: ServiceBusReceivedMessage) -> None:
+    """Take what cannot go to a process."""
+    del message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import subprocess
@@ -22,6 +21,7 @@ from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 from sbredis.workers import Context, Depends, Idempotency, Property, Retries, Router, SyncContext, Worker
 from sbredis.workers.supervising._supervisor import SETUP_FAILED
+from tests.offenders import for_each
 from tests.workers import process_contexts, process_handlers
 from tools.repository import ROOT
 
@@ -97,18 +97,6 @@ def two_handlers_with_the_same_subject(worker: Worker) -> None:
     async def two() -> None: ...
 
 
-@refused("it has 2 parameters for the body, 'one' and 'two'. Mark the others")
-def two_bodies(worker: Worker) -> None:
-    @worker.queue("q")
-    async def take(one: int, two: int) -> None: ...
-
-
-@refused("its parameter 'event' cannot be the body: Event is not a type that bodies can have.")
-def a_body_that_cannot_be(worker: Worker) -> None:
-    @worker.queue("q")
-    async def take(event: asyncio.Event) -> None: ...
-
-
 @refused(
     "its parameter 'context' is a SyncContext, but the handler gets a Context, because it is a coroutine function."
 )
@@ -153,6 +141,17 @@ def a_batch_that_is_no_list(worker: Worker) -> None:
 def an_unpicklable_handler(worker: Worker) -> None:
     @worker.queue("q", execution="process")
     def take() -> None: ...
+
+
+@refused("cannot have the message in its parameter 'message'")
+def a_message_in_a_process(worker: Worker) -> None:
+    worker.queue("q", execution="process")(process_handlers.take_message)
+
+
+@refused("runs in a process, which could not find what overrides its depe")
+def an_override_that_a_process_cannot_find(worker: Worker) -> None:
+    worker.queue("q", execution="process")(process_handlers.greet)
+    worker.override(process_handlers.get_name, lambda: "a fake")
 
 
 @refused("because its no_retry cannot be pickled: ")
@@ -287,9 +286,20 @@ def options_of_an_entity_without_handlers(worker: Worker) -> None:
     worker.entity("other", prefetch=3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("text", "declare"), [each[1:] for each in cases], ids=[each[0] for each in cases])
-async def test_a_worker_that_cannot_work_does_not_start(sbredis_bus: Bus, text: str, declare: Declare) -> None:
+@pytest.fixture
+async def bus(sbredis_bus: Bus) -> Bus:
+    """A bus with the entities that the cases name, and a message for the handler that each worker has."""
+    await sbredis_bus.create_queue("q", max_delivery_count=3)
+    await sbredis_bus.create_queue("fine")
+    await sbredis_bus.create_topic("topic")
+    await sbredis_bus.create_subscription("topic", "all")
+    async with sbredis_bus.client.get_queue_sender("fine") as sender:
+        await sender.send_messages(ServiceBusMessage("a message"))
+    return sbredis_bus
+
+
+@for_each(("text", "declare"), [pytest.param(text, declare, id=name) for name, text, declare in cases])
+async def test_a_worker_that_cannot_work_does_not_start(bus: Bus, text: str, declare: Declare) -> None:
     began: list[str] = []
 
     @asynccontextmanager
@@ -300,26 +310,20 @@ async def test_a_worker_that_cannot_work_does_not_start(sbredis_bus: Bus, text: 
         finally:
             began.append("its end")
 
-    await sbredis_bus.create_queue("q", max_delivery_count=3)
-    await sbredis_bus.create_queue("fine")
-    await sbredis_bus.create_topic("topic")
-    await sbredis_bus.create_subscription("topic", "all")
-    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+    worker = Worker(bus.url, lifespan=lifespan)
 
     @worker.queue("fine")
     async def note(text: str) -> None:
         began.append(text)
 
-    async with sbredis_bus.client.get_queue_sender("fine") as sender:
-        await sender.send_messages(ServiceBusMessage("a message"))
     declare(worker)
     with pytest.raises(WorkerSetupError) as refusal:
         async with worker.running():
             began.append("the worker")
     assert text in refusal.value.message
     assert began in ([], ["lifespan", "its end"])
-    assert [message.delivery_count for message in await sbredis_bus.active("fine")] == [0]
-    assert not await sbredis_bus.locked("fine")
+    assert [message.delivery_count for message in await bus.active("fine")] == [0]
+    assert not await bus.locked("fine")
     assert repr(worker).endswith("stopped>")
 
 

@@ -208,18 +208,6 @@ def test_a_subject_and_a_function_must_both_hold() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("conditions", "said"),
-    [
-        ([HandlerCondition(), HandlerCondition()], "Two handlers of 'orders' have no condition: one and two"),
-        ([HandlerCondition("a"), HandlerCondition("a")], "Two handlers of 'orders' take the subject 'a': one and two"),
-    ],
-)
-def test_handlers_that_cannot_be_told_apart_are_refused(conditions: list[HandlerCondition], said: str) -> None:
-    with pytest.raises(WorkerSetupError, match=said):
-        Chooser("orders", list(zip(("one", "two"), conditions, (1, 2), strict=True)))
-
-
 # -- parameters --------------------------------------------------------------------------------------------------------
 
 
@@ -392,15 +380,6 @@ def test_an_error_of_a_declaration_is_about_the_program_and_no_operation() -> No
     assert repr(worker) == "<Worker with 0 handlers, stopped>"
 
 
-def test_a_batch_refuses_what_belongs_to_one_message() -> None:
-    def one(order: Order) -> None: ...
-    def of_one(orders: list[Order], tenant: Annotated[str, Property("tenant")]) -> None: ...
-
-    for handler, said in ((one, "must be a list"), (of_one, "is a property of one message")):
-        with pytest.raises(WorkerSetupError, match=said):
-            read_signature(handler, batch=True)
-
-
 # -- handlers and their entities ---------------------------------------------------------------------------------------
 
 
@@ -501,35 +480,6 @@ def test_options_that_do_not_fit_together_are_refused(options: list[dict[str, An
         planned(router)
 
     with pytest.raises(WorkerSetupError, match=said):
-        declare()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"max_concurrent_calls": 0},
-        {"prefetch": 50_001},
-        {"batch": True},
-        {"batch_wait": -1},
-        {"timeout": 0},
-        {"execution": "fork"},
-        {"unmatched": "drop"},
-        {"subject": 5},
-        {"when": 5},
-        {"no_retry": [ValueError]},
-        {"colour": "red"},
-    ],
-)
-def test_an_option_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
-    router = Router()
-
-    def declare() -> None:
-        @router.queue("q", **options)
-        async def handle() -> None: ...
-
-        planned(router)
-
-    with pytest.raises((TypeError, ValueError)):
         declare()
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
-from sbredis.exceptions import OperationTimeoutError, Outcome, WorkerSetupError
+from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import Retries, Router, Worker
+from sbredis.workers import Router, Worker
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -125,27 +125,6 @@ async def test_a_worker_that_is_stopped_lets_handlers_finish_and_gives_the_rest_
     assert {message.delivery_count for message in left} == {0}
     interrupted = [bytes(message.body) for message in left if message.interrupted]
     assert interrupted == [b"long", b"long"]
-
-
-async def test_an_entity_that_does_not_exist_is_refused_at_the_start(sbredis_bus: Bus) -> None:
-    worker = Worker(sbredis_bus.url)
-
-    @worker.queue("orders")
-    async def place() -> None: ...
-
-    with pytest.raises(WorkerSetupError, match=r"'orders', which does not exist.* create_if_missing=True"):
-        await worker.run()
-
-
-async def test_more_attempts_than_the_entity_allows_are_refused_at_the_start(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url)
-
-    @worker.queue("orders", retries=Retries(attempts=3))
-    async def place() -> None: ...
-
-    with pytest.raises(WorkerSetupError, match="asks for 3 attempts"):
-        await worker.run()
 
 
 async def test_entities_that_are_missing_are_created_if_the_handlers_ask_for_it(sbredis_bus: Bus) -> None:

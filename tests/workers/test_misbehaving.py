@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from sbredis import ServiceBusMessage
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import Abandon, Complete, Context, DeadLetter, Defer, Depends, Outcome, Retries, Worker
+from sbredis.workers import Abandon, Complete, Context, DeadLetter, Defer, Outcome, Retries, Worker
 from sbredis.workers.declaring._retries import after_failure
 from tests.waiting import eventually
 
@@ -61,6 +62,12 @@ async def cancels_itself_and_waits() -> None:
     await asyncio.sleep(0)
 
 
+async def waits_for_a_task() -> None:
+    waiting = asyncio.create_task(asyncio.sleep(3600))
+    asyncio.get_running_loop().call_soon(waiting.cancel)
+    await waiting
+
+
 async def settles_with(context: Context, outcome: Any) -> None:
     await context.settle(outcome)
 
@@ -85,54 +92,54 @@ misbehaviour: dict[str, tuple[str, Callable[[Context], Any]]] = {
     "sends to a name that cannot be": ("ValueError", sends_nowhere),
     "an option that does not exist": ("TypeError", lambda context: context.send("q", b"", colour="red")),  # type: ignore[call-arg]
     "a key that is too long": ("ValueError", lambda context: context.once("x" * 1000, 5)),
+    "lets out the cancellation of a task": ("CancelledError", lambda _: waits_for_a_task()),
 }
 
 
 @pytest.mark.parametrize("requires_session", [False, True], ids=["plain", "session"])
-@pytest.mark.parametrize(("reason", "behave"), misbehaviour.values(), ids=list(misbehaviour))
 async def test_a_message_whose_handler_misbehaves_becomes_a_dead_letter(
-    sbredis_bus: Bus, reason: str, behave: Callable[[Context], Any], requires_session: bool
+    sbredis_bus: Bus, requires_session: bool
 ) -> None:
     await sbredis_bus.create_queue("orders", requires_session=requires_session, max_delivery_count=3)
     worker = Worker(sbredis_bus.url, retries=NOW)
-    seen: list[str] = []
+    seen: Counter[str] = Counter()
 
     @worker.queue("orders", max_concurrent_calls=1, session_idle_timeout=0.01)
     async def place(text: str, context: Context) -> Any:
-        seen.append(text)
-        if text == "bad":
+        seen[text] += 1
+        if text != "good":
+            _, behave = misbehaviour[text]
             result = behave(context)
             return await result if asyncio.iscoroutine(result) else result
         return None
 
     async with worker.running():
-        for text in ("bad", "good"):
+        for text in (*misbehaviour, "good"):
             await worker.send("orders", text, session_id="a")
         await eventually(lambda: settled(sbredis_bus))
-    assert sorted(seen) == ["bad", "bad", "bad", "good"]
-    (letter,) = await sbredis_bus.dead_lettered("orders")
-    assert (str(letter), letter.dead_letter_reason) == ("bad", reason)
+    assert seen == {**dict.fromkeys(misbehaviour, 3), "good": 1}
+    letters = {str(letter): letter.dead_letter_reason for letter in await sbredis_bus.dead_lettered("orders")}
+    assert letters == {text: reason for text, (reason, _) in misbehaviour.items()}
 
 
 async def settled(bus: Bus) -> bool:
     return not await bus.active("orders")
 
 
-@pytest.mark.parametrize("raised", [SystemExit, Interruption, KeyboardInterrupt, GeneratorExit])
-async def test_a_thread_raises_what_it_likes_and_the_worker_goes_on(
-    sbredis_bus: Bus, raised: type[BaseException]
-) -> None:
+async def test_a_thread_raises_what_it_likes_and_the_worker_goes_on(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=2)
     worker = Worker(sbredis_bus.url, retries=NOW)
+    raised = {each.__name__: each for each in (SystemExit, Interruption, KeyboardInterrupt, GeneratorExit)}
 
     @worker.queue("orders")
-    def place() -> None:
-        raise raised
+    def place(text: str) -> None:
+        raise raised[text]
 
     async with worker.running():
-        await worker.send("orders", b"")
+        for text in raised:
+            await worker.send("orders", text)
         await eventually(lambda: settled(sbredis_bus))
-    assert len(await sbredis_bus.dead_lettered("orders")) == 1
+    assert {str(letter) for letter in await sbredis_bus.dead_lettered("orders")} == set(raised)
 
 
 async def test_a_plain_function_that_returns_a_coroutine_has_failed(sbredis_bus: Bus) -> None:
@@ -232,29 +239,6 @@ async def test_a_message_that_its_handler_abandons_itself_is_not_overtaken(sbred
     async with worker.running():
         await eventually(lambda: settled(sbredis_bus))
     assert seen == [("one", 1), ("one", 2), ("two", 1)]
-
-
-async def test_a_dependency_of_a_session_that_cannot_be_cleaned_up_is_logged(
-    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
-) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    seen: list[str] = []
-
-    async def till() -> AsyncGenerator[int]:
-        yield 1
-        raise LookupError
-
-    @worker.queue("orders", session_idle_timeout=0.01)
-    async def place(text: str, number: Annotated[int, Depends(till, scope="session")]) -> None:
-        seen.append(text * number)
-
-    async with worker.running():
-        for text in ("one", "two"):
-            await worker.send("orders", text, session_id=text)
-        await eventually(lambda: caplog.text.count("a dependency of a session could not be cleaned up") == 2)
-        assert not worker._running().report().paused
-    assert sorted(seen) == ["one", "two"]
 
 
 # -- outcomes ----------------------------------------------------------------------------------------------------------

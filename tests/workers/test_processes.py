@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Context, Proceed, Retries, Worker
@@ -355,15 +354,6 @@ async def test_overrides_reach_the_process_of_a_handler(sbredis_bus: Bus) -> Non
         await sbredis_bus.purge("out")
 
 
-async def test_an_override_that_a_process_cannot_find_is_refused_at_the_start(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    worker.queue("orders", execution="process")(greet)
-    worker.override(get_name, lambda: "a fake")
-    with pytest.raises(WorkerSetupError, match="greet runs in a process, which could not find what overrides its depe"):
-        await worker.run()
-
-
 LEFT_BEHIND = """
 import sys
 from sbredis.workers.running._child import Start
@@ -405,22 +395,3 @@ async def all_gone(bus: Bus) -> bool:
 
 async def dead(bus: Bus) -> list[ServiceBusReceivedMessage]:
     return await bus.dead_lettered("orders")
-
-
-async def test_a_handler_that_a_process_cannot_find_or_call_is_refused_at_the_start(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-
-    def local(text: str) -> None: ...
-
-    worker = Worker(sbredis_bus.url)
-    worker.queue("orders", execution="process")(local)
-    with pytest.raises(WorkerSetupError, match="define it at the top of a module"):
-        await worker.run()
-    worker = Worker(sbredis_bus.url)
-    worker.queue("orders", execution="process")(takes_the_message)
-    with pytest.raises(WorkerSetupError, match="cannot have the message in its parameter 'message'"):
-        await worker.run()
-
-
-def takes_the_message(message: ServiceBusReceivedMessage) -> None:
-    del message

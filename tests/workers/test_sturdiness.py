@@ -253,23 +253,6 @@ async def dead(bus: Bus, count: int) -> bool:
     return len(await bus.dead_lettered("orders")) == count
 
 
-async def test_a_handler_that_lets_out_a_cancellation_has_failed(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW)
-
-    @worker.queue("orders")
-    async def place() -> None:
-        waiting = asyncio.create_task(asyncio.sleep(3600))
-        asyncio.get_running_loop().call_soon(waiting.cancel)
-        await waiting
-
-    async with worker.running():
-        await worker.send("orders", b"")
-        await eventually(lambda: dead(sbredis_bus, 1))
-    (letter,) = await sbredis_bus.dead_lettered("orders")
-    assert letter.dead_letter_reason == "CancelledError"
-
-
 @pytest.mark.parametrize("batch", [None, 1])
 async def test_an_error_after_the_message_was_settled_is_counted_and_told(sbredis_bus: Bus, batch: int | None) -> None:
     await sbredis_bus.create_queue("orders")

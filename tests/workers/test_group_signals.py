@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,12 +42,6 @@ IN_PROCESSES = """
         while not pathlib.Path("go").exists():
             time.sleep(0.01)
 """
-
-
-@pytest.fixture
-def server() -> Any:
-    with LocalServer() as made:
-        yield made
 
 
 async def ended_well(worker: Program, client: ServiceBusClient, texts: list[str], *, begun: int) -> None:

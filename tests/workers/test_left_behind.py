@@ -9,7 +9,7 @@ import textwrap
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 
@@ -202,12 +202,6 @@ async def send_all(bus: Bus, count: int) -> None:
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def server() -> Any:
-    with LocalServer() as made:
-        yield made
 
 
 @pytest.mark.slow

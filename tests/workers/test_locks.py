@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,11 @@ LOCK = timedelta(seconds=5)
 
 
 @pytest.fixture
-async def url() -> AsyncGenerator[str]:
-    with LocalServer() as server:
-        async with ServiceBusAdministrationClient(server.url) as admin:
-            await admin.create_queue("orders", lock_duration=LOCK)
-            await admin.create_queue("steps", lock_duration=LOCK, requires_session=True)
-        yield server.url
+async def url(server: LocalServer) -> str:
+    async with ServiceBusAdministrationClient(server.url) as admin:
+        await admin.create_queue("orders", lock_duration=LOCK)
+        await admin.create_queue("steps", lock_duration=LOCK, requires_session=True)
+    return server.url
 
 
 async def test_a_user_without_the_rights_for_maintenance_gets_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,6 @@ import textwrap
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,12 +38,6 @@ COMPUTING = """
             log.write(f"{os.getpid()} {text} 1\\n")
         time.sleep(3600)
 """
-
-
-@pytest.fixture
-def server() -> Any:
-    with LocalServer() as made:
-        yield made
 
 
 async def test_a_signal_lets_the_handlers_finish(server: LocalServer, tmp_path: Path) -> None:

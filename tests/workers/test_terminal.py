@@ -137,14 +137,15 @@ def test_a_line_of_json_has_what_its_call_has_given(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", first(1, [[], ["--processes", "2"]], "it starts a group of processes"))
-def test_a_worker_shows_itself_on_a_terminal_and_ctrl_c_lets_it_finish(options: list[str], tmp_path: Path) -> None:
+def test_a_worker_shows_itself_on_a_terminal_and_ctrl_c_lets_it_finish(
+    options: list[str], tmp_path: Path, server: LocalServer
+) -> None:
     """Ctrl-C reaches the supervisor and its processes, and is one signal for all of them together."""
     (tmp_path / "app.py").write_text(textwrap.dedent(APP))
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "sbredis.workers", "app:worker", *options]
     path = os.pathsep.join(filter(None, sys.path))
     with (
-        LocalServer() as server,
         subprocess.Popen(
             command,
             cwd=tmp_path,

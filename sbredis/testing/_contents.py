@@ -92,6 +92,10 @@ class BusContents:
     def __init__(self, clients: BusClients) -> None:
         self._clients = clients
 
+    def administration(self) -> ServiceBusAdministrationClient:
+        """Return the client that the helpers use in the running loop."""
+        return self._clients.administration()
+
     async def entity(self, name: str, subscription: str | None = None) -> Entity:
         """Return an entity."""
         path = name if subscription is None else path_of(name, subscription)

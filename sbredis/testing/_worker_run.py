@@ -203,13 +203,16 @@ async def running(
         overrides={**setup.overrides, **(overrides or {})},
         entity_defaults={"create_if_missing": True},
     )
-    await _create_targets(url, [(each.source.topic or each.source.name, each) for each in setup.declared])
+    await _create_targets(
+        contents.administration(), [(each.source.topic or each.source.name, each) for each in setup.declared]
+    )
     clients_clock = movable(clock)
     records, bus_time = Records(), BusTime(clients_clock)
     parts = Parts(
         time=bus_time,
         handling=partial(WatchedHandling, records),
         settlements=partial(WatchedSettlements, records, bus_time),
+        administration=contents.administration(),
     )
     with clients_clock.held():
         async with begun(worker, setup, parts) as runtime:
@@ -225,13 +228,11 @@ async def running(
                 raise
 
 
-async def _create_targets(url: str, declared: Sequence[tuple[str, Any]]) -> None:
+async def _create_targets(administration: ServiceBusAdministrationClient, declared: Sequence[tuple[str, Any]]) -> None:
     """Create the missing queues that get results or replies, except those of which the worker has handlers."""
     own = {name.lower() for name, _ in declared}
     wanted = {target for _, each in declared for target in each.settings.targets}
     missing = [name for name in sorted(wanted) if name.lower() not in own]
-    if missing:
-        async with ServiceBusAdministrationClient(url) as administration:
-            for name in missing:
-                if not await administration.queue_exists(name) and not await administration.topic_exists(name):
-                    await administration.create_queue(name)
+    for name in missing:
+        if not await administration.queue_exists(name) and not await administration.topic_exists(name):
+            await administration.create_queue(name)

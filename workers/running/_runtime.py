@@ -85,6 +85,8 @@ class Parts:
     """The seconds that cancelled handlers get to end."""
     handling: Callable[..., Handling] = Handling
     settlements: Callable[..., CallSettler] = CallSettler
+    administration: ServiceBusAdministrationClient | None = None
+    """The client that creates missing entities, if the worker shall not open one of its own."""
 
 
 class Runtime:
@@ -234,6 +236,10 @@ class Runtime:
         """Create the entities that are missing, as far as their handlers ask for it."""
         wanted = [plan for plan in self.plans if plan.settings.create_if_missing is not False]
         if not wanted:
+            return
+        given = self._parts.administration
+        if given is not None:
+            await create_missing(given, wanted)
             return
         async with self._administration() as administration:
             await create_missing(administration, wanted)

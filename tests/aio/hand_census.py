@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import cast
 
 from sbredis.aio import ServiceBusClient
+from sbredis.maintenance import DutyResources
 from sbredis.maintenance._census import Census
-from sbredis.maintenance._duty import Duty, DutyResources, Tenure
+from sbredis.maintenance._duty import Duty, Tenure
 from sbredis.registry import EntityRecord
 
 __all__ = ["HandCensus", "doing", "shared_of"]

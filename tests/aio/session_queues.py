@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSessionReceiver
-from sbredis.aio._session import ServiceBusSession
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession, ServiceBusSessionReceiver
 from sbredis.model import ServiceBusMessage
 from tests.aio.queues import Queue, queue_at
 

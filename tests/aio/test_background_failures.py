@@ -13,7 +13,8 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.maintenance._duty import Duty, DutyResources, Tenure
+from sbredis.maintenance import DutyResources
+from sbredis.maintenance._duty import Duty, Tenure
 from sbredis.maintenance._maintenance import DUTIES, Maintenance
 from sbredis.model import ServiceBusMessage
 from tests.aio.diverting import divert

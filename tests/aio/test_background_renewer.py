@@ -21,7 +21,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, hold_of
-from sbredis.receiving._renewal_thread import RenewalThread
+from sbredis.receiving import RenewalThread
 from tests.aio.queues import PATIENT, HandClock, Queue, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from sbredis.client._partition_client import PartitionClient
+from sbredis.client import PartitionClient
 from sbredis.exceptions import ServiceBusError
 
 pytestmark = pytest.mark.anyio

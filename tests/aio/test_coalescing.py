@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
-from sbredis.client._send_lane import SendJob, SendLane
+from sbredis.client import SendJob
+from sbredis.client._send_lane import SendLane
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,

@@ -18,7 +18,7 @@ import sbredis
 from sbredis._call_site import calling_line
 from sbredis.aio import AutoLockRenewer, ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client._connection import Connection
+from sbredis.client import Connection
 from sbredis.model import ServiceBusMessage
 from sbredis.registry import Namespace
 from sbredis.servers import LocalServer

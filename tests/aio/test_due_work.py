@@ -11,8 +11,8 @@ import pytest
 
 from sbredis.engine import SettingsStaleError, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.maintenance import DutyResources
 from sbredis.maintenance._agenda import VisitPlace
-from sbredis.maintenance._duty import DutyResources
 from sbredis.maintenance._routing import DueWork
 from tests.aio.queues import HandClock, Queue, in_memory, queue_at
 

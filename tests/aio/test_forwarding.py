@@ -14,17 +14,15 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client import Timings
+from sbredis.client import MOVE, Timings
 from sbredis.client import _routing as routing
-from sbredis.client._role import MOVE
 from sbredis.engine import perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
-from sbredis.maintenance import _maintenance
-from sbredis.maintenance._duty import DutyResources
-from sbredis.maintenance._moving import Mover, MovingDuty, destinations_of
+from sbredis.maintenance import DutyResources, Mover, _maintenance
+from sbredis.maintenance._moving import MovingDuty, destinations_of
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.moving._carrying import Carrier
+from sbredis.moving import Carrier
 from sbredis.transport import Transport, open_transport
 from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT, HandClock

@@ -26,7 +26,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from sbredis.receiving._handles import LockHandle, read_handle
+from sbredis.receiving import LockHandle, read_handle
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at, receive_exactly
 from tests.aio.session_queues import session_queue_at
 from tests.aio.telemetry_listener import Listener, listener

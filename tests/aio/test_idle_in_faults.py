@@ -16,8 +16,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import registry_keys, registry_salt
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry import Namespace
-from sbredis.servers import LocalCluster
-from sbredis.servers._cluster import ClusterNode
+from sbredis.servers import ClusterNode, LocalCluster
 from sbredis.testing import TestClock
 from sbredis.transport import key_slot
 from tests.waiting import eventually

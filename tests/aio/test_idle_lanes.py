@@ -10,8 +10,7 @@ from unittest import mock
 
 import pytest
 
-from sbredis.client._lane_kinds import CallJob
-from sbredis.client._partition_client import PartitionClient
+from sbredis.client import CallJob, PartitionClient
 from sbredis.engine import CallId, Counts, Partition, Request
 from sbredis.exceptions import (
     DataLayoutError,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.client._role import ROUTE, RoleKeeper, is_held
+from sbredis.client import ROUTE, RoleKeeper, is_held
 from sbredis.engine import registry_salt, role_keys
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from tests.aio.diverting import divert

@@ -12,7 +12,7 @@ import pytest
 
 from sbredis import NEXT_AVAILABLE_SESSION
 from sbredis.aio import ServiceBusClient, ServiceBusSessionReceiver
-from sbredis.client._clock import Clock
+from sbredis.client import Clock
 from sbredis.exceptions import Outcome, ServiceBusError, SessionCannotBeLockedError
 from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer

@@ -10,7 +10,7 @@ import pytest
 from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageLockLostError, ServiceBusConnectionError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
-from sbredis.receiving._held_session import is_failed_delivery
+from sbredis.receiving import is_failed_delivery
 from tests.aio.gates import Gate
 from tests.aio.queues import HandClock, bodies, both, queue_at, receive_exactly
 from tests.aio.session_queues import session_queue_at

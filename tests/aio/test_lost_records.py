@@ -15,7 +15,7 @@ from sbredis.engine import perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.maintenance._moving import destinations_of
 from sbredis.model import ServiceBusMessage
-from sbredis.moving._carrying import Carrier
+from sbredis.moving import Carrier
 from tests.aio.diverting import divert
 from tests.aio.queues import HandClock
 from tests.aio.test_forwarding import bodies, flow_at, shared_of, text

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client._role import ROUTE, Role, RoleKeeper, Standing
+from sbredis.client import ROUTE, Role, RoleKeeper
+from sbredis.client._role import Standing
 from sbredis.client._routing import Judge
 from sbredis.engine import Outgoing, perform, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError

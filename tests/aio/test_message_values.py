@@ -15,7 +15,7 @@ from sbredis.engine import partition_for_key
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.management import CorrelationRuleFilter, RuleProperties, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
 from sbredis.model import ServiceBusMessage
-from sbredis.telemetry._log_text import named
+from sbredis.telemetry import named
 from sbredis.telemetry._tracing import look_at
 from tests.aio.gates import stored_bodies
 from tests.aio.queues import PARTITIONS, both, queue_at

@@ -10,8 +10,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.model import ServiceBusMessage
-from sbredis.servers import LocalCluster, LocalSentinel
-from sbredis.servers._cluster import ClusterNode
+from sbredis.servers import ClusterNode, LocalCluster, LocalSentinel
 from sbredis.transport import key_slot
 from tests.waiting import eventually
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client._role import OWN, Role, is_held
+from sbredis.client import OWN, Role, is_held
 from sbredis.engine import registry_salt, role_keys
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusQuotaExceededError
 from tests.aio.diverting import divert

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.client import Timings
-from sbredis.client._clock import Clock
+from sbredis.client import Clock, Timings
 from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (
     MessagingEntityDisabledError,

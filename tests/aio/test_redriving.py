@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sbredis import RedriveBudget, ServiceBusMessage
-from sbredis.client._role import OWN
+from sbredis.client import OWN
 from sbredis.engine import registry_salt, role_keys
 from sbredis.exceptions import (
     MessageNotFoundError,

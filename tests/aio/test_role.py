@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.client._role import Role
+from sbredis.client import Role
 from sbredis.engine import registry_salt, role_keys
 from tests.aio.queues import queue_at
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sbredis.client._connection import Connection
-from sbredis.client._entity import Entity
+from sbredis.client import Connection, Entity
 from sbredis.exceptions import ServiceBusConnectionError
 from sbredis.maintenance._routing import RoutingDuty
 from sbredis.model import ServiceBusMessage

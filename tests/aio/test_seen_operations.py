@@ -24,9 +24,9 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.receiving._accepting import NoSessionError
-from sbredis.telemetry import _telemetry
-from sbredis.telemetry._log_text import MOST_NAMED, named
+from sbredis.receiving import NoSessionError
+from sbredis.telemetry import _telemetry, named
+from sbredis.telemetry._log_text import MOST_NAMED
 from sbredis.telemetry._tracing import error_type
 from tests.aio.queues import HandClock, in_memory, queue_at
 from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent

@@ -9,7 +9,7 @@ import pytest
 
 from sbredis import sync
 from sbredis.aio import ServiceBusClient
-from sbredis.entities._server_time import read_clock
+from sbredis.entities import read_clock
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.testing import Bus
 

@@ -23,8 +23,8 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.telemetry import _metrics
-from sbredis.telemetry._telemetry import OperationName, Telemetry
+from sbredis.telemetry import Telemetry, _metrics
+from sbredis.telemetry._telemetry import OperationName
 from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tools.repository import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client._throttle import Throttle
+from sbredis.client import Throttle
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from tests.transport.hand import in_seconds, turns
 

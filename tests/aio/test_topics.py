@@ -10,7 +10,7 @@ from typing import Any, Self
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client._routing import facts_of
+from sbredis.client import facts_of
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,

@@ -12,8 +12,7 @@ import pytest
 from sbredis.aio import ServiceBusClient, ServiceBusSessionReceiver
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage
-from sbredis.servers import LocalCluster, LocalServer
-from sbredis.servers._cluster import ClusterNode
+from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.queues import bodies_in
 from tests.aio.scissors import Scissors

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client._role import MOVE, ROUTE
+from sbredis.client import MOVE, ROUTE
 from sbredis.engine import CallId, PartitionSettings, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.maintenance import _routing as due_work

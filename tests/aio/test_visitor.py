@@ -13,10 +13,10 @@ import pytest
 from sbredis._tasks import wait_until
 from sbredis.engine import due_channel, salts
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusConnectionError
+from sbredis.maintenance import DutyResources
 from sbredis.maintenance._agenda import Read, VisitPace, VisitPlace
-from sbredis.maintenance._duty import DutyResources
 from sbredis.maintenance._visiting import Visitor
-from sbredis.moving._destinations import NotKnownYetError
+from sbredis.moving import NotKnownYetError
 from sbredis.registry import EntityRecord
 from tests.aio.queues import in_memory, queue_at
 from tests.waiting import eventually

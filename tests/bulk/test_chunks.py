@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.bulk._chunks import Mark, TaskProgress, WriterKey, forgettable, prefix_of, read_mark
+from sbredis.bulk import WriterKey
+from sbredis.bulk._chunks import Mark, TaskProgress, forgettable, prefix_of, read_mark
 from sbredis.exceptions import BatchConflictError, BatchInterruptedError, DataLayoutError
 
 KEY = WriterKey("w", 5, 3, "stream")

@@ -18,7 +18,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.bulk import Committed, Reservation, list_reservations, read_range, release, reserve
 from sbredis.bulk import _reservation as bulk_reservation
-from sbredis.client._arguments import deadline_of
+from sbredis.client import deadline_of
 from sbredis.engine import decode, perform, read_record
 from sbredis.exceptions import MessagesLostError, ReservationLostError
 from sbredis.model import ReservationStatus, ServiceBusMessage

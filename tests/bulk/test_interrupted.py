@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.bulk._reserving import Claimed, Reservations
-from sbredis.client._clock import Clock
+from sbredis.bulk import Reservations
+from sbredis.bulk._reserving import Claimed
+from sbredis.client import Clock
 from sbredis.engine import CallId, Content, Outgoing, PartitionSettings, ScriptCaller, encode, new_token, perform
 from sbredis.exceptions import EntityReservedError, Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace, reservation_of

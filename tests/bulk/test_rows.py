@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.bulk._rows import Backlog, Refusal, RowBlock, RowOptions, encoded, partitions_of, refusals_of, too_large
+from sbredis.bulk import Refusal
+from sbredis.bulk._rows import Backlog, RowBlock, RowOptions, encoded, partitions_of, refusals_of, too_large
 from sbredis.engine import NEVER, Outbound, Outgoing, PropertyColumns, decode, partition_for_key
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, moment, outgoing

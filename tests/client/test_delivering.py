@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sbredis.client import UnmadeError
 from sbredis.client import _delivering as delivering
-from sbredis.client._delivering import CallDelivery, DisplacedError, Halving, NextStep, UnmadeError
+from sbredis.client._delivering import CallDelivery, DisplacedError, Halving, NextStep
 from sbredis.engine import (
     LaneUnknownError,
     MalformedCallError,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client import Timings
+from sbredis.client import Timings, Watch, to_ask
 from sbredis.client import _watching as watching
-from sbredis.client._watching import TABLE, Watch, WatchEvent, WatchState, to_ask
+from sbredis.client._watching import TABLE, WatchEvent, WatchState
 
 TIMINGS = Timings()
 ASKING = {WatchState.ASKED, WatchState.OVERTAKEN}

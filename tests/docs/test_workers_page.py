@@ -12,8 +12,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
-from sbredis.workers import Worker
-from sbredis.workers.declaring._context import Context, SyncContext
+from sbredis.workers import Context, SyncContext, Worker
 from sbredis.workers.declaring._options import EntityOptions, HandlerOptions
 from sbredis.workers.declaring._worker_options import WorkerSettings
 from sbredis.workers.observing._prometheus import prometheus

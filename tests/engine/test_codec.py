@@ -16,15 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine._codec import (
-    Changes,
-    Content,
-    Value,
-    decode,
-    decode_changes,
-    encode,
-    encode_changes,
-)
+from sbredis.engine import Changes, Content, Value, decode, decode_changes, encode, encode_changes
 from sbredis.exceptions import DataLayoutError
 from tests.engine.contracts import fragment
 

@@ -15,8 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import NEVER, Changes, Columns, Content, Numbers, Rows, Texts, columns_of, read_record
-from sbredis.engine._codec import decode, encode, encode_changes
+from sbredis.engine import (
+    NEVER,
+    Changes,
+    Columns,
+    Content,
+    Numbers,
+    Rows,
+    Texts,
+    columns_of,
+    decode,
+    encode,
+    encode_changes,
+    read_record,
+)
 from sbredis.engine._columns import Maps
 from sbredis.exceptions import DataLayoutError
 from sbredis.model._received import current_content

@@ -11,7 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_MESSAGES,
+    NEVER,
     NO_CALL_ID,
+    REFUSALS,
     Batch,
     CallId,
     Committed,
@@ -33,11 +37,9 @@ from sbredis.engine import (
 )
 from sbredis.engine._bands import BAND_WIDTH, BANDS, EPOCH_LEAP, LEVELS, RESERVED, band, score, split_member
 from sbredis.engine._keys import KINDS, SESSION_KINDS, STORE_KINDS, partition_keys
-from sbredis.engine._lifecycle import NEVER, Reason, Side, State
+from sbredis.engine._lifecycle import Reason, Side, State
 from sbredis.engine._lua_constants import GENERATED
-from sbredis.engine._packing import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
 from sbredis.engine._partition import TARGET_KINDS
-from sbredis.engine._refusals import REFUSALS
 from sbredis.engine._scripts import load, operations
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from sbredis.engine import NEVER
 from sbredis.engine._bands import band, score
-from sbredis.engine._lifecycle import NEVER, Reason, Side, State
+from sbredis.engine._lifecycle import Reason, Side, State
 from tests.engine.model import (
     Call,
     Lock,

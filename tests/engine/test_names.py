@@ -12,14 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sbredis.engine._names import (
-    entity_name,
-    identifier,
-    name_key,
-    namespace_name,
-    rule_name,
-    subscription_name,
-)
+from sbredis.engine import entity_name, identifier, name_key, namespace_name, rule_name, subscription_name
 from sbredis.transport import parse_target
 
 Checked = Callable[[str], str]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import NEVER, Content, Outbound, PropertyColumns, payloads_of
-from sbredis.engine._codec import TEXT_OF_TAG, encode
+from sbredis.engine import NEVER, Content, Outbound, PropertyColumns, encode, payloads_of
+from sbredis.engine._codec import TEXT_OF_TAG
 from tests.engine.test_codec import TEXT
 
 PROPERTIES = st.none() | st.dictionaries(TEXT, st.none() | TEXT, max_size=3)

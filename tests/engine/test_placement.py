@@ -17,15 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import _placement
-from sbredis.engine._placement import (
-    MOST_PARTITIONS,
-    partition_for_key,
-    partition_for_name,
-    registry_salt,
-    salts,
-    slot_range,
-)
+from sbredis.engine import MOST_PARTITIONS, _placement, partition_for_key, partition_for_name, registry_salt, salts
+from sbredis.engine._placement import slot_range
 from sbredis.transport import SLOTS, key_slot
 
 PARTITIONS = st.integers(1, MOST_PARTITIONS)

@@ -16,6 +16,7 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    REFUSALS,
     CallId,
     Content,
     MalformedCallError,
@@ -33,7 +34,6 @@ from sbredis.engine import (
     waiting_channel,
 )
 from sbredis.engine._lifecycle import State
-from sbredis.engine._refusals import REFUSALS
 from sbredis.engine._scripts import load
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError

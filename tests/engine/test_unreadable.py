@@ -13,6 +13,7 @@ from sbredis.engine import (
     Content,
     Delivery,
     Rows,
+    SettlementColumns,
     columns_of,
     decode,
     decode_changes,
@@ -23,7 +24,6 @@ from sbredis.engine import (
     recipient_of,
     set_system,
 )
-from sbredis.engine._settlements import SettlementColumns
 from sbredis.exceptions import DataLayoutError, Outcome
 from sbredis.model import read_purpose
 from tests.engine.test_contracts import PARTITION, REQUESTS

@@ -49,23 +49,23 @@ from sbredis.model import (
     Reception,
     ServiceBusReceiveMode,
     TooManyHopsError,
+    delivered,
     key_at_destination,
     moved,
     parse_duration,
     read_purpose,
 )
-from sbredis.model._received import delivered
-from sbredis.receiving._handles import LockHandle, read_handle
+from sbredis.receiving import LockHandle, read_handle
+from sbredis.registry import reservation_of
 from sbredis.registry._entity import decode
 from sbredis.registry._registry import Registry, read_namespace
-from sbredis.registry._reservation import reservation_of
 from sbredis.registry._rules import decode_rule
 from sbredis.rules import SqlAction, SqlFilter, check_action, check_filter
 from sbredis.servers._ask import _Exchange
 from sbredis.spark._offsets import Offsets, PartitionOffset
 from sbredis.spark._values import offsets
-from sbredis.transport._address import Endpoint, parse_target, redacted
-from sbredis.transport._resp import ProtocolError, PythonParser, ReplyLimits, as_mapping, reply_parser
+from sbredis.transport import Endpoint, as_mapping, parse_target, redacted
+from sbredis.transport._resp import ProtocolError, PythonParser, ReplyLimits, reply_parser
 from sbredis.transport._server_facts import problems, server_facts
 from sbredis.transport._slots import is_steady, parse_cluster_slots, parse_redirection, replica_counts
 from sbredis.workers.declaring._cron import parse_cron

@@ -11,7 +11,7 @@ import pytest
 
 from tests.house.modules import Module, modules
 from tests.offenders import for_each
-from tools.repository import ROOT
+from tools.repository import ROOT, files
 
 # The rule, in one place: the floors of the house, from the top down. A folder may import only folders on lower floors.
 # "" is the top of the package, its table of contents.
@@ -302,3 +302,54 @@ def test_the_links_in_the_package_lead_to_the_folders_at_the_root() -> None:
         assert link.is_symlink()
         assert str(link.readlink()) == f"../{name}"
         assert link.resolve() == ROOT / name
+
+
+def exports() -> dict[tuple[str, str], str]:
+    """Return the package that exports a name of a private module, for each such module and name."""
+    found: dict[tuple[str, str], str] = {}
+    for package in modules():
+        if package.is_package and not package.name.rpartition(".")[2].startswith("_"):
+            listed = _listed(package.tree)
+            for node in ast.walk(package.tree):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    found |= {(node.module, each.name): package.name for each in node.names if each.name in listed}
+    return found
+
+
+def _listed(tree: ast.Module) -> set[str]:
+    """Return the names in the ``__all__`` of a package."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def needlessly_private(tree: ast.Module, exported: dict[tuple[str, str], str]) -> list[str]:
+    """Return what is wrong with each import of a private module whose package exports the name."""
+    return [
+        f"{each.name}: import it from {package}, not from {node.module}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and "._" in node.module
+        for each in node.names
+        if (package := exported.get((node.module, each.name))) is not None
+    ]
+
+
+def test_a_test_imports_from_a_package_what_the_package_exports() -> None:
+    """A private module is imported only for its private names, by the tests that are about the module."""
+    exported = exports()
+    wrong: dict[str, list[str]] = {}
+    for path in files(".py"):
+        name, text = str(path.relative_to(ROOT)), path.read_text("utf-8")
+        private = name.startswith("tests/") and re.search(r"^ *from sbredis\.\S*\._", text, re.MULTILINE)
+        if private and (found := needlessly_private(ast.parse(text), exported)):
+            wrong[name] = found
+    assert wrong == {}
+
+
+def test_a_needless_import_of_a_private_module_is_found() -> None:
+    text = "from sbredis.client._clock import Clock\nfrom sbredis.client._watching import TABLE, Watch\n"
+    assert needlessly_private(ast.parse(text), exports()) == [
+        "Clock: import it from sbredis.client, not from sbredis.client._clock",
+        "Watch: import it from sbredis.client, not from sbredis.client._watching",
+    ]

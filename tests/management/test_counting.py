@@ -27,7 +27,7 @@ from sbredis.engine import (
 )
 from sbredis.engine._bands import band, member, score
 from sbredis.engine._lifecycle import Side, State
-from sbredis.entities._counting import Counter
+from sbredis.entities import Counter
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sbredis.engine import NEVER
-from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, parse_duration, to_milliseconds
+from sbredis.model import parse_duration
+from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_milliseconds
 
 DURATIONS = st.timedeltas(min_value=timedelta(0), max_value=timedelta.max)
 

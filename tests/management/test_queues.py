@@ -16,7 +16,7 @@ import pytest
 from sbredis.aio.management import AsyncItemPaged, ServiceBusAdministrationClient
 from sbredis.aio.management import _calls as calls
 from sbredis.engine import partition_for_name
-from sbredis.entities._definitions import QUEUES, queue_creation
+from sbredis.entities import QUEUES, queue_creation
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
 )

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.entities._definitions import SUBSCRIPTIONS, TOPICS, subscription_creation, topic_creation
+from sbredis.entities import SUBSCRIPTIONS, TOPICS, subscription_creation, topic_creation
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     RuleSyntaxError,

@@ -22,8 +22,9 @@ from sbredis.management import (
     TopicOptions,
     TopicProperties,
 )
+from sbredis.model import Choice, Described, Duration, Field, Flag, ListOf, Whole
 from sbredis.model._entity_properties import AnyEntity, OnlySubscription, OnlyTopic, ReceivedFrom, SentTo
-from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Text, Whole
+from sbredis.model._fields import Text
 
 TABLE = (AnyEntity, ReceivedFrom, SentTo, OnlyTopic, OnlySubscription)
 KINDS: dict[type[Described], tuple[Any, str]] = {

@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from sbredis.management import QueueProperties, RuleProperties, SubscriptionProperties, TopicProperties
-from sbredis.model._fields import Choice, Described, Field, Neighbour, Text, property_docs
+from sbredis.model import Choice, Described, Field, property_docs
+from sbredis.model._fields import Neighbour, Text
 from tests.offenders import for_each
 from tools.repository import ROOT
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis import RedriveBudget
+from sbredis.moving import fingerprint
 from sbredis.moving._redrive_limits import (
     DeadLetterCounts,
     PartitionBounds,
@@ -18,7 +19,6 @@ from sbredis.moving._redrive_limits import (
     RedrivePace,
     Relapses,
     cursor_text,
-    fingerprint,
     read_cursor,
 )
 

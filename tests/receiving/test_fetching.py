@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client._watching import Watch, WatchState
+from sbredis.client import Watch
+from sbredis.client._watching import WatchState
 from sbredis.receiving import _fetching as fetching
 from sbredis.receiving._fetching import MOST_AT_ONCE, Fetch, Stock, fetches, keep_for, passing_looks
 from tests.client.test_watching import TIMINGS, watch_in

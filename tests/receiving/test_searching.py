@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.client._watching import Watch, WatchState
+from sbredis.client import Watch
+from sbredis.client._watching import WatchState
 from sbredis.receiving._fetching import Fetch, fetches
 from sbredis.receiving._searching import Search
 from tests.client.test_watching import TIMINGS, watch_in

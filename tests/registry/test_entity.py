@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from sbredis.engine import MAXIMUM_MESSAGE_BYTES, MOST_PARTITIONS, NEVER, PartitionSettings
 from sbredis.exceptions import DataLayoutError
-from sbredis.registry._entity import EntityDescription, EntityRecord, Kind, RecordState, decode, encode, split_path
+from sbredis.registry import EntityRecord, Kind, split_path
+from sbredis.registry._entity import EntityDescription, RecordState, decode, encode
 
 ALPHABET = ascii_letters + digits
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch=True).filter(

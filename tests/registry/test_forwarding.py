@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sbredis.engine import MOST_HOPS, name_key
 from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.registry import DESTINATIONS
 from sbredis.registry._forwarding import require_destinations
-from sbredis.registry._steps import DESTINATIONS
 
 Destinations = Mapping[str, str]
 Entities = dict[str, list[Destinations]]

@@ -21,10 +21,10 @@ from sbredis.exceptions import (
     ScriptRefusedError,
     ServiceBusError,
 )
-from sbredis.registry import EntityChangedError, NamespacePartitionsError
-from sbredis.registry._entity import EntityDescription, EntityRecord, Head
+from sbredis.registry import LONGEST_PAGE, EntityChangedError, EntityRecord, NamespaceFacts, NamespacePartitionsError
+from sbredis.registry._entity import EntityDescription, Head
 from sbredis.registry._refusals import NamespaceMissingError, refusals
-from sbredis.registry._registry import LONGEST_PAGE, NamespaceFacts, Registry, read_namespace, register_namespace
+from sbredis.registry._registry import Registry, read_namespace, register_namespace
 from sbredis.transport import Transport, open_transport
 from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot

@@ -18,10 +18,10 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
-from sbredis.registry import EntityChangedError, KeptRule, Namespace, path_of
+from sbredis.registry import EntityChangedError, KeptRule, Namespace, path_of, place_of
 from sbredis.registry import _rulebook as rulebook_module
 from sbredis.registry._registry import Limits
-from sbredis.registry._rules import MAXIMUM_RULE_BYTES, decode_rule, encode_rule, kind_of, place_of
+from sbredis.registry._rules import MAXIMUM_RULE_BYTES, decode_rule, encode_rule, kind_of
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlAction, SqlFilter, TrueFilter
 from sbredis.transport import Transport, open_transport
 from tests.registry.keys import snapshot

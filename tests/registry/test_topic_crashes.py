@@ -19,8 +19,8 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     ServiceBusError,
 )
-from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, Namespace, Routes, path_of
-from sbredis.registry._entity import EntityRecord, decode
+from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, EntityRecord, Namespace, Routes, path_of
+from sbredis.registry._entity import decode
 from sbredis.rules import Rule, SqlFilter
 from sbredis.transport import Argument, Script, Transport, open_transport
 from tests.plugins.targets import SHAPES, partitioned_on

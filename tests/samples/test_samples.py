@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.entities._definitions import QUEUES
+from sbredis.entities import QUEUES
 from tests.offenders import for_each
 from tests.samples import by_hand
 from tests.samples.derivation import MODULES, asynchronous_source, synchronous

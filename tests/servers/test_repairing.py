@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from sbredis.exceptions import ServerUnsuitableError
-from sbredis.servers import LocalServer, ServerBinary, acquire, repairing
+from sbredis.servers import Damage, LocalServer, ServerBinary, acquire, repairing
 from sbredis.servers._ask import ask
-from sbredis.servers._repairing import Damage
 from tests.plugins.parts import first
 from tests.servers.data import content, gone, keys_of, last_increment, write_data
 

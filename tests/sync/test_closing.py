@@ -13,7 +13,7 @@ import pytest
 
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusError, ServiceBusMessage, ServiceBusReceiver
 from sbredis.exceptions import ServiceBusConnectionError
-from sbredis.receiving._inbox import Inbox
+from sbredis.receiving import Inbox
 from tests.waiting import wait_until
 
 

@@ -16,7 +16,7 @@ from sbredis import aio, sync
 from sbredis.aio import management as aio_management
 from sbredis.sync import management
 from sbredis.sync._facade import Facade
-from sbredis.sync._paging import ItemPaged
+from sbredis.sync.management import ItemPaged
 from tests.offenders import for_each
 from tools.make_sync import rules
 

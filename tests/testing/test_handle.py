@@ -21,12 +21,12 @@ from sbredis.workers import (
     Defer,
     Depends,
     Outcome,
+    Proceed,
     Property,
     Retries,
     SyncContext,
     Worker,
 )
-from sbredis.workers.declaring._middleware import Proceed
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client._entity import Entity
+from sbredis.client import Entity
 from tests.aio.queues import Queue
 
 __all__ = ["wait_for_waiters"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.transport._backoff import Backoff, RefreshPacing
+from sbredis.transport import Backoff
+from sbredis.transport._backoff import RefreshPacing
 
 LUCK = st.floats(0, 1, exclude_max=True)
 COUNT = st.integers(1, 10_000)

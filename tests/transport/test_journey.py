@@ -14,8 +14,7 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusServerBusyError,
 )
-from sbredis.transport import Endpoint, Transport, key_slot
-from sbredis.transport._backoff import Backoff
+from sbredis.transport import Backoff, Endpoint, Transport, key_slot
 from sbredis.transport._journey import Journey
 from sbredis.transport._nodes import Node
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply

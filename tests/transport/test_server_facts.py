@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from sbredis.transport import Endpoint
-from sbredis.transport._address import Durability, Kind
+from sbredis.transport import Durability, Endpoint, ServerFacts, parse_info
+from sbredis.transport._address import Kind
 from sbredis.transport._server_facts import (
     UNKNOWN_RUN_ID,
     ReplicaCount,
-    ServerFacts,
     can_lose_acknowledged,
     durability_note,
     not_writable,
-    parse_info,
     problems,
     server_facts,
     unconfirmable,

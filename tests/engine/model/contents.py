@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from sbredis.engine import NEVER
 from sbredis.engine._bands import split_member
-from sbredis.engine._lifecycle import NEVER, Condition, Event, Reason, Side, State
+from sbredis.engine._lifecycle import Condition, Event, Reason, Side, State
 from tests.engine.model.values import (
     REAL_BOUNDS,
     Bounds,

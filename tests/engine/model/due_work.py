@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from sbredis.engine import NEVER
 from sbredis.engine._bands import LEVELS
-from sbredis.engine._lifecycle import NEVER, Event, Side
+from sbredis.engine._lifecycle import Event, Side
 from tests.engine.model.values import Message
 from tests.engine.model.waiting import HOLDERS, Waiting
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sbredis.engine._lifecycle import COUNTED, ENDS, NEVER, Condition, Event, Side, State, decide
+from sbredis.engine import NEVER
+from sbredis.engine._lifecycle import COUNTED, ENDS, Condition, Event, Side, State, decide
 from tests.engine.model.contents import Contents
 from tests.engine.model.values import Message, MessageLease
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Self, TypeVar
 
+from sbredis.engine import NEVER
 from sbredis.engine._bands import EPOCH_LEAP, split_member
-from sbredis.engine._lifecycle import NEVER
 from tests.engine.model.due_work import DueWork
 from tests.engine.model.values import MOST, Call, Lane, Plan, Refused
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from sbredis.engine import NEVER
 from sbredis.engine._bands import BANDS, RESERVED
-from sbredis.engine._lifecycle import NEVER, TRANSITIONS, Event, Side, State
+from sbredis.engine._lifecycle import TRANSITIONS, Event, Side, State
 from tests.engine.model.receiving import Receiving
 from tests.engine.model.sending import session_of
 from tests.engine.model.values import (

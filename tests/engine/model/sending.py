@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sbredis.engine import decode
+from sbredis.engine import NEVER, decode
 from sbredis.engine._bands import LEVELS
-from sbredis.engine._lifecycle import NEVER, Event, State
+from sbredis.engine._lifecycle import Event, State
 from sbredis.exceptions import DataLayoutError
 from tests.engine.model.mechanics import Mechanics
 from tests.engine.model.values import (

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from sbredis.engine import NEVER
 from sbredis.engine._bands import band, member, score
-from sbredis.engine._lifecycle import NEVER, Reason, Side, State
+from sbredis.engine._lifecycle import Reason, Side, State
 
 MOST = 1000
 ROOM = 4 * 1024 * 1024

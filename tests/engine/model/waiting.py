@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sbredis.engine._lifecycle import NEVER, Side
+from sbredis.engine import NEVER
+from sbredis.engine._lifecycle import Side
 from tests.engine.model.lives import Lives
 from tests.engine.model.values import Session
 

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sbredis.engine import Lock, Outgoing, Redrive
+from sbredis.engine import NEVER, Lock, Outgoing, Redrive
 from sbredis.engine._bands import band, score
-from sbredis.engine._lifecycle import NEVER, Side, State
+from sbredis.engine._lifecycle import Side, State
 from sbredis.engine._settings import Status
 from tests.engine import model as m
 from tests.engine.proof import draws

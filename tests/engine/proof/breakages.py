@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from sbredis.engine._lifecycle import NEVER
+from sbredis.engine import NEVER
 from sbredis.transport import Argument
 from tests.engine.malformed import malformed, not_numbers
 

@@ -8,10 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from sbredis.engine import NO_CALL_ID, CallId, Partition, PartitionSettings, waiting_channel
-from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
-from sbredis.engine._request import Request
-from sbredis.engine._results import Counts, Delivery
+from sbredis.engine import (
+    NEVER,
+    NO_CALL_ID,
+    CallId,
+    Counts,
+    Delivery,
+    Partition,
+    PartitionSettings,
+    Request,
+    waiting_channel,
+)
+from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine import model as m
 from tests.engine.proof.breakages import breakages
 from tests.engine.proof.hosts import Host

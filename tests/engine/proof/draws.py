@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sbredis.engine import Content, Copy, Outgoing, PartitionSettings, encode, waiting_channel
-from sbredis.engine._lifecycle import NEVER, Side
+from sbredis.engine import NEVER, Content, Copy, Outgoing, PartitionSettings, encode, waiting_channel
+from sbredis.engine._lifecycle import Side
 from tests.engine.proof.comparison import NAMESPACE, SALT, How
 
 LANES = ("a", "b", "c", "d", "e")

@@ -15,8 +15,8 @@ import redis
 from fakeredis import FakeRedis, FakeServer
 from fakeredis.model import ZSet
 
+from sbredis.engine import Request
 from sbredis.engine._expansion import expand
-from sbredis.engine._request import Request
 from sbredis.engine._scripts import _folders, operations, read_source
 from sbredis.servers import LocalServer
 from sbredis.transport import Argument, Script, _memory_server

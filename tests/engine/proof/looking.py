@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sbredis.engine import (
+    NEVER,
     CallId,
     Content,
     Lock,
@@ -41,7 +42,6 @@ from sbredis.engine import (
     SessionLock,
     encode,
 )
-from sbredis.engine._lifecycle import NEVER
 from sbredis.servers import LocalServer
 from tests.engine.model import Bounds, Refused, Snapshot
 from tests.engine.proof import draws

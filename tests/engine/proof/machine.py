@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sbredis.engine import Lock, Outgoing, PartitionSettings, Redrive
-from sbredis.engine._lifecycle import NEVER, Side, State
+from sbredis.engine import NEVER, Lock, Outgoing, PartitionSettings, Redrive
+from sbredis.engine._lifecycle import Side, State
 from sbredis.engine._settings import Status
 from tests.engine import model as m
 from tests.engine.proof import draws

@@ -9,8 +9,19 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sbredis.engine import Delivery, Lock, Operation, Recipient, Redrive, Request, read_record, transact, withdraw
-from sbredis.engine._bands import band, number_of, score
+from sbredis.engine import (
+    Delivery,
+    Lock,
+    Operation,
+    Recipient,
+    Redrive,
+    Request,
+    number_of,
+    read_record,
+    transact,
+    withdraw,
+)
+from sbredis.engine._bands import band, score
 from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.comparison import Transition

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from sbredis.engine import NEVER, Record, read_record
 from sbredis.engine._bands import BAND_WIDTH, split_member, split_score, state_of_band
 from sbredis.engine._keys import KINDS, STORE_KINDS
-from sbredis.engine._lifecycle import NEVER, Side, State
-from sbredis.engine._results import Record, read_record
+from sbredis.engine._lifecycle import Side, State
 from sbredis.engine._settings import SETTINGS
 from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot, Waiter
 from tests.stored_settings import settings_of

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sbredis.engine import Content, Copy, Lock, Outgoing, Redrive, SessionLock, encode
-from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
+from sbredis.engine import NEVER, Content, Copy, Lock, Outgoing, Redrive, SessionLock, encode
+from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.proof.both import PLAIN
 from tests.engine.proof.cases import Kind
 from tests.engine.proof.comparison import How

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from sbredis.engine import Content, Lock, Outgoing, PartitionSettings, Redrive, SessionLock, encode
+from sbredis.engine import NEVER, Content, Lock, Outgoing, PartitionSettings, Redrive, SessionLock, encode
 from sbredis.engine._bands import band, score
-from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
+from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine import model as m
 from tests.engine.proof.both import EVENTS, PLAIN, Settlement
 from tests.engine.proof.comparison import How, Transition

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from sbredis.engine import Content, Lock, Outgoing, PartitionSettings, SessionLock, encode
-from sbredis.engine._lifecycle import NEVER, Side, State
+from sbredis.engine import NEVER, Content, Lock, Outgoing, PartitionSettings, SessionLock, encode
+from sbredis.engine._lifecycle import Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN

@@ -31,7 +31,7 @@ from sbredis.engine._keys import KINDS
 from sbredis.engine._moving import Verdict
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
 from tests.engine.bench import everything
-from tests.engine.moves import NAMESPACE, START, A, B, T, Town, body_of
+from tests.engine.moves import NAMESPACE, A, B, T, Town, body_of
 
 pytestmark = pytest.mark.anyio
 
@@ -39,22 +39,6 @@ WHY = encode_changes(Changes(reason="because", description="It was refused."))
 
 
 # -- between slots -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_batch_goes_to_its_destination_in_three_calls(town: Town) -> None:
-    await town.send("q", b"one", b"two", b"three")
-    waiting = await town.waiting()
-    assert [body_of(each) for each in waiting.messages] == [b"one", b"two", b"three"]
-    assert (waiting.now, waiting.batches, waiting.onward, waiting.more) == (START, (), 0, False)
-    batch = await town.freeze(A, *waiting.messages)
-    assert batch is not None
-    assert (batch.destination, batch.names, batch.incarnation) == (A, ("1", "2", "3"), "the-a")
-    taken = await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
-    assert (taken.verdict, taken.detail, taken.names, taken.strangers) == ("taken", "", (), ())
-    assert await town.bodies("a") == [b"one", b"two", b"three"]
-    assert await town.tell(town.settling(batch, "taken", await town.birth()))
-    assert await town.bodies("q") == []
-    assert (await town.waiting()).batches == ()
 
 
 @pytest.mark.parametrize("destination", [A, T])
@@ -96,23 +80,6 @@ async def test_frozen_messages_cannot_be_received_or_purged_but_are_peeked_as_ac
     assert purged.count == 1
     assert await town.received("q") == []
     assert await town.received("q", "d") == []
-
-
-async def test_a_frozen_message_expires_only_when_it_is_back(town: Town) -> None:
-    await town.send("q", b"long", time_to_live=9000)
-    await town.send("q", b"short", time_to_live=1000)
-    long, short = (await town.waiting()).messages
-    batch = await town.freeze(A, long, short)
-    assert batch is not None
-    town.now += 5000
-    await town.due("q")
-    assert await town.bodies("q") == [b"long", b"short"]
-    assert await town.tell(town.settling(batch, "back", await town.birth()))
-    assert await town.bodies("q") == [b"long"]
-    town.now += 5000
-    await town.due("q")
-    assert await town.bodies("q") == []
-    assert await town.field("q", "store", "bytes") == b"0"
 
 
 async def test_messages_return_to_their_places(town: Town) -> None:
@@ -186,40 +153,6 @@ async def test_at_most_64_batches_are_outstanding(town: Town) -> None:
         assert await town.freeze(Destination("a", number), message) is not None
     assert await town.freeze(Destination("a", 64), last) is None
     assert (await town.waiting()).messages == (last,)
-
-
-async def test_every_call_of_a_move_may_be_repeated(town: Town) -> None:
-    await town.send("q", b"one", b"two")
-    waiting = await town.waiting()
-    batch = await town.freeze(A, *waiting.messages)
-    assert batch is not None
-    taking = town.taking(batch, waiting.birth, *waiting.messages)
-    first = await town.tell(taking)
-    after = await town.everything()
-    for _ in range(2):
-        assert (await town.tell(taking)).verdict == first.verdict == "taken"
-        assert await town.everything() == after
-    assert await town.tell(town.settling(batch, "taken", await town.birth()))
-    after = await town.everything()
-    assert not await town.tell(town.settling(batch, "taken", await town.birth()))
-    assert not await town.tell(town.settling(batch, "back", await town.birth()))
-    assert await town.everything() == after
-
-
-async def test_a_late_take_of_a_slow_mover_stores_nothing(town: Town) -> None:
-    await town.send("q", b"one", b"two")
-    waiting = await town.waiting()
-    one, two = waiting.messages
-    batch = await town.freeze(A, one)
-    assert batch is not None
-    late = town.taking(batch, waiting.birth, one)
-    await town.tell(late)
-    await town.tell(town.settling(batch, "taken", await town.birth()))
-    await town.move(A, two)
-    town.now += 10 * 24 * 3_600_000
-    assert (await town.tell(late)).verdict == "over"
-    assert not await town.tell(town.settling(batch, "back", await town.birth()))
-    assert await town.bodies("a") == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("status", ["Disabled", "SendDisabled"])
@@ -349,125 +282,7 @@ async def taken_and_lost(town: Town, waiting: MovesRead, *messages: Delivery) ->
     return batch
 
 
-@pytest.mark.parametrize("target", ["server"])
-async def test_a_source_rolled_back_after_a_freeze_numbers_its_batches_anew(town: Town) -> None:
-    """The destination took the lost batch. It takes the next batch too, because its number has leapt."""
-    await town.send("q", b"one", b"two")
-    waiting = await town.waiting()
-    one, two = waiting.messages
-    batch = await taken_and_lost(town, waiting, one)
-    later = await town.freeze(A, two)
-    assert later is not None
-    assert later.number > batch.number + 1
-    assert (await town.tell(town.taking(later, waiting.birth, two))).verdict == "taken"
-    await town.tell(town.settling(later, "taken", await town.birth()))
-    assert await town.bodies("a") == [b"one", b"two"]
-
-
-@pytest.mark.parametrize("target", ["server"])
-async def test_messages_of_a_batch_that_the_source_has_lost_are_not_stored_twice(town: Town) -> None:
-    await town.send("q", b"one", b"two")
-    waiting = await town.waiting()
-    one, two = waiting.messages
-    await taken_and_lost(town, waiting, one)
-    later = await town.freeze(A, one, two)
-    assert later is not None
-    taken = await town.tell(town.taking(later, waiting.birth, one, two))
-    assert (taken.verdict, taken.names) == ("again", (one.name,))
-    assert await town.tell(town.taking(later, waiting.birth, one, two)) == taken
-    await town.tell(town.settling(later, "again", await town.birth(), names=taken.names))
-    await town.move(A, *(await town.waiting()).messages)
-    assert await town.bodies("a") == [b"one", b"two"]
-    assert await town.bodies("q") == []
-
-
-async def test_a_destination_rolled_back_after_its_take_takes_the_batch_again(town: Town) -> None:
-    await town.send("q", b"one")
-    waiting = await town.waiting()
-    before = await town.everything("a")
-    batch = await town.freeze(A, *waiting.messages)
-    assert batch is not None
-    taking = town.taking(batch, waiting.birth, *waiting.messages)
-    await town.tell(taking)
-    await roll_back(town, "a", before)
-    assert await town.bodies("a") == []
-    assert (await town.tell(taking)).verdict == "taken"
-    assert await town.bodies("a") == [b"one"]
-
-
-async def test_a_source_that_was_made_again_is_another_source(town: Town) -> None:
-    """Its batches and numbers begin anew, and the destination takes them."""
-    await town.send("q", b"one")
-    await town.move(A, *(await town.waiting()).messages)
-    birth = (await town.waiting()).birth
-    assert await town.remake("q") == (birth, ("a",))
-    await town.send("q", b"two")
-    again = await town.waiting()
-    assert again.birth != birth
-    taken = await town.move(A, *again.messages)
-    assert taken.strangers == (Origin("q", birth),)
-    assert await town.bodies("a") == [b"one", b"two"]
-
-
-async def test_messages_of_a_former_source_are_not_frozen(town: Town) -> None:
-    """A mover has read the source before it was made again. The new source has other messages of the same names."""
-    await town.send("q", b"one", b"two")
-    waiting = await town.waiting()
-    await town.remake("q")
-    await town.send("q", b"three", b"four")
-    before = await town.everything()
-    assert await town.tell(town.of["q"].freeze(waiting.birth, A, "the-a", waiting.messages, now=town.now)) is None
-    assert await town.everything() == before
-
-
 # -- sources that are gone ---------------------------------------------------------------------------------------------
-
-
-async def test_a_destroyed_source_is_forgotten(town: Town) -> None:
-    await town.send("q", b"one")
-    await town.move(A, *(await town.waiting()).messages)
-    birth, destinations = await town.remake("q")
-    assert destinations == ("a",)
-    assert await town.tell(town.of["a"].forget_source([Origin("q", birth), Origin("q", "unknown")], now=town.now)) == 1
-    assert await town.tell(town.of["a"].forget_source([Origin("q", birth)], now=town.now)) == 0
-    kept = (await town.everything("a"))[f"sb:{NAMESPACE}:{{abd}}:a:lasting"][1]
-    assert set(kept) == {b"door"}
-
-
-async def test_a_source_tells_each_destination_once_however_many_batches_it_gets(town: Town) -> None:
-    for destination in (A, B, A, T, A):
-        await town.send("q", b"one")
-        await town.move(destination, *(await town.waiting()).messages)
-    assert await town.field("q", "lasting", "to") == b" a b t "
-    assert (await town.remake("q"))[1] == ("a", "b", "t")
-
-
-async def test_a_batch_of_a_forgotten_source_is_not_taken_again(town: Town) -> None:
-    """A mover slept for days; meanwhile the source was destroyed and forgotten."""
-    await town.send("q", b"one")
-    waiting = await town.waiting()
-    batch = await town.freeze(A, *waiting.messages)
-    assert batch is not None
-    late = town.taking(batch, waiting.birth, *waiting.messages)
-    await town.tell(late)
-    await town.tell(town.settling(batch, "taken", await town.birth()))
-    birth, _ = await town.remake("q")
-    await town.tell(town.of["a"].forget_source([Origin("q", birth)], now=town.now))
-    before = await town.everything()
-    taken = await town.tell(late)
-    assert (taken.verdict, len(taken.detail)) == ("door", 12)
-    assert await town.everything() == before
-    assert (await town.read(A)).batches == ()
-
-
-async def test_a_new_source_is_taken_from_when_the_mover_knows_the_door(town: Town) -> None:
-    await town.send("q", b"one")
-    await town.move(A, *(await town.waiting()).messages)
-    birth, _ = await town.remake("q")
-    await town.tell(town.of["a"].forget_source([Origin("q", birth)], now=town.now))
-    await town.send("q", b"two")
-    await town.move(A, *(await town.waiting()).messages)
-    assert await town.bodies("a") == [b"one", b"two"]
 
 
 async def test_a_subscription_tells_its_destinations_when_it_is_destroyed_in_steps(town: Town) -> None:
@@ -516,21 +331,6 @@ async def test_a_refused_destination_leaves_the_messages_where_they_are(town: To
             Operation(town.of["n"], town.sending(Destination("n", 0), *messages)),
         )
     assert await town.everything() == before
-
-
-async def test_a_message_that_has_expired_is_not_withdrawn(town: Town) -> None:
-    """It is about to become a dead letter, in the same call."""
-    await town.send("q", b"short", time_to_live=1000)
-    await town.send("q", b"long")
-    messages = (await town.waiting()).messages
-    town.now += 1000
-    sending = Operation(town.of["n"], town.sending(Destination("n", 0), *messages))
-    with pytest.raises(MessagesMovedError, match=messages[0].name):
-        await town.transact(withdraw(town.of["q"], await town.birth(), messages), sending)
-    await town.transact(withdraw(town.of["q"], await town.birth(), messages[1:]), sending)
-    await town.due("q")
-    assert await town.bodies("q") == []
-    assert await town.field("q", "store", "bytes") == b"0"
 
 
 async def test_a_message_cannot_be_withdrawn_twice_in_a_transaction(town: Town) -> None:

@@ -553,6 +553,17 @@ async def test_a_repeated_receive_returns_the_messages_still_locked_under_its_to
     assert (await bench.tell(request)).messages == ()
 
 
+async def test_a_repeated_receive_returns_no_message_whose_lock_has_just_ended(bench: Bench) -> None:
+    """The answer is made before the end of the lock is written."""
+    await bench.send(b"one")
+    token = new_token()
+    for number in (1, 0):
+        call_id = CallId("other", 1, bench.now)
+        received = await bench.tell(bench.partition.receive(call_id, token, 10))
+        assert len(received.messages) == number
+        bench.later(SETTINGS.lock_duration)
+
+
 async def test_a_repeated_receive_and_delete_returns_no_messages(bench: Bench) -> None:
     """A repeated receive-and-delete returns no message and deletes no other one: the caller accepted this risk."""
     await bench.send(b"one", b"two", b"three")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sbredis.engine import NEVER, CallId, Committed, MalformedCallError, Partition, Planned
-from sbredis.engine._bands import SENTINEL
+from sbredis.engine import CallId, Committed, MalformedCallError, Partition
 from sbredis.engine._lifecycle import State
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError
 from tests.engine.bench import SETTINGS, Bench, set_to
@@ -26,12 +24,6 @@ async def reader(bench: Bench) -> Reader:
     """A reader of the partition on the bench, which is reserved for it."""
     await bench.change(reserved=True)
     return Reader(bench)
-
-
-async def events(bench: Bench) -> int:
-    """Return the number of events in ``due``."""
-    key = bench.partition.keys[5]
-    return int(await bench.transport.command("ZCARD", key, key=key))
 
 
 def of(count: int, first: int = 0) -> list[bytes]:
@@ -52,37 +44,6 @@ async def test_a_reader_takes_all_messages_in_ranges_and_each_once(bench: Bench,
     assert (await bench.count()).bytes == 0
 
 
-async def test_a_plan_tells_its_size_and_what_is_left(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(3))
-    bench.later(5)
-    await bench.send(b"later")
-    at = bench.now
-    bench.later(5)
-    begun = await reader.begin()
-    assert begun == Planned(False, begun.birth, 0, 0, 0, 0, 0, 4, at - 5)
-    first = await reader.plan(3)
-    sizes = sum(len(message.record) for message in await reader.read(first))
-    assert first == Planned(False, begun.birth, 1, 0, 3, 3, sizes, 1, at)
-    assert first.committed == Committed(begun.birth, 1, 3)
-    assert await reader.plan(100) == first, "a repeated call answers the same plan"
-    reader.committed = first.committed
-    assert (await reader.plan()).left == 0
-    assert (await reader.pin()).plan == 2
-
-
-async def test_a_call_without_a_position_changes_nothing_but_the_fence(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(3))
-    await reader.begin()
-    await reader.plan(2)
-    before = await reader.pin()
-    begun = await Reader(bench, 7).begin()
-    assert (begun.plan, begun.floor, begun.end, begun.rows) == (0, 0, 0, 0), "the outstanding plan comes again"
-    assert await reader.pin() == before._replace(fence=7)
-    other = Reader(bench, 7)
-    other.committed = begun.committed
-    assert (await other.plan(100)).committed == Committed(begun.birth, 1, 2)
-
-
 async def test_a_range_is_read_as_often_as_wanted_and_in_parts(bench: Bench, reader: Reader) -> None:
     await bench.send(*of(5))
     await reader.begin()
@@ -96,15 +57,6 @@ async def test_a_range_is_read_as_often_as_wanted_and_in_parts(bench: Bench, rea
     part = await reader.part(planned.birth, 1, 3, room=1)
     assert (part.messages, part.more) == (tuple(whole[1:2]), True)
     assert await bench.whole() == before
-
-
-async def test_the_order_is_by_number_whatever_the_levels(bench: Bench, reader: Reader) -> None:
-    for level in (5, 0, 7, 0, 1):
-        await bench.send(b"%d" % level, level=level)
-    await reader.begin()
-    assert await reader.take(2) == [b"5", b"0"]
-    assert await reader.take(2) == [b"7", b"0"]
-    assert await reader.take(2) == [b"1"]
 
 
 async def test_the_bytes_of_a_range_are_limited_but_it_has_at_least_one_message(bench: Bench, reader: Reader) -> None:
@@ -139,27 +91,6 @@ async def test_large_messages_are_removed_in_smaller_shares(bench: Bench, reader
     assert (await bench.count()).active == 1
 
 
-async def test_a_share_has_messages_of_several_levels(bench: Bench) -> None:
-    """A small range is removed by one call. Nothing is left of its messages, and those after it stay."""
-    for level in (7, 0, 3):
-        await bench.send(*of(2), level=level)
-    await bench.abandon(await bench.one(), changes=b"changed")
-    later = await bench.send(b"later", level=3)
-    await bench.change(reserved=True)
-    reader = Reader(bench)
-    await reader.begin()
-    reader.committed = (await reader.plan(6)).committed
-    assert (await reader.ask(reader.committed)).more
-    (left,) = await bench.peek()
-    assert [left.name] == later
-    assert (await bench.count()).bytes == len(left.record)
-    held = {key.rpartition(":")[2]: fields for key, (_, fields) in (await bench.whole()).items()}
-    assert held["order"].keys() == {later[0].encode(), SENTINEL.encode()}
-    assert held["entries"].keys() == {SENTINEL.encode()}
-    assert [kind for kind in held if re.fullmatch(r"m[0-9]+", kind)] == ["m0"]
-    assert held["m0"].keys() == {later[0].encode()}
-
-
 async def test_a_share_of_several_levels_has_2_mb(bench: Bench, reader: Reader) -> None:
     for level in (0, 1, 2):
         await bench.send(bytes(900_000), level=level)
@@ -170,29 +101,6 @@ async def test_a_share_of_several_levels_has_2_mb(bench: Bench, reader: Reader) 
     while (await reader.ask(reader.committed)).more:
         left.append((await bench.count()).active)
     assert left == [2, 0]
-
-
-async def test_nothing_ready_makes_no_plan(bench: Bench, reader: Reader) -> None:
-    begun = await reader.begin()
-    assert await reader.plan() == begun
-    await bench.send(b"scheduled", due=bench.now + 1000)
-    assert (await reader.plan()).rows == 0
-    bench.later(1000)
-    assert (await reader.plan()).rows == 1
-
-
-async def test_a_range_ends_before_a_message_that_may_come_back(bench: Bench) -> None:
-    await bench.send(*of(4))
-    first, second = await bench.receive(2)
-    await bench.abandon(second, delay=1000)
-    await bench.change(reserved=True)
-    reader = Reader(bench)
-    await reader.begin()
-    assert (await reader.plan()).rows == 0
-    await bench.complete(first)
-    assert (await reader.plan()).rows == 0
-    bench.later(1000)
-    assert [message.name for message in await reader.read(await reader.plan())] == ["2", "3", "4"]
 
 
 # -- everything else leaves a reserved partition alone -----------------------------------------------------------------
@@ -228,56 +136,6 @@ async def test_receivers_that_wait_are_woken_so_that_they_learn_it(bench: Bench,
     await main.woken(0)
 
 
-@set_to(time_to_live=1000, dead_letter_expired=True)
-async def test_a_pinned_message_does_not_expire_and_those_after_it_do(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(2))
-    await bench.send(b"2", time_to_live=10)
-    await bench.send(b"3", level=3)
-    await reader.begin()
-    planned = await reader.plan(4)
-    await bench.send(b"4", time_to_live=10)
-    await bench.send(b"5", time_to_live=5, level=2)
-    bench.later(2000)
-    await bench.due()
-    counts = await bench.count()
-    assert (counts.active, counts.dead_active, counts.due) == (4, 2, 0)
-    assert [message.name for message in await reader.read(planned)] == ["1", "2", "3", "4"]
-    reader.committed = planned.committed
-    await reader.settle()
-    assert (await bench.count()).active == 0
-
-
-@set_to(time_to_live=1000, dead_letter_expired=True)
-async def test_unpinned_messages_expire_as_before(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(3))
-    await bench.send(b"3", time_to_live=10)
-    await bench.send(b"4", time_to_live=10)
-    await reader.begin()
-    reader.committed = (await reader.plan(2)).committed
-    await reader.plan()
-    bench.later(500)
-    released = await reader.release()
-    assert (released.floor, released.end, released.plan) == (2, 2, 3)
-    await bench.due()
-    assert (await bench.count()).dead_active == 2
-    await bench.change(reserved=False)
-    assert await bench.payloads() == [b"2"]
-    bench.later(31_000)
-    await bench.due()
-    assert (await bench.count()).dead_active == 3
-
-
-async def test_a_purge_deletes_what_is_above_the_pin(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(2))
-    await bench.send(b"2", level=3)
-    await reader.begin()
-    planned = await reader.plan()
-    await bench.send(*of(2), level=1)
-    await bench.send(*of(2))
-    assert (await bench.purge()).count == 4
-    assert len(await reader.read(planned)) == 3
-
-
 async def test_a_reserved_partition_is_not_closed(bench: Bench, reader: Reader) -> None:
     bench.later(1_000_000)
     version = bench.partition.version
@@ -287,24 +145,6 @@ async def test_a_reserved_partition_is_not_closed(bench: Bench, reader: Reader) 
     bench.later(1_000_000)
     version = bench.partition.version
     assert (await bench.tell(bench.partition.close(1000, version + 1, now=bench.now))).closed
-
-
-@pytest.mark.slow
-async def test_a_partition_stays_reserved_while_messages_are_pinned_or_committed(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(1000))
-    await bench.send(*of(3, 1000))
-    await reader.begin()
-    planned = await reader.plan(1002)
-    for position, more in ((reader.committed, False), (planned.committed, True)):
-        assert (await reader.ask(position, 0)).more is more
-        reserved, before = bench.partition, await bench.whole()
-        with pytest.raises(MalformedCallError, match="pinned"):
-            await bench.change(reserved=False)
-        assert await bench.whole() == before
-        bench.partition = reserved
-    await reader.release()
-    await bench.change(reserved=False)
-    assert await bench.payloads() == [b"1002"]
 
 
 @pytest.mark.parametrize("other", [{"sessions": True}, {"topic": True}, {"forwards": True}])
@@ -380,21 +220,6 @@ async def test_a_loss_can_be_accepted(bench: Bench, reader: Reader, loss: str) -
     assert planned.rows + len(rest) == 6 - begin
 
 
-async def test_a_plan_that_is_not_pinned_yet_cannot_be_committed(bench: Bench, reader: Reader) -> None:
-    """A failover has lost the calls that pinned the rest of the range, so messages of it may have expired."""
-    await bench.send(b"last to expire", time_to_live=NEVER - 1)
-    for count in (1000, 10):
-        await bench.send(*of(count), time_to_live=10_000)
-    begun = await reader.begin()
-    planned = await reader.ask(reader.committed, 1005)
-    assert (planned.more, planned.plan, planned.end) == (True, 1, 1000)
-    before = await bench.whole()
-    with pytest.raises(MessagesLostError, match="failover"):
-        await reader.ask(Committed(begun.birth, 1, 1005))
-    assert await bench.whole() == before
-    assert (await reader.plan(1005)).end == 1005
-
-
 async def test_a_range_that_is_not_pinned_cannot_be_read(bench: Bench, reader: Reader) -> None:
     await bench.send(*of(6))
     await reader.begin()
@@ -407,19 +232,6 @@ async def test_a_range_that_is_not_pinned_cannot_be_read(bench: Bench, reader: R
     await reader.release()
     with pytest.raises(MessagesLostError):
         await reader.read(planned)
-
-
-async def test_a_failover_is_no_loss_by_itself(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(3))
-    await reader.begin()
-    bench.run_id = "one"
-    planned = await reader.plan(2)
-    bench.run_id = "another"
-    assert await reader.plan(2) == planned
-    names = await bench.send(b"3")
-    assert int(names[0]) > 1 << 24
-    reader.committed = planned.committed
-    assert (await reader.plan()).rows == 2
 
 
 @set_to(audited=True)
@@ -439,37 +251,7 @@ async def test_committed_messages_are_noted_as_completed(bench: Bench) -> None:
     assert completed == ["1", "2", "3"]
 
 
-async def test_plan_numbers_never_go_back(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(4))
-    await reader.begin()
-    old = await reader.plan(2)
-    await reader.release()
-    with pytest.raises(MessagesLostError):
-        await reader.ask(old.committed)
-    again = await reader.plan(3)
-    assert (again.plan, again.end) == (3, 3)
-
-
 # -- many messages -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-async def test_events_of_expiry_are_removed_in_shares_before_messages_are_pinned(bench: Bench, reader: Reader) -> None:
-    await bench.send(b"last to expire", time_to_live=NEVER - 1)
-    for _ in range(2):
-        await bench.send(*of(1000), time_to_live=10_000)
-    await bench.send(b"scheduled", due=bench.now + 5000)
-    await reader.begin()
-    assert await events(bench) == 2001
-    calls = 1
-    while (planned := await reader.ask(reader.committed, 1500)).more:
-        calls += 1
-    assert (planned.plan, planned.end, planned.rows, calls) == (1, 1500, 1500, 2)
-    assert await events(bench) == 502
-    while (await reader.unpin()).more:
-        calls += 1
-    assert await events(bench) == 2001
-    assert calls == 4
 
 
 @pytest.mark.slow

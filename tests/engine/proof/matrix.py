@@ -1,9 +1,9 @@
 """A table of the planted bugs, and of what finds each of them: its machine, and which examples.
 
-python -m tests.engine.proof.matrix [--workers N] [--parts N] [--print] [NAME...]
+python -m tests.engine.proof.matrix [--workers N] [--parts N] [--of MACHINE] [--machines] [--print] [NAME...]
 
-An example is a test of this folder that calls scripts in memory. An example that finds no bug beside the machine may
-still be worth keeping: it teaches, it states a contract, or it is about what the machine does not see.
+An example is a test of the engine that calls scripts in memory, or a scene. An example that finds no bug beside the
+machine may still be worth keeping: it teaches, it states a contract, or it is about what the machine does not see.
 
 Each search runs in a process of its own, which is a copy of this one after pytest has collected the examples. The
 results are kept in .cache/matrix.jsonl. A run goes on where the one before has stopped, and it repeats a search if the
@@ -42,8 +42,9 @@ from tests.engine.proof.planted import BUGS, find
 
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / ".cache" / "matrix.jsonl"
-EXAMPLES = ("tests/engine", "--ignore", "tests/engine/proof")
-SLOW = 3.0
+SCENES = "tests/engine/proof/test_scenes.py", "tests/engine/proof/test_cases.py"
+EXAMPLES = ("tests/engine", *SCENES, "--ignore", "tests/engine/proof")
+SLOW = 10.0
 """An example that takes more seconds is left out."""
 PATIENCE = 20
 """The seconds after which an example has failed. A bug may let it wait for ever."""
@@ -107,7 +108,8 @@ class Searches:
         """Run all searches; pytest calls this in the place of its own loop."""
         for name in operations():
             expand(name, source_at_start)  # reads all files, before somebody changes one
-        bugs = [bug for bug in BUGS if not self.given.names or bug.name in self.given.names]
+        names, of = self.given.names, self.given.of
+        bugs = [bug for bug in BUGS if (not names or bug.name in names) and (not of or bug.of in of)]
         if not self.given.print:
             self._search(bugs)
         write_table(self.out, bugs, [one.nodeid for one in self.examples])
@@ -122,6 +124,8 @@ class Searches:
             if search is None or (search["steps"] is None and search["parts"] < self.given.parts):
                 machine.append((f"machine: {bug.name}", partial(self._by_machine, bug)))
         self._run_all(machine)
+        if self.given.machines:
+            return
         found, calls = known(), self._calls()
         steps = {bug.name: found.get(("machine", bug.name), {}).get("steps") or sys.maxsize for bug in bugs}
         ordered = sorted(bugs, key=lambda bug: -steps[bug.name])
@@ -308,7 +312,7 @@ def write_table(out: TextIO, bugs: Sequence[Bug], examples: Sequence[str]) -> No
             told = f"after {machine['steps']:,} steps"
         count = f"{len(failed)} of {by['ran']}" if by else "not tried"
         out.write(f"{bug.name:<62} {told:<22} {count:>12} examples\n")
-    tried = [one for (kind, _), one in found.items() if kind == "machine"]
+    tried = [found["machine", bug.name] for bug in bugs if ("machine", bug.name) in found]
     none = sum(one["steps"] is None for one in tried)
     out.write(f"\n{len(tried)} of {len(bugs)} bugs tried with the machine, {none} of them not found\n")
     out.write("\nExamples that find a bug that the machine has not found:\n")
@@ -322,20 +326,15 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="the bugs to search for; all by default")
     parser.add_argument("--workers", type=int, default=2, help="the number of processes")
     parser.add_argument("--parts", type=int, default=12, help="the most parts of a search by a machine")
+    parser.add_argument("--of", action="append", help="search for the bugs of this machine only; may be repeated")
+    parser.add_argument("--machines", action="store_true", help="search with the machines only")
     parser.add_argument("--print", action="store_true", help="search for nothing; print what is known")
     given = parser.parse_args()
     KEPT.parent.mkdir(exist_ok=True)
-    options = ["-s", "-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:xdist", "--assert=plain"]
-    options += [
-        "-o",
-        "addopts=",
-        "--import-mode=importlib",
-        "-p",
-        "tests.plugins.targets",
-        "-p",
-        "tests.plugins.patience",
-    ]
-    options += ["-p", "tests.plugins.selection", "-o", f"test_timeout={PATIENCE}"]
+    plugins = ("tests.plugins.targets", "tests.plugins.parts", "tests.plugins.patience")
+    left_out = ("no:cacheprovider", "no:terminal", "no:xdist")
+    options = ["-s", "--assert=plain", "--import-mode=importlib", "-o", "addopts=", "-o", f"test_timeout={PATIENCE}"]
+    options += [word for plugin in (*plugins, *left_out) for word in ("-p", plugin)]
     return int(pytest.main([*options, *EXAMPLES], plugins=[Searches(given, sys.stdout)]))
 
 

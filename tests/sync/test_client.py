@@ -53,30 +53,6 @@ def test_a_sent_message_is_received_and_completed(sender: ServiceBusSender, rece
     assert receiver.peek_messages() == []
 
 
-@pytest.mark.slow
-def test_next_returns_one_message_or_ends_after_max_wait_time(
-    client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
-) -> None:
-    sender.send_messages(ServiceBusMessage("a"))
-    assert str(receiver.next()) == "a"
-    with client.get_queue_receiver("orders", max_wait_time=NOTHING) as hasty, pytest.raises(StopIteration):
-        hasty.next()
-
-
-@pytest.mark.slow
-def test_prefetched_messages_are_returned_when_the_receiver_closes(
-    client: ServiceBusClient, sender: ServiceBusSender
-) -> None:
-    for number in range(4):
-        sender.send_messages(ServiceBusMessage(str(number)))
-    with client.get_queue_receiver("orders", prefetch_count=10, max_wait_time=SOON) as ahead:
-        message = ahead.next()
-        ahead.complete_message(message)
-    with client.get_queue_receiver("orders", max_wait_time=SOON) as receiver:
-        rest = [receiver.next() for _ in range(3)]
-        assert {message.delivery_count for message in rest} == {1}
-
-
 def test_objects_have_a_useful_repr(client: ServiceBusClient) -> None:
     sender = client.get_queue_sender("orders", client_identifier="me")
     receiver = client.get_queue_receiver("orders", client_identifier="you")
@@ -119,6 +95,8 @@ def test_an_option_of_azures_library_causes_a_warning_at_the_callers_line(client
     calls: list[Callable[[], object]] = [
         lambda: client.get_queue_sender("orders", keep_alive=30),  # type: ignore[call-arg]
         lambda: client.get_queue_receiver("orders", keep_alive=30),  # type: ignore[call-overload]
+        lambda: client.get_topic_sender("news", keep_alive=30),  # type: ignore[call-arg]
+        lambda: client.get_subscription_receiver("news", "all", keep_alive=30),  # type: ignore[call-overload]
         lambda: ServiceBusClient("memory://unused", keep_alive=30),  # type: ignore[call-arg]
     ]
     for call in calls:

@@ -37,19 +37,18 @@ def send(sender: ServiceBusSender, *texts: str) -> None:
 
 
 @contextmanager
-def ann(client: ServiceBusClient, prefetch: int = 0) -> Iterator[ServiceBusSessionReceiver]:
-    with client.get_queue_receiver("q", session_id="ann", prefetch_count=prefetch, max_wait_time=SOON) as receiver:
+def ann(client: ServiceBusClient) -> Iterator[ServiceBusSessionReceiver]:
+    with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as receiver:
         yield receiver
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
 def test_a_handler_that_always_fails_reaches_the_delivery_limit(
-    client: ServiceBusClient, sender: ServiceBusSender, prefetch: int
+    client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     send(sender, "1", "2", "3")
     for attempt in (1, 2, 3):
-        with leaving_by(HandlerError), ann(client, prefetch) as receiver:
+        with leaving_by(HandlerError), ann(client) as receiver:
             message = receiver.next()
             assert (str(message), message.delivery_count) == ("1", attempt)
             raise HandlerError
@@ -88,30 +87,3 @@ def test_an_interruption_does_not_raise_the_delivery_count(
             receiver.next()
     with ann(client) as receiver:
         assert receiver.next().delivery_count == 1
-
-
-@pytest.mark.slow
-def test_closing_a_receiver_does_not_raise_the_delivery_count(
-    client: ServiceBusClient, sender: ServiceBusSender
-) -> None:
-    send(sender, "1")
-    with leaving_by(HandlerError), ann(client) as receiver:
-        receiver.next()
-        receiver.close()
-        raise HandlerError
-    with ann(client) as receiver:
-        assert receiver.next().delivery_count == 1
-
-
-@pytest.mark.slow
-def test_a_released_message_is_delivered_again_with_the_same_delivery_count(
-    client: ServiceBusClient, sender: ServiceBusSender
-) -> None:
-    send(sender, "1", "2")
-    with ann(client, prefetch=5) as receiver:
-        for _ in range(5):
-            message = receiver.next()
-            assert (str(message), message.delivery_count) == ("1", 1)
-            receiver.release_message(message)
-            with pytest.raises(ValueError, match="settled"):
-                receiver.release_message(message)

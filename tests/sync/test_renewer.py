@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,7 @@ from sbredis import (
     ServiceBusReceivedMessage,
     ServiceBusReceiver,
 )
-from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout
-from sbredis.model import hold_of
+from sbredis.exceptions import AutoLockRenewTimeout
 from tests.waiting import wait_until
 
 Reports = list[tuple[ServiceBusReceivedMessage, Exception | None]]
@@ -69,18 +67,6 @@ def test_one_renewer_serves_several_clients(url: str, receiver: ServiceBusReceiv
 
 
 @in_memory
-def test_a_renewal_that_stops_causes_a_warning(receiver: ServiceBusReceiver, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "sbredis"), AutoLockRenewer(0.1) as renewer:
-        message = receiver.next()
-        renewer.register(receiver, message)
-        wait_until(lambda: message.auto_renew_error is not None)
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warning.startswith(
-        f"q: the lock on 1 message ({message.sequence_number} {message.message_id!r}) is not renewed"
-    )
-
-
-@in_memory
 @pytest.mark.parametrize("own", [False, True], ids=["an executor that is given", "its own threads"])
 def test_a_failure_callback_runs_in_a_worker_thread_and_may_call_the_client(
     own: bool, client: ServiceBusClient, receiver: ServiceBusReceiver
@@ -114,22 +100,6 @@ def test_each_registration_may_have_a_callback_of_its_own(receiver: ServiceBusRe
         renewer.register(receiver, message, 0.1, lambda *said: reported.append(said))
         wait_until(lambda: reported)
     assert isinstance(reported[0][1], AutoLockRenewTimeout)
-
-
-@pytest.mark.slow
-@in_memory
-def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
-    reported: Reports = []
-    with AutoLockRenewer(on_lock_renew_failure=lambda *said: reported.append(said)) as renewer:
-        message = receiver.next()
-        renewer.register(receiver, message)
-        lock, hold_of(message).settled = hold_of(message).lease, False
-        with client.get_queue_receiver("q") as another:
-            another.complete_message(message)  # the renewer does not learn that the message was completed
-        hold_of(message).settled, hold_of(message).lease = False, lock
-        renewer.register(receiver, message)
-        wait_until(lambda: reported)
-    assert isinstance(reported[0][1], AutoLockRenewFailed)
 
 
 @pytest.mark.slow

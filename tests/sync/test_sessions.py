@@ -23,10 +23,8 @@ from sbredis import (
 from sbredis.aio import ServiceBusSession as AsyncSession
 from sbredis.aio import ServiceBusSessionReceiver as AsyncSessionReceiver
 from sbredis.exceptions import (
-    AutoLockRenewFailed,
     AutoLockRenewTimeout,
     OperationTimeoutError,
-    SessionLockLostError,
 )
 from sbredis.management import QueueOptions
 from tests.sync.interruptions import interrupted_when
@@ -160,26 +158,6 @@ def test_threads_share_sessions_and_receive_each_message_once(
 # -- renewing ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@in_memory
-@pytest.mark.parametrize("by", ["the receiver", "hand"])
-def test_a_session_lock_is_renewed_while_its_thread_is_busy(by: str, client: ServiceBusClient) -> None:
-    """The lock of the session lasts ten seconds."""
-    options: QueueOptions = {"requires_session": True, "lock_duration": "PT10S"}
-    with AutoLockRenewer() as renewer, client.get_queue_sender("short", create_if_missing=options) as sender:
-        send(sender, "ann", "one")
-        given = renewer if by == "the receiver" else None
-        with client.get_queue_receiver("short", session_id="ann", auto_lock_renewer=given) as receiver:
-            session = session_of(receiver)
-            if given is None:
-                renewer.register(receiver, session, max_lock_renewal_duration=60)
-            first = session.locked_until_utc
-            message = receiver.next()
-            wait_until(lambda: session.locked_until_utc != first)  # this thread makes no call meanwhile
-            receiver.complete_message(message)
-            assert session.auto_renew_error is None
-
-
 @in_memory
 @pytest.mark.parametrize("held", [True, False])
 def test_a_failure_callback_gets_the_session_object_of_the_receiver(
@@ -198,24 +176,6 @@ def test_a_failure_callback_gets_the_session_object_of_the_receiver(
             assert reported[0][0].get_state() is None
             assert reported[0][1] is session_of(receiver).auto_renew_error
             assert isinstance(reported[0][1], AutoLockRenewTimeout)
-
-
-@pytest.mark.slow
-@in_memory
-def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClient) -> None:
-    client.ensure_queue("short", requires_session=True, lock_duration="PT5S")
-    reported: list[tuple[Any, Exception | None]] = []
-    with AutoLockRenewer() as renewer, client.get_queue_receiver("short", session_id="ann") as receiver:
-        session = session_of(receiver)
-        renewer.register(receiver, session, 60, lambda *said: reported.append(said))
-        client._bridge.call(session._aio._held.release)  # no callback reports this release
-        assert session._aio._held.watchers == ()
-        session._aio._held.settled = False
-        renewer.register(receiver, session, 60, lambda *said: reported.append(said))
-        wait_until(lambda: reported)
-        assert reported[0][0] is session
-        assert isinstance(session.auto_renew_error, AutoLockRenewFailed)
-        assert isinstance(session.auto_renew_error.__cause__, SessionLockLostError)
 
 
 def test_an_object_that_cannot_be_renewed_is_refused(
@@ -328,13 +288,3 @@ def test_closing_the_client_ends_a_wait_for_a_session(url: str) -> None:
         for each in waits:
             with pytest.raises((ServiceBusError, ValueError), match="closed"):
                 each.result(60)
-
-
-def test_closing_the_client_releases_its_session(url: str, client: ServiceBusClient) -> None:
-    client.ensure_queue("q", requires_session=True)
-    with ServiceBusClient(url) as other:
-        receiver = other.get_queue_receiver("q", session_id="ann")
-        receiver.__enter__()
-        session_of(receiver).set_state("theirs")
-    with client.get_queue_receiver("q", session_id="ann") as another:
-        assert session_of(another).get_state() == b"theirs"

@@ -23,9 +23,6 @@ from sbredis import (
     ServiceBusTransaction,
     aio,
 )
-from sbredis.exceptions import (
-    MessageAlreadySettled,
-)
 from tests.sync.interruptions import interrupted_when
 from tests.sync.queues import receive_exactly
 
@@ -180,15 +177,6 @@ def test_threads_that_send_the_same_message_send_it_under_different_ids(client: 
             call.result(SOON)
     assert tx.duplicates == ()
     assert bodies(client, "once") == ["a"] * threads * rounds
-
-
-def test_only_one_of_several_threads_settles_a_message(client: ServiceBusClient, inputs: ServiceBusReceiver) -> None:
-    send(client, "inputs", "1")
-    (message,) = receive_exactly(inputs, 1)
-    with ThreadPoolExecutor(4) as pool, client.transaction() as tx:
-        errors = [call.exception(SOON) for call in [pool.submit(tx.complete_message, message) for _ in range(4)]]
-        assert [type(error) for error in errors if error is not None] == [MessageAlreadySettled] * 3
-    assert bodies(client, "inputs") == []
 
 
 def test_a_transaction_keeps_its_client_alive(url: str) -> None:

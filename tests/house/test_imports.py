@@ -179,8 +179,6 @@ IMPURE_LIBRARIES = {
 MODULES = modules()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 
-every_module = for_each("module", MODULES, ids=lambda module: module.name)
-
 
 def refused(module: Module, imported: str) -> bool:
     """Return whether the rule forbids this import between folders."""
@@ -191,30 +189,23 @@ def refused(module: Module, imported: str) -> bool:
 
 
 @pytest.mark.slow
-@every_module
-def test_a_folder_imports_only_folders_on_lower_floors(module: Module) -> None:
+@for_each("module", MODULES, ids=lambda module: module.name)
+def test_a_module_imports_only_what_it_may(module: Module) -> None:
+    """That is: folders on lower floors, libraries that are not reserved for others, and anyio or asyncio.
+
+    The two libraries cancel differently: in anyio a scope stays cancelled, in asyncio a task is cancelled once.
+    """
     assert module.folder in ALLOWED, f"{module.folder} has no row in the table of this test, nor in ARCHITECTURE.md"
-    assert [name for name in module.imports() if refused(module, name)] == []
-
-
-@pytest.mark.slow
-@every_module
-def test_a_reserved_library_is_imported_only_by_its_modules(module: Module) -> None:
-    wrong = [
+    imported = list(module.imports())
+    assert [name for name in imported if refused(module, name)] == [], "a folder on the same floor or a higher one"
+    reserved = [
         name
-        for name in module.imports()
+        for name in imported
         for library, part in RESERVED.items()
         if inside(name, library) and not re.fullmatch(part, module.name)
     ]
-    assert wrong == []
-
-
-@pytest.mark.slow
-@every_module
-def test_a_module_uses_anyio_or_asyncio_and_not_both(module: Module) -> None:
-    """The two libraries cancel differently: in anyio a scope stays cancelled, in asyncio a task is cancelled once."""
-    used = {name.split(".")[0] for name in module.imports()} & {"anyio", "asyncio"}
-    assert len(used) <= 1, f"{module.name} uses {' and '.join(sorted(used))}"
+    assert reserved == [], "reserved for others"
+    assert len({name.split(".")[0] for name in imported} & {"anyio", "asyncio"}) <= 1, "both anyio and asyncio"
 
 
 @pytest.mark.slow

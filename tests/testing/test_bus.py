@@ -26,6 +26,7 @@ from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus, SyncBus, TestClock
 from sbredis.transport import _memory
 from tests.aio.queues import receive_exactly
+from tests.offenders import for_each
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +122,7 @@ async def test_the_case_of_a_queue_name_does_not_matter(bus: Bus) -> None:
     assert bodies(await bus.sent("ORDERS")) == bodies(await bus.active("oRDERS")) == [b"one"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "look",
     [
         Bus.sent,

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from sbredis import NEXT_AVAILABLE_SESSION
-from sbredis.aio import AutoLockRenewer, ServiceBusReceiver, ServiceBusSession
-from sbredis.exceptions import AutoLockRenewFailed, SessionLockLostError
+from sbredis.aio import ServiceBusReceiver, ServiceBusSession
+from sbredis.exceptions import SessionLockLostError
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus, SyncBus
 from tests.testing.waiters import wait_for_waiters
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -89,53 +87,6 @@ async def test_a_waiting_receiver_gets_a_session_whose_lock_lapsed(bus: Bus, par
     bus.clock.advance(minutes=2)
     async with asyncio.timeout(40):
         assert session_of(await waiting).session_id == "ann"
-
-
-async def test_a_session_is_found_when_its_scheduled_message_is_due(bus: Bus) -> None:
-    await bus.create_queue("orders", requires_session=True)
-    async with bus.client.get_queue_sender("orders") as sender:
-        message = ServiceBusMessage("later", session_id="ann")
-        await sender.schedule_messages(message, bus.clock.now + timedelta(hours=1))
-    waiting = asyncio.ensure_future(bus.client.accept_next_session("orders", max_wait_time=60))
-    await wait_for_waiters(bus.client, "orders")
-    assert not waiting.done()
-    bus.clock.advance(hours=1)
-    async with asyncio.timeout(40):
-        receiver = await waiting
-    assert session_of(receiver).session_id == "ann"
-
-
-@pytest.mark.slow
-async def test_clock_steps_shorter_than_a_lock_leave_the_renewer_time_to_renew(bus: Bus) -> None:
-    await bus.create_queue("orders", requires_session=True)
-    async with (
-        AutoLockRenewer(max_lock_renewal_duration=3600) as renewer,
-        bus.client.get_queue_receiver("orders", session_id="ann", auto_lock_renewer=renewer) as receiver,
-    ):
-        session = session_of(receiver)
-        for _ in range(10):
-            before = session.locked_until_utc
-            bus.clock.advance(seconds=45)
-            await eventually(lambda before=before: session.locked_until_utc != before)
-        await session.set_state("done")
-        assert session.auto_renew_error is None
-        bus.clock.advance(minutes=2)
-        await eventually(lambda: session.auto_renew_error)
-        assert isinstance(session.auto_renew_error, AutoLockRenewFailed)
-
-
-async def test_a_subscription_with_sessions_works_on_a_bus(bus: Bus) -> None:
-    """In such a subscription a message without a session is not lost."""
-    await bus.create_topic("news")
-    await bus.create_subscription("news", "turns", requires_session=True)
-    async with bus.client.get_topic_sender("news") as sender:
-        await sender.send_messages(ServiceBusMessage("one", session_id="ann"))
-        await sender.send_messages(ServiceBusMessage("stray"))
-    receiver = await bus.client.accept_next_session("news", "turns", max_wait_time=1)
-    assert session_of(receiver).session_id == "ann"
-    assert bodies(await bus.active("news", "turns")) == [b"one"]
-    (letter,) = await bus.dead_lettered("news", "turns")
-    assert (letter.body, letter.dead_letter_reason) == (b"stray", "Session ID is null.")
 
 
 def test_a_synchronous_session_uses_the_test_clock(sync_bus: SyncBus) -> None:

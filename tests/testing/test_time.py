@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusClient
-from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError
+from sbredis.exceptions import AutoLockRenewFailed, MessageLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from tests.aio.queues import Queue
@@ -130,19 +130,6 @@ async def test_a_message_scheduled_relative_to_the_current_time_of_the_clock_is_
     assert bodies(await bus.active("orders")) == [b"later"]
 
 
-async def test_a_delayed_message_is_delivered_when_its_delay_ends(bus: Bus) -> None:
-    await bus.create_queue("orders")
-    await send(bus, "one")
-    receiver = bus.client.get_queue_receiver("orders")
-    (message,) = await receiver.receive_messages()
-    await receiver.abandon_message(message, delay=timedelta(minutes=10))
-    waiting = await underway(bus, receiver.receive_messages(max_wait_time=60))
-    assert await bus.locked("orders") == []
-    assert bodies(await bus.active("orders")) == [b"one"]
-    bus.clock.advance(minutes=10)
-    assert bodies(await waiting) == [b"one"]
-
-
 async def test_expired_messages_reach_a_receiver_waiting_for_dead_letters(bus: Bus) -> None:
     await bus.create_queue(
         "orders", default_message_time_to_live=timedelta(minutes=1), dead_lettering_on_message_expiration=True
@@ -171,29 +158,6 @@ async def test_messages_expire_without_any_receiver(bus: Bus) -> None:
     assert len(await bus.sent("gone")) == 300
 
 
-async def test_a_message_is_dead_lettered_when_its_last_delivery_lapses(bus: Bus) -> None:
-    await bus.create_queue("orders", max_delivery_count=3)
-    await send(bus, "one")
-    async with bus.client.get_queue_receiver("orders") as receiver:
-        for delivery in range(1, 4):
-            (message,) = await receiver.receive_messages()
-            assert message.delivery_count == delivery
-            bus.clock.advance(minutes=1)
-        assert await receiver.receive_messages(max_wait_time=0.05) == []
-    (dead,) = await bus.dead_lettered("orders")
-    assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
-
-
-async def test_duplicates_are_detected_within_their_window(bus: Bus) -> None:
-    await bus.create_queue("orders", requires_duplicate_detection=True)
-    async with bus.client.get_queue_sender("orders") as sender:
-        for minutes in (5, 6, 1):
-            await sender.send_messages(ServiceBusMessage("one", message_id="one"))
-            bus.clock.advance(minutes=minutes)
-    assert len(await bus.active("orders")) == 2
-    assert len(await bus.sent("orders")) == 3
-
-
 @pytest.mark.slow
 @pytest.mark.both_shapes
 async def test_waiting_receivers_of_every_client_notice_a_moved_clock(bus: Bus, partitioned: bool) -> None:
@@ -210,38 +174,6 @@ async def test_waiting_receivers_of_every_client_notice_a_moved_clock(bus: Bus, 
         bus.clock.advance(days=1)
         got = [body for task in waiting for body in bodies(await task)]
         assert sorted(got) == [b"one", b"two"]
-
-
-@pytest.mark.slow
-async def test_a_prefetched_message_is_not_returned_after_its_lock_lapsed(bus: Bus) -> None:
-    await bus.create_queue("orders")
-    await send(bus, *(str(number) for number in range(10)))
-    async with bus.client.get_queue_receiver("orders", prefetch_count=10) as receiver:
-        await eventually(lambda: _all_locked(bus, 10))
-        bus.clock.advance(minutes=5)
-        got: list[ServiceBusReceivedMessage] = []
-        while len(got) < 10:
-            got += await receiver.receive_messages(10, max_wait_time=1)
-        for message in got:
-            assert message.locked_until_utc is not None
-            assert message.locked_until_utc > bus.clock.now
-            await receiver.complete_message(message)
-    assert await bus.messages("orders") == []
-
-
-async def test_a_prefetched_message_that_waited_too_long_is_returned_without_raising_its_count(bus: Bus) -> None:
-    await bus.create_queue("orders")
-    await send(bus, "one", "two")
-    async with bus.client.get_queue_receiver("orders", prefetch_count=10) as receiver:
-        await eventually(lambda: _all_locked(bus, 2))
-        bus.clock.advance(seconds=31)
-        await eventually(lambda: _all_locked(bus, 0))
-        (message,) = await receiver.receive_messages(1, max_wait_time=1)
-        assert message.delivery_count == 1
-
-
-async def _all_locked(bus: Bus, count: int) -> bool:
-    return len(await bus.locked("orders")) == count
 
 
 @pytest.mark.slow
@@ -274,18 +206,6 @@ async def test_a_clock_step_longer_than_a_lock_loses_it_and_the_renewer_reports_
         with pytest.raises(MessageLockLostError):
             await receiver.complete_message(messages[0])
         assert bodies(await receiver.receive_messages(2)) == [b"one", b"two"]
-
-
-async def test_the_renewer_stops_after_the_given_duration(bus: Bus) -> None:
-    await bus.create_queue("orders")
-    await send(bus, "one")
-    async with AutoLockRenewer(max_lock_renewal_duration=30) as renewer:
-        receiver = bus.client.get_queue_receiver("orders", auto_lock_renewer=renewer)
-        (message,) = await receiver.receive_messages()
-        bus.clock.advance(seconds=50)
-        await eventually(lambda: message.auto_renew_error is not None)
-        assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
-        await receiver.complete_message(message)
 
 
 async def test_a_closed_renewer_is_no_longer_woken(bus: Bus) -> None:

@@ -15,8 +15,8 @@ from sbredis.exceptions import MessagingEntityNotFoundError, RuleSyntaxError
 from sbredis.management import CorrelationRuleFilter, EntityStatus, RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus, SyncBus
+from tests.offenders import for_each
 from tests.testing.waiters import wait_for_waiters
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -107,23 +107,17 @@ async def test_subscription_messages_are_listed_by_state(bus: Bus) -> None:
     assert len(await bus.messages("news", "other")) == len(await bus.sent("news")) == 4
 
 
-async def test_a_rule_that_fails_on_a_message_is_reported(bus: Bus) -> None:
-    await bus.create_topic("news")
-    await bus.create_subscription("news", "some", rules={"odd": "total / count > 5"})
-    await send(bus, "one", application_properties={"total": 7, "count": 0})
-    (letter,) = await bus.dead_lettered("news", "some")
-    assert letter.dead_letter_error_description is not None
-    assert "odd" in letter.dead_letter_error_description
-
-
-@pytest.mark.parametrize(
-    "look",
-    [Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered, Bus.counts, Bus.purge],
-)
-async def test_a_misspelt_subscription_name_is_an_error(bus: Bus, look: Callable[..., Any]) -> None:
-    """Otherwise a test with the typo ``assert not await bus.active("news", "al")`` would pass."""
+@pytest.fixture
+async def news(bus: Bus) -> None:
+    """Create a topic and its subscription."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
+
+
+@pytest.mark.usefixtures("news")
+@for_each("look", [Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered, Bus.counts, Bus.purge])
+async def test_a_misspelt_subscription_name_is_an_error(bus: Bus, look: Callable[..., Any]) -> None:
+    """Otherwise a test with the typo ``assert not await bus.active("news", "al")`` would pass."""
     with pytest.raises(MessagingEntityNotFoundError, match="al"):
         await look(bus, "news", "al")
     with pytest.raises(MessagingEntityNotFoundError, match="new"):
@@ -164,15 +158,6 @@ async def test_a_message_scheduled_on_a_topic_is_listed_when_due(bus: Bus, parti
     assert len(await bus.sent("news")) == 3
 
 
-async def test_a_scheduled_message_is_judged_by_the_rules_that_exist_at_its_due_time(bus: Bus) -> None:
-    await bus.create_topic("news")
-    await bus.create_subscription("news", "some", rules=[])
-    await schedule(bus, "one", hours=3)
-    await bus.create_rule("news", "some", "all")
-    bus.clock.advance(hours=4)
-    assert bodies(await bus.active("news", "some")) == [b"one"]
-
-
 async def test_a_waiting_receiver_gets_a_scheduled_message_of_any_client(bus: Bus) -> None:
     """The receiver gets the message even if the client that scheduled it is closed by then."""
     await bus.create_topic("news")
@@ -189,30 +174,6 @@ async def test_a_waiting_receiver_gets_a_scheduled_message_of_any_client(bus: Bu
 
 
 @pytest.mark.slow
-async def test_many_clients_publish_scheduled_messages_and_each_arrives_once(bus: Bus) -> None:
-    await bus.create_topic("news", enable_partitioning=True)
-    await bus.create_subscription("news", "all")
-    clients = [ServiceBusClient(bus.url) for _ in range(4)]
-    for client in clients:
-        await client.__aenter__()
-    async with bus.client.get_topic_sender("news") as sender:
-        for number in range(100):
-            when = bus.clock.now + timedelta(hours=number % 3)
-            await sender.schedule_messages(ServiceBusMessage(str(number)), when)
-    for _ in range(3):
-        bus.clock.advance(hours=1)
-        await asyncio.sleep(0)
-    await eventually(lambda: _published(bus, 100))
-    assert sorted(int(message.body) for message in await bus.active("news", "all")) == list(range(100))
-    for client in clients:
-        await client.close()
-
-
-async def _published(bus: Bus, count: int) -> bool:
-    return len(await bus.active("news", "all")) == count
-
-
-@pytest.mark.slow
 async def test_a_message_scheduled_on_a_disabled_topic_is_delivered_after_the_topic_is_enabled(bus: Bus) -> None:
     await bus.create_topic("news", status=EntityStatus.ACTIVE)
     await bus.create_subscription("news", "all")
@@ -225,20 +186,6 @@ async def test_a_message_scheduled_on_a_disabled_topic_is_delivered_after_the_to
     assert await bus.active("news", "all") == []
     await bus._clients.administration().update_topic({"name": "news"}, status=EntityStatus.ACTIVE)
     assert bodies(await bus.active("news", "all")) == [b"two"]
-
-
-@pytest.mark.slow
-async def test_messages_of_a_subscription_expire(bus: Bus) -> None:
-    await bus.create_topic("news")
-    await bus.create_subscription(
-        "news", "short", default_message_time_to_live="PT1M", dead_lettering_on_message_expiration=True
-    )
-    await bus.create_subscription("news", "long")
-    await send(bus, "one")
-    bus.clock.advance(minutes=2)
-    assert await bus.active("news", "short") == []
-    assert [each.dead_letter_reason for each in await bus.dead_lettered("news", "short")] == ["TTLExpiredException"]
-    assert bodies(await bus.active("news", "long")) == [b"one"]
 
 
 # -- without an event loop ---------------------------------------------------------------------------------------------

@@ -175,19 +175,6 @@ async def test_an_interrupted_release_is_finished_by_the_next_reservation(transp
         await place.plan_all(claimed)
 
 
-@on_servers
-async def test_a_run_that_was_replaced_cannot_plan_any_more(transport: Transport) -> None:
-    place = await Place.fresh(transport, "ns")
-    first = await reserving(place.client())
-    second = await reserving(place.client())
-    partition = place.namespace.partition(second.record, 0)
-    begun = (await perform(transport, partition.plan(second.fence, None, 0))).committed
-    with pytest.raises(ServiceBusError) as raised:
-        await perform(transport, partition.plan(first.fence, begun, 1))
-    assert raised.value.code == "ReservationLost"
-    assert (await perform(transport, partition.plan(second.fence, begun, 1))).rows == 1
-
-
 # -- several clients ---------------------------------------------------------------------------------------------------
 
 Actor = tuple[Literal["reserve", "release"], str]

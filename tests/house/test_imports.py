@@ -112,7 +112,7 @@ PURE = {
         ),
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
-        "client": ("_delivering", "_pauses", "_watching"),
+        "client": ("_delivering", "_pauses", "_timings", "_watching"),
         "maintenance": ("_agenda", "_idling"),
         "moving": ("_moves", "_redrive_limits"),
         "receiving": ("_fetching", "_handles", "_searching"),

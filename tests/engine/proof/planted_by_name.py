@@ -49,4 +49,10 @@ BY_NAME = (
         right="index_expiry(p, number, expires)",
         wrong="",
     ),
+    Bug(
+        "a redriven message lives longer than the entity allows",
+        file="redrive",
+        right="math.min(ttl, p.ttl)",
+        wrong="ttl",
+    ),
 )

@@ -308,4 +308,40 @@ OF_MESSAGES = (
         right="if m.index then",
         wrong="if m.index and not p.dead then",
     ),
+    Bug(
+        "the event of a cancelled message stays",
+        file="cancel",
+        right="    p.unawaited[#p.unawaited + 1] = due_name('a', member)\n",
+        wrong="",
+    ),
+    Bug(
+        "message ids beyond the window stay",
+        file="includes/known_message_ids",
+        right="    write_many('ZREM', p.dedup, old)\n",
+        wrong="",
+    ),
+    Bug(
+        "a purge leaves the events of its messages",
+        file="purge",
+        right="if kind == 'd' or kind == 'e' and",
+        wrong="if kind == 'd' and",
+    ),
+    Bug(
+        "the bytes of changed properties stay when their message is deleted",
+        file="includes/drop_record",
+        right="  p.bytes = p.bytes - changes\n",
+        wrong="",
+    ),
+    Bug(
+        "a call settles a message twice",
+        file="includes/still_held",
+        right="seen.all[names[j]] = true",
+        wrong="seen.all[names[j]] = nil",
+    ),
+    Bug(
+        "a partition of another incarnation is destroyed",
+        file="destroy",
+        right="if w[1] ~= ARGV[2] then",
+        wrong="if false then",
+    ),
 )

@@ -162,4 +162,11 @@ OF_SESSIONS = (
         wrong="< 107 then",
         of="sessions",
     ),
+    Bug(
+        "the lease of a session stays when its lock ends",
+        file="includes/unlock_session",
+        right="  redis.call('HDEL', p.leases, token)\n",
+        wrong="",
+        of="sessions",
+    ),
 )

@@ -11,7 +11,7 @@ import pytest
 
 from sbredis.engine import NEVER
 from sbredis.engine._bands import band, score
-from sbredis.engine._lifecycle import Reason, Side, State
+from sbredis.engine._lifecycle import Side, State
 from tests.engine.model import (
     Call,
     Lock,
@@ -29,7 +29,6 @@ from tests.engine.model import (
 
 MAIN, DEAD = Side.MAIN, Side.DEAD
 T0 = 1_700_000_000_000
-LOCK = 60_000
 
 
 def at(seconds: float, **knowledge: Any) -> Call:
@@ -69,54 +68,6 @@ def only(model: Model, side: Side = MAIN) -> Message:
     return message
 
 
-def test_the_oldest_message_of_the_most_urgent_level_comes_first() -> None:
-    model = a_queue()
-    send(model, b"a", b"b")
-    send(model, b"c", level=0)
-    send(model, b"d", level=7)
-    model.send(at(0), [Outgoing(b"e", level=3), Outgoing(b"f", level=3)])
-    assert names(model.receive(at(0), "t1", 4)) == ["1", "2", "3", "5"]
-    assert names(model.receive(at(0), "t2", 4)) == ["6", "4"]
-
-
-def test_an_abandoned_message_returns_to_its_own_place() -> None:
-    model = a_queue()
-    send(model, b"a", b"b", b"c")
-    received = model.receive(at(0), "t1", 2)
-    model.complete(at(1), locks(received, "t1")[:1])
-    assert model.abandon(at(1), locks(received, "t1")[1:]) == Settled()
-    again = model.receive(at(1), "t2", 2)
-    assert [(message.name, message.failures) for message in again.messages] == [("2", 1), ("3", 0)]
-
-
-@pytest.mark.slow
-def test_a_lapsed_message_returns_and_its_old_lock_is_lost() -> None:
-    model = a_queue()
-    send(model, b"a")
-    old = locks(model.receive(at(0), "t1", 1), "t1")
-    assert names(model.receive(at(59.999), "t2", 1)) == []
-    assert model.receive(at(60), "t3", 1).messages[0].failures == 1
-    assert model.complete(at(60), old) == Settled(lost=("1",))
-    assert names(model.peek(at(60), 0, 5)) == ["1"]
-
-
-def test_giving_a_message_back_unread_does_not_increase_its_delivery_count() -> None:
-    model = a_queue(max_delivery_count=1)
-    send(model, b"a")
-    model.abandon(at(0), locks(model.receive(at(0), "t1", 1), "t1"), counted=False)
-    assert (only(model).state, only(model).failures) == (State.ACTIVE, 0)
-
-
-def test_at_the_delivery_limit_a_message_becomes_a_dead_letter_with_a_new_number() -> None:
-    model = a_queue(max_delivery_count=2)
-    send(model, b"a", b"b")
-    for number, token in enumerate(("t1", "t2"), 1):
-        model.abandon(at(number), locks(model.receive(at(number), token, 1), token, changes=b"why"))
-    assert list(model.messages[MAIN]) == [2]
-    (dead,) = model.receive(at(3), "t3", 5, side=DEAD).messages
-    assert (dead.name, dead.reason, dead.failures, dead.changes) == ("d1", "M", 2, b"why")
-
-
 def test_a_dead_letter_leaves_only_by_settlement() -> None:
     model = a_queue(max_delivery_count=1, time_to_live=10_000, dead_letter_expired=True)
     send(model, b"a")
@@ -127,29 +78,6 @@ def test_a_dead_letter_leaves_only_by_settlement() -> None:
         assert model.dead_letter(at(20 + turn), held) == Settled(unfit=("d1",))
         assert model.abandon(at(20 + turn), held) == Settled()
     assert (only(model, DEAD).failures, only(model, DEAD).state) == (0, State.ACTIVE)
-
-
-@pytest.mark.parametrize(("kept", "dead"), [(True, [1]), (False, [])])
-def test_expiry_takes_effect_at_once_when_the_lock_ends(kept: bool, dead: list[int]) -> None:
-    model = a_queue(time_to_live=10_000, dead_letter_expired=kept)
-    send(model, b"a")
-    held = locks(model.receive(at(9), "t1", 1), "t1", delay=5_000)
-    model.due(at(30))
-    assert only(model).state is State.LOCKED
-    model.abandon(at(30), held)
-    assert (list(model.messages[MAIN]), list(model.messages[DEAD])) == ([], dead)
-    assert all(message.reason is Reason.EXPIRED for message in model.messages[DEAD].values())
-
-
-def test_expired_messages_are_neither_received_nor_shown() -> None:
-    model = a_queue()
-    send(model, b"a", b"b", time_to_live=1_000)
-    send(model, b"c", time_to_live=500)  # this message expires before the others, so its expiry is in `due`
-    send(model, b"d")
-    assert model.snapshot().due == {"e000000000003": T0 + 500}
-    assert len(model.peek(at(0), 0, 10).messages) == 4
-    assert names(model.peek(at(5), 0, 10)) == ["4"]
-    assert names(model.receive(at(5), "t1", 10)) == ["4"]
 
 
 def test_a_delayed_message_keeps_its_number_until_its_delay_ends_or_it_expires() -> None:
@@ -172,15 +100,6 @@ def test_a_scheduled_message_gets_a_new_number_when_enqueued_and_its_time_to_liv
     assert names(model.receive(at(59), "t1", 5)) == ["2"]
     assert names(model.receive(at(60), "t2", 5)) == ["3"]
     assert (model.messages[MAIN][3].enqueued, model.messages[MAIN][3].expires) == (T0 + 60_000, T0 + 61_000)
-
-
-def test_a_call_cancels_all_of_its_messages_or_none() -> None:
-    model = a_queue()
-    send(model, b"a", b"b", due=T0 + 60_000)
-    send(model, b"c")
-    assert model.cancel(at(1), ["1", "3", "9"]).missing == ("3", "9")
-    assert model.cancel(at(1), ["1", "2"]).missing == ()
-    assert list(model.messages[MAIN]) == [3]
 
 
 def test_a_deferred_message_is_received_by_number_only_and_expires_when_asked_for() -> None:
@@ -207,42 +126,6 @@ def test_a_locking_call_gives_out_the_deferred_messages_that_fit_and_a_deleting_
     assert (names(model.receive_deferred(at(1), "t4", ["3"], mode="delete", room=1))) == ["3"]
 
 
-def test_renewing_a_whole_lease_keeps_its_token_and_renewing_a_part_makes_a_new_lease() -> None:
-    model = a_queue()
-    send(model, b"a", b"b", b"c")
-    held = locks(model.receive(at(0), "t1", 3), "t1")
-    assert model.renew(at(10), "n1", held).moved == ()
-    renewed = model.renew(at(20), "n2", [held[1], held[1], Lock("t9", "3")])
-    assert (renewed.moved, renewed.lost) == (("2",), ("2", "3"))
-    assert model.snapshot().leases == {
-        "t1": (T0 + 10_000 + LOCK, frozenset({"1", "3"})),
-        "n2": (T0 + 20_000 + LOCK, frozenset({"2"})),
-    }
-    model.due(at(70))
-    assert [model.messages[MAIN][number].failures for number in (1, 2, 3)] == [1, 0, 1]
-
-
-def test_a_duplicate_uses_up_a_number_and_an_id_is_forgotten_after_its_window() -> None:
-    model = a_queue(duplicate_window=20_000)
-    twice = [Outgoing(b"a", message_id=b"x"), Outgoing(b"b", message_id=b"x"), Outgoing(b"c"), Outgoing(b"d")]
-    assert model.send(at(0), twice).dropped == 1
-    assert list(model.messages[MAIN]) == [1, 3, 4]
-    assert model.send(at(19.999), [Outgoing(b"e", message_id=b"x")]).dropped == 1
-    assert model.send(at(20), [Outgoing(b"f", message_id=b"x")]).dropped == 0
-
-
-def test_the_stored_bytes_include_records_and_changed_properties() -> None:
-    model = a_queue()
-    send(model, b"12345")
-    assert model.bytes == 15 + 5
-    send(model, b"12345", time_to_live=60_000)
-    assert model.bytes == 20 + 28 + 5
-    model.abandon(at(0), locks(model.receive(at(0), "t1", 1), "t1", changes=b"xyz"))
-    assert model.bytes == 20 + 33 + 3
-    model.complete(at(0), locks(model.receive(at(0), "t2", 2), "t2"))
-    assert model.bytes == 0
-
-
 def test_purging_deletes_old_messages_that_are_not_locked_or_scheduled() -> None:
     model = a_queue()
     send(model, b"locked", b"deferred", b"delayed", b"active")
@@ -258,27 +141,6 @@ def test_purging_deletes_old_messages_that_are_not_locked_or_scheduled() -> None
 
 
 # -- failures between client and server --------------------------------------------------------------------------------
-
-
-def test_a_repeated_call_acts_only_once_and_returns_the_same_answer() -> None:
-    model = a_queue()
-    first = model.send(at(0, lane="a", number=1), [Outgoing(b"a"), Outgoing(b"b")])
-    assert model.send(at(1, lane="a", number=1), [Outgoing(b"a"), Outgoing(b"b")]) == first
-    received = model.receive(at(1, lane="a", number=2), "t1", 5)
-    assert model.complete(at(2), locks(received, "t1")[:1]) == Settled()
-    repeated = model.receive(at(11, lane="a", number=2), "t1", 5)
-    assert (names(repeated), repeated.lock) == (["2"], LOCK - 10_000)
-    assert names(model.receive(at(61, lane="a", number=2), "t1", 5)) == []
-    settled = model.complete(at(12, lane="a", number=3), locks(received, "t1"))
-    assert settled == model.complete(at(12, lane="a", number=3), locks(received, "t1")) == Settled(lost=("1",))
-
-
-def test_a_repeated_receive_and_delete_returns_no_messages() -> None:
-    model = a_queue()
-    send(model, b"a", b"b")
-    assert names(model.receive(at(0, lane="a", number=1), "t1", 1, mode="delete")) == ["1"]
-    assert names(model.receive(at(0, lane="a", number=1), "t1", 1, mode="delete")) == []
-    assert list(model.messages[MAIN]) == [2]
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,21 @@ async def test_a_message_cannot_be_withdrawn_twice_in_a_transaction(town: Town) 
     assert await town.bodies("q") == [b"one"]
 
 
+async def test_a_message_that_has_expired_is_not_withdrawn(town: Town) -> None:
+    """It is about to become a dead letter, in the same call."""
+    await town.send("q", b"short", time_to_live=1000)
+    await town.send("q", b"long")
+    messages = (await town.waiting()).messages
+    town.now += 1000
+    sending = Operation(town.of["n"], town.sending(Destination("n", 0), *messages))
+    with pytest.raises(MessagesMovedError, match=messages[0].name):
+        await town.transact(withdraw(town.of["q"], await town.birth(), messages), sending)
+    await town.transact(withdraw(town.of["q"], await town.birth(), messages[1:]), sending)
+    await town.due("q")
+    assert await town.bodies("q") == []
+    assert await town.field("q", "store", "bytes") == b"0"
+
+
 # -- reading in parts --------------------------------------------------------------------------------------------------
 
 

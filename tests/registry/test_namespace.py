@@ -26,8 +26,6 @@ from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
-    OperationTimeoutError,
-    Outcome,
     ServiceBusServerBusyError,
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace, NamespacePartitionsError
@@ -170,19 +168,6 @@ async def test_an_invalid_queue_is_not_created(
     assert await snapshot(transport) == before
 
 
-async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Transport, namespace: Namespace) -> None:
-    await namespace.create_entity("Orders", SETTINGS)
-    before = await snapshot(transport)
-    with pytest.raises(MessagingEntityAlreadyExistsError) as raised:
-        await namespace.create_entity("ORDERS", SETTINGS, partitioned=True)
-    assert await snapshot(transport) == before
-    assert raised.value.outcome is Outcome.REFUSED
-    assert raised.value.message == (
-        "There is already an entity 'Orders' in namespace 'ns'; names are compared without regard to case. "
-        "Use it, delete it first, or choose another name."
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_only_one_of_several_concurrent_creations_of_a_queue_succeeds(url: str, transport: Transport) -> None:
@@ -205,23 +190,6 @@ async def test_only_one_of_several_concurrent_creations_of_a_queue_succeeds(url:
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_missing_entity_is_not_found(transport: Transport, namespace: Namespace) -> None:
-    before = await snapshot(transport)
-    for missed in (namespace.get_entity("Orders"), namespace.delete_entity("Orders")):
-        with pytest.raises(MessagingEntityNotFoundError) as raised:
-            await missed
-        assert raised.value.message == (
-            "There is no entity 'Orders' in namespace 'ns'. "
-            "Create it with ServiceBusAdministrationClient.ensure_queue('Orders') or ensure_topic('Orders'), or get "
-            "the sender or receiver with create_if_missing=True, or look for the name in another namespace."
-        )
-    with pytest.raises(ValueError, match="entity name"):
-        await namespace.get_entity("a b")
-    with pytest.raises(ValueError, match="entity name"):
-        await namespace.delete_entity("a b")
-    assert await snapshot(transport) == before
 
 
 async def test_entities_are_listed_by_name(namespace: Namespace) -> None:
@@ -580,20 +548,3 @@ async def test_all_steps_of_a_call_share_its_time_limit(transport: Transport) ->
     await namespace.delete_entity("q", timeout=5)
     assert {name for name, _ in recorder.calls} >= {"register_namespace", "register_entity", "configure", "destroy"}
     assert [(name, timeout) for name, timeout in recorder.calls if not 0 < timeout <= 5] == []
-
-
-@in_memory
-async def test_a_call_with_zero_timeout_changes_nothing(transport: Transport, namespace: Namespace) -> None:
-    record = await namespace.create_entity("q", SETTINGS)
-    before = await snapshot(transport)
-    for done in (
-        Namespace.open(transport, "other", timeout=0),
-        namespace.create_entity("other", SETTINGS, timeout=0),
-        namespace.get_entity("q", timeout=0),
-        namespace.update_entity(record, SETTINGS, timeout=0),
-        namespace.delete_entity("q", timeout=0),
-        namespace.list_entities(timeout=0),
-    ):
-        with pytest.raises(OperationTimeoutError):
-            await done
-    assert await snapshot(transport) == before

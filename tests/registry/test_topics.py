@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import PartitionSettings, perform, registry_keys, registry_salt
+from sbredis.engine import PartitionSettings, perform
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
@@ -23,11 +23,8 @@ from tests.registry.topics import ANY, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, 
 
 pytestmark = pytest.mark.anyio
 
-ENTITIES = registry_keys("ns", registry_salt())[1]
 SUB = path_of("Topic", "Sub")
 
-on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
-in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 shapes = pytest.mark.both_shapes
 
 
@@ -81,13 +78,6 @@ async def test_an_invalid_topic_is_not_created(  # noqa: PLR0917 -- the columns 
     transport: Transport, namespace: Namespace, name: str, kind: Any, settings: PartitionSettings, text: str
 ) -> None:
     await refused(transport, namespace.create_entity(name, settings, kind=kind), ValueError, text)
-
-
-async def test_a_topic_and_a_queue_cannot_share_a_name(transport: Transport, namespace: Namespace) -> None:
-    await make_topic(namespace)
-    await namespace.create_entity("q", PartitionSettings())
-    for again in (namespace.create_entity("topic", PartitionSettings()), make_topic(namespace, "Q")):
-        await refused(transport, again, MessagingEntityAlreadyExistsError, "There is already an entity '[Tq]")
 
 
 @pytest.mark.slow
@@ -205,13 +195,6 @@ async def test_a_list_with_an_invalid_start_is_refused(namespace: Namespace, aft
     for done in (namespace.list_subscriptions("Topic", limit=0), namespace.list_rules("Topic", "Sub", limit=1001)):
         with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):
             await done
-
-
-async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Transport, namespace: Namespace) -> None:
-    await make_topic(namespace)
-    await subscribe(namespace)
-    text = "There is already an entity 'Topic/subscriptions/Sub' in namespace 'ns'"
-    await refused(transport, subscribe(namespace, "SUB"), MessagingEntityAlreadyExistsError, text)
 
 
 async def test_a_missing_topic_is_reported(transport: Transport, namespace: Namespace) -> None:

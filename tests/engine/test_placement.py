@@ -43,6 +43,7 @@ def test_a_salt_is_three_characters_that_need_no_quoting_anywhere() -> None:
     assert {salt for salt in every if not re.fullmatch("[0-9a-z]{3}", salt)} == set()
 
 
+@pytest.mark.long("it computes every salt that there is")
 @pytest.mark.slow
 def test_each_partition_has_its_slot_in_its_own_slice() -> None:
     """Slices do not overlap, so no two partitions have the same slot or salt."""
@@ -77,6 +78,7 @@ def test_a_key_with_the_salt_in_braces_lies_in_the_slot_of_the_partition() -> No
     assert [key_slot(f"sb:{{{salt}}}:7:ready".encode()) for salt in salts(16)] == list(slots_of(16))
 
 
+@pytest.mark.long("it computes every salt that there is")
 @pytest.mark.slow
 def test_the_registry_has_the_free_slot_that_is_nearest_to_the_middle() -> None:
     taken = {slot for count in ALL for slot in slots_of(count)}
@@ -126,6 +128,7 @@ def test_sixteen_partitions_spread_over_any_few_masters(masters: int, most_to_fe
         assert sorted(shares(slots_of(16), boundaries), reverse=True) == most_to_fewest, how
 
 
+@pytest.mark.long("it computes every salt that there is")
 @pytest.mark.parametrize("masters", range(1, 17))
 def test_the_numbers_of_partitions_of_two_masters_differ_by_at_most_one(masters: int) -> None:
     """The shares are even for every number of partitions up to 1024, the most that a namespace may have."""

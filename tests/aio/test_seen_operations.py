@@ -101,19 +101,19 @@ async def open_receiver(client: ServiceBusClient) -> None:
 
 
 async def cancel(client: ServiceBusClient) -> None:
-    await client.get_queue_sender("nowhere").cancel_scheduled_messages([1, 2], timeout=1)
+    await client.get_queue_sender("nowhere").cancel_scheduled_messages([1, 2], timeout=60)
 
 
 async def send(client: ServiceBusClient) -> None:
-    await client.get_queue_sender("nowhere").send_messages(ServiceBusMessage(SECRET), timeout=1)
+    await client.get_queue_sender("nowhere").send_messages(ServiceBusMessage(SECRET), timeout=60)
 
 
 async def send_several(client: ServiceBusClient) -> None:
-    await client.get_queue_sender("nowhere").send_messages([ServiceBusMessage(SECRET)] * 2, timeout=1)
+    await client.get_queue_sender("nowhere").send_messages([ServiceBusMessage(SECRET)] * 2, timeout=60)
 
 
 async def stream(client: ServiceBusClient) -> None:
-    await client.get_queue_sender("nowhere").send_stream([ServiceBusMessage(SECRET)], timeout=1)
+    await client.get_queue_sender("nowhere").send_stream([ServiceBusMessage(SECRET)], timeout=60)
 
 
 async def receive(client: ServiceBusClient) -> None:
@@ -121,15 +121,15 @@ async def receive(client: ServiceBusClient) -> None:
 
 
 async def receive_deferred(client: ServiceBusClient) -> None:
-    await client.get_queue_receiver("nowhere").receive_deferred_messages([7], timeout=1)
+    await client.get_queue_receiver("nowhere").receive_deferred_messages([7], timeout=60)
 
 
 async def peek(client: ServiceBusClient) -> None:
-    await client.get_queue_receiver("nowhere").peek_messages(timeout=1)
+    await client.get_queue_receiver("nowhere").peek_messages(timeout=60)
 
 
 async def purge(client: ServiceBusClient) -> None:
-    await client.get_queue_receiver("nowhere").purge_messages(timeout=1)
+    await client.get_queue_receiver("nowhere").purge_messages(timeout=60)
 
 
 USES = pytest.mark.parametrize(

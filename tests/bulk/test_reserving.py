@@ -324,7 +324,7 @@ async def test_an_entity_stays_closed_until_all_its_partitions_are_unpinned(
     lost, through = entity.partition(2).keys[0], transport.call
     divert(transport, call)
     with pytest.raises(ServiceBusCommunicationError, match="partitions of it could not be reached: 2"):
-        await release(client, "orders", "capture", timeout=5)
+        await release(client, "orders", "capture", timeout=60)
     assert [each.consumer for each in await listed(admin)] == ["capture"]
     with pytest.raises(EntityReservedError):
         await receive(client)

@@ -102,7 +102,7 @@ def exporting(url: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 def fetched(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 -- it is the address of the test
+    with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 -- it is the address of the test
         return str(answer.read().decode())
 
 
@@ -126,7 +126,7 @@ def test_the_exporter_answers_until_it_is_told_to_end(bus: Bus) -> None:
         assert refused(f"{address}/entities/none") == 404
         assert refused(f"{address}/") == 404
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 143
+        assert process.wait(60) == 143
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_the_exporter_says_when_servers_do_not_answer() -> None:
         assert fetched(f"{address}/metrics").splitlines()[-1] == "sbredis_up 0"
         assert refused(f"{address}/entities") == 503
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130
 
 
 WRONG = {

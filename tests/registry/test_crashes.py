@@ -245,7 +245,7 @@ async def test_a_creation_stops_if_another_entity_has_a_partition_under_its_id(t
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)
     await transport.command("HSET", "sb:ns:{fjl}:namespace", "last_id", "0", key=b"{fjl}")
     with pytest.raises(MessagingEntityNotFoundError, match="'Second' may be half created"):
-        await namespace.create_entity("Second", CHANGED, partitioned=True, timeout=5)
+        await namespace.create_entity("Second", CHANGED, partitioned=True, timeout=60)
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
     await namespace.delete_entity("Second")
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)

@@ -80,13 +80,13 @@ async def send(  # noqa: PLR0917 -- the world, the place and the message
     while True:
         partition = namespace.partition(record, number)
         try:
-            await perform(transport, partition.send(CallId("", 0, clock.now), [Outgoing(b"m", due=due)]), timeout=10)
+            await perform(transport, partition.send(CallId("", 0, clock.now), [Outgoing(b"m", due=due)]), timeout=60)
         except SettingsStaleError:
             record = await namespace.get_entity(record.path)
         except ServiceBusError as error:
             if type(error).__name__ != "SettingsBehindError":
                 raise
-            await perform(transport, partition.configure(now=clock.now), timeout=10)
+            await perform(transport, partition.configure(now=clock.now), timeout=60)
         else:
             return record
 
@@ -132,7 +132,7 @@ async def test_a_scheduled_message_keeps_the_entity_until_its_time_and_then_for_
     clock.now = due - 1
     assert await namespace.remove_if_idle(record, IDLE) == (False, 0)
     clock.now = due + 5
-    await perform(transport, namespace.partition(record, 2).due(CallId("", 0, clock.now)), timeout=10)
+    await perform(transport, namespace.partition(record, 2).due(CallId("", 0, clock.now)), timeout=60)
     clock.now = due + IDLE + MINUTE - 1
     assert await namespace.remove_if_idle(record, IDLE) == (False, IDLE + MINUTE - 1)
     clock.now += 1
@@ -245,7 +245,7 @@ async def test_an_entity_of_16_partitions_is_not_removed_while_one_cannot_be_rea
     await send(transport, namespace, record, 11, clock)
     assert not (await namespace.remove_if_idle(record, IDLE)).removed
     assert (
-        await perform(transport, namespace.partition(record, 11).count(CallId("", 0, clock.now)), timeout=5)
+        await perform(transport, namespace.partition(record, 11).count(CallId("", 0, clock.now)), timeout=60)
     ).active == 1
 
 
@@ -264,7 +264,7 @@ async def test_a_deletion_deletes_no_partition_before_all_are_shut(transport: Tr
             await perform(
                 transport,
                 namespace.partition(record, number).send(CallId("", 0, clock.now), [Outgoing(b"m")]),
-                timeout=5,
+                timeout=60,
             )
     with pytest.raises(MessagingEntityNotFoundError):
         await namespace.get_entity("Q")
@@ -306,7 +306,7 @@ async def receive(
     while True:
         partition = namespace.partition(record, number)
         try:
-            await perform(transport, partition.receive(CallId("", 0, clock.now), new_token(), 1), timeout=10)
+            await perform(transport, partition.receive(CallId("", 0, clock.now), new_token(), 1), timeout=60)
         except SettingsStaleError:
             record = await namespace.get_entity(record.path)
         else:
@@ -452,7 +452,7 @@ def test_an_accepted_message_is_never_lost_in_any_order_of_calls(
                 held = [
                     (
                         await perform(
-                            transport, namespace.partition(found, each).count(CallId("", 0, clock.now)), timeout=5
+                            transport, namespace.partition(found, each).count(CallId("", 0, clock.now)), timeout=60
                         )
                     ).active
                     for each in range(3)

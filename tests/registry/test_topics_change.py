@@ -358,12 +358,12 @@ async def test_a_call_with_zero_timeout_changes_nothing(transport: Transport, na
 @in_memory
 async def test_all_steps_of_a_call_share_its_time_limit(transport: Transport) -> None:
     recorder = RecordingTransport(transport)
-    namespace = await Namespace.open(recorder, "ns", 2, timeout=5)
-    await namespace.create_entity("Topic", OF_TOPIC, kind="topic", timeout=5)
-    await namespace.create_subscription("Topic", "Sub", OF_SUBSCRIPTION, rules=[ANY], timeout=5)
-    await namespace.create_rule("Topic", "Sub", SQL, timeout=5)
-    await namespace.routes("Topic", timeout=5)
-    await namespace.delete_rule("Topic", "Sub", "Sql", timeout=5)
-    await namespace.delete_entity("Topic", timeout=5)
+    namespace = await Namespace.open(recorder, "ns", 2, timeout=60)
+    await namespace.create_entity("Topic", OF_TOPIC, kind="topic", timeout=60)
+    await namespace.create_subscription("Topic", "Sub", OF_SUBSCRIPTION, rules=[ANY], timeout=60)
+    await namespace.create_rule("Topic", "Sub", SQL, timeout=60)
+    await namespace.routes("Topic", timeout=60)
+    await namespace.delete_rule("Topic", "Sub", "Sql", timeout=60)
+    await namespace.delete_entity("Topic", timeout=60)
     assert {name for name, _ in recorder.calls} >= {"mark_told", "create_rule", "list_rules", "unregister_entity"}
-    assert [(name, timeout) for name, timeout in recorder.calls if not 0 < timeout <= 5] == []
+    assert [(name, timeout) for name, timeout in recorder.calls if not 0 < timeout <= 60] == []

@@ -105,7 +105,7 @@ async def test_a_worker_that_is_stopped_lets_handlers_finish_and_gives_the_rest_
     sbredis_bus: Bus,
 ) -> None:
     await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0.2, max_concurrent_calls=3)
+    worker = Worker(sbredis_bus.url, shutdown_timeout=2, max_concurrent_calls=3)
     begun: list[str] = []
     ended: list[str] = []
 

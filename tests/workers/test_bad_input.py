@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -239,6 +240,12 @@ def a_prefetch_for_batches(worker: Worker) -> None:
     async def take() -> None: ...
 
 
+@refused("waits up to 6 s for messages, but a lock lasts 10 s")
+def a_batch_that_would_outwait_its_lock(worker: Worker) -> None:
+    @worker.queue("brief", batch=5, batch_wait=6)
+    async def take() -> None: ...
+
+
 @refused("takes batches of 'q', but Idempotency remembers a key for a single message: leave out batch=")
 def one_key_for_a_batch(worker: Worker) -> None:
     @worker.queue("q", batch=3, middleware=[Idempotency()])
@@ -291,6 +298,7 @@ async def bus(sbredis_bus: Bus) -> Bus:
     """A bus with the entities that the cases name, and a message for the handler that each worker has."""
     await sbredis_bus.create_queue("q", max_delivery_count=3)
     await sbredis_bus.create_queue("fine")
+    await sbredis_bus.create_queue("brief", lock_duration=timedelta(seconds=10))
     await sbredis_bus.create_topic("topic")
     await sbredis_bus.create_subscription("topic", "all")
     async with sbredis_bus.client.get_queue_sender("fine") as sender:

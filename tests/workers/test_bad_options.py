@@ -49,6 +49,12 @@ options: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "batch": (ValueError, "batch must be from 1 to 10000, not 0", {"batch": 0}),
     "batch_wait": (ValueError, "batch_wait must be from 0 seconds on, not -1", {"batch_wait": -1}),
     "batch in a process": (WorkerSetupError, "leave out batch=", {"batch": 5, "execution": "process"}),
+    "replies to batches": (WorkerSetupError, "cannot have replies=: use context.send", {"batch": 5, "replies": True}),
+    "results of batches": (
+        WorkerSetupError,
+        "cannot have publishes=: use context.send",
+        {"batch": 5, "publishes": "q"},
+    ),
     "replies without completions": (
         WorkerSetupError,
         "so it cannot have replies=",

@@ -17,6 +17,7 @@ from sbredis.testing import Bus
 from sbredis.workers import CircuitBreaker, Complete, Context, DeadLetter, Logging, Retries, Worker, message_of
 from sbredis.workers.running._batches import BatchSize
 from tests.waiting import eventually
+from tests.workers.looking import bodies, empty
 
 pytestmark = pytest.mark.anyio
 
@@ -28,14 +29,6 @@ class Order:
 
 
 NOW = Retries(first_delay=0)
-
-
-async def bodies(bus: Bus, queue: str) -> list[bytes]:
-    return [bytes(message.body) for message in await bus.active(queue)]
-
-
-async def empty(bus: Bus, queue: str) -> bool:
-    return not await bus.active(queue)
 
 
 async def locked(bus: Bus, queue: str, count: int) -> bool:

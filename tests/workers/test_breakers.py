@@ -19,13 +19,10 @@ from sbredis.workers.declaring._handlers import Defaults, plan_of
 from sbredis.workers.included._circuit import UNLIMITED, Circuit, CircuitCall
 from sbredis.workers.running._gates import Gates
 from tests.waiting import eventually
+from tests.workers.looking import empty
 
 pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
-
-
-async def empty(bus: Bus) -> bool:
-    return not await bus.active("orders")
 
 
 async def nothing() -> None: ...

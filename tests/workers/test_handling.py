@@ -27,6 +27,7 @@ from sbredis.workers import (
     Worker,
 )
 from tests.waiting import eventually
+from tests.workers.looking import bodies, empty
 
 
 @dataclass
@@ -37,14 +38,6 @@ class Order:
 
 pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
-
-
-async def bodies(bus: Bus, queue: str) -> list[bytes]:
-    return [bytes(message.body) for message in await bus.active(queue)]
-
-
-async def empty(bus: Bus, queue: str) -> bool:
-    return not await bus.active(queue)
 
 
 async def test_a_handler_gets_each_message_and_its_return_completes_it(sbredis_bus: Bus) -> None:

@@ -11,6 +11,7 @@ from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Context, Idempotency, Logging, Worker
 from tests.waiting import eventually
+from tests.workers.looking import dead, empty
 
 pytestmark = pytest.mark.anyio
 BY_SUBJECT = Idempotency(60, key=lambda message: str(message.subject))
@@ -67,12 +68,8 @@ async def test_a_key_is_anything_that_a_message_id_may_be(sbredis_bus: Bus) -> N
         await worker.send("orders", ServiceBusMessage("first", message_id=b"\xff"))
         await worker.send("orders", "second", message_id="other")
         await eventually(lambda: sent(sbredis_bus, 1))
-        await eventually(lambda: all_handled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert [bytes(message.body) for message in await sbredis_bus.active("out")] == [b"first"]
-
-
-async def all_handled(bus: Bus) -> bool:
-    return not await bus.active("orders")
 
 
 @pytest.mark.parametrize("middleware", [[], [Logging()]])
@@ -90,10 +87,6 @@ async def test_a_key_in_a_batch_is_refused(sbredis_bus: Bus, middleware: list[An
     async with worker.running():
         await eventually(lambda: dead(sbredis_bus, 2))
     assert {letter.dead_letter_reason for letter in await sbredis_bus.dead_lettered("orders")} == {"TypeError"}
-
-
-async def dead(bus: Bus, count: int) -> bool:
-    return len(await bus.dead_lettered("orders")) == count
 
 
 @pytest.mark.parametrize(

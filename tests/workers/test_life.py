@@ -16,12 +16,9 @@ from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Router, Worker
 from tests.waiting import eventually
+from tests.workers.looking import empty
 
 pytestmark = pytest.mark.anyio
-
-
-async def empty(bus: Bus, queue: str) -> bool:
-    return not await bus.active(queue)
 
 
 async def test_a_worker_surrounds_its_work_with_its_lifespan_and_stops(sbredis_bus: Bus) -> None:

@@ -10,12 +10,9 @@ import pytest
 from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, Depends, Proceed, Worker
 from tests.waiting import eventually
+from tests.workers.looking import empty
 
 pytestmark = pytest.mark.anyio
-
-
-async def settled(bus: Bus, queue: str = "orders") -> bool:
-    return not await bus.active(queue)
 
 
 async def bodies(bus: Bus) -> list[str]:
@@ -74,7 +71,7 @@ async def test_only_what_the_last_call_of_the_handler_has_sent_goes_out(
 
     async with worker.running():
         await worker.send("orders", b"", session_id="a")
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert await bodies(sbredis_bus) == sent
     async with sbredis_bus.client.get_queue_receiver("orders", session_id="a") as receiver:
         assert await receiver.session.get_state() is None
@@ -99,7 +96,7 @@ async def test_a_key_that_only_a_failed_call_has_given_is_not_remembered(sbredis
     async with worker.running():
         for text in ("one", "two"):
             await worker.send("orders", text)
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert calls == ["one", "one", "two"]
     assert await bodies(sbredis_bus) == ["noted", "one", "two"]
 
@@ -127,7 +124,7 @@ async def test_a_handler_that_failed_sends_nothing_although_middleware_completes
     async with worker.running():
         for text in ("half", "whole"):
             await worker.send("orders", text)
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert await bodies(sbredis_bus) == ["failed", "whole"]
 
 
@@ -188,5 +185,5 @@ async def test_each_call_of_the_handler_gets_its_own_dependencies_of_a_message(s
 
     async with worker.running():
         await worker.send("orders", b"")
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert told == ["begin", "roll back", "again", "begin", "commit"]

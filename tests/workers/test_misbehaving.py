@@ -18,6 +18,7 @@ from sbredis.testing import Bus
 from sbredis.workers import Abandon, Complete, Context, DeadLetter, Defer, Outcome, Retries, Worker
 from sbredis.workers.declaring._retries import after_failure
 from tests.waiting import eventually
+from tests.workers.looking import empty
 
 pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
@@ -116,14 +117,10 @@ async def test_a_message_whose_handler_misbehaves_becomes_a_dead_letter(
     async with worker.running():
         for text in (*misbehaviour, "good"):
             await worker.send("orders", text, session_id="a")
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert seen == {**dict.fromkeys(misbehaviour, 3), "good": 1}
     letters = {str(letter): letter.dead_letter_reason for letter in await sbredis_bus.dead_lettered("orders")}
     assert letters == {text: reason for text, (reason, _) in misbehaviour.items()}
-
-
-async def settled(bus: Bus) -> bool:
-    return not await bus.active("orders")
 
 
 async def test_a_thread_raises_what_it_likes_and_the_worker_goes_on(sbredis_bus: Bus) -> None:
@@ -138,7 +135,7 @@ async def test_a_thread_raises_what_it_likes_and_the_worker_goes_on(sbredis_bus:
     async with worker.running():
         for text in raised:
             await worker.send("orders", text)
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert {str(letter) for letter in await sbredis_bus.dead_lettered("orders")} == set(raised)
 
 
@@ -157,7 +154,7 @@ async def test_a_plain_function_that_returns_a_coroutine_has_failed(sbredis_bus:
 
     async with worker.running():
         await worker.send("orders", b"")
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     (letter,) = await sbredis_bus.dead_lettered("orders")
     assert letter.dead_letter_reason == "TypeError"
     assert "returned a coroutine, and nothing would run it" in str(letter.dead_letter_error_description)
@@ -177,7 +174,7 @@ async def test_a_batch_whose_handler_misbehaves_is_counted(sbredis_bus: Bus, beh
     async with worker.running():
         async with sbredis_bus.client.get_queue_sender("orders") as sender:
             await sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert len(await sbredis_bus.dead_lettered("orders")) == 2
 
 
@@ -197,7 +194,7 @@ async def test_a_handler_that_cancels_its_task_and_returns_keeps_its_session(sbr
     async with worker.running():
         for text in ("one", "two"):
             await worker.send("orders", text, session_id="a")
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert seen == [("one", 1), ("two", 1)]
 
 
@@ -218,27 +215,9 @@ async def test_what_a_handler_leaves_unsettled_is_counted_and_not_overtaken(
     async with sbredis_bus.client.get_queue_sender("orders") as sender:
         await sender.send_messages([ServiceBusMessage(text, session_id="a") for text in ("one", "two")])
     async with worker.running():
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert seen == (["one", "one", "two", "two"] if batch is None else [["one", "two"]] * 2)
     assert len(await sbredis_bus.dead_lettered("orders")) == 2
-
-
-async def test_a_message_that_its_handler_abandons_itself_is_not_overtaken(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    seen: list[tuple[str, int]] = []
-
-    @worker.queue("orders", session_idle_timeout=0.01)
-    async def place(text: str, context: Context) -> None:
-        seen.append((text, context.attempt))
-        if (text, context.attempt) == ("one", 1):
-            await context.settle(Abandon())
-
-    async with sbredis_bus.client.get_queue_sender("orders") as sender:
-        await sender.send_messages([ServiceBusMessage(text, session_id="a") for text in ("one", "two")])
-    async with worker.running():
-        await eventually(lambda: settled(sbredis_bus))
-    assert seen == [("one", 1), ("one", 2), ("two", 1)]
 
 
 # -- outcomes ----------------------------------------------------------------------------------------------------------
@@ -260,7 +239,7 @@ async def test_settling_raises_what_was_refused_and_the_handler_may_settle_again
 
     async with worker.running():
         await worker.send("orders", b"")
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert len(raised) == 1
     (letter,) = await sbredis_bus.dead_lettered("orders")
     assert letter.dead_letter_reason == "Nowhere"
@@ -276,7 +255,7 @@ async def test_a_dead_letter_with_long_texts_is_stored(sbredis_bus: Bus) -> None
 
     async with worker.running():
         await worker.send("orders", b"")
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     (letter,) = await sbredis_bus.dead_lettered("orders")
     assert letter.dead_letter_reason == "r" * 4095 + "…"
     assert letter.dead_letter_error_description == "d" * 4095 + "…"
@@ -299,5 +278,5 @@ async def test_a_batch_may_answer_with_a_tuple(sbredis_bus: Bus) -> None:
     async with worker.running():
         async with sbredis_bus.client.get_queue_sender("orders") as sender:
             await sender.send_messages([ServiceBusMessage("bad"), ServiceBusMessage("good")])
-        await eventually(lambda: settled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     assert [str(letter) for letter in await sbredis_bus.dead_lettered("orders")] == ["bad"]

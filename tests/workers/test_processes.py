@@ -24,6 +24,7 @@ from sbredis.workers import Context, Proceed, Retries, Worker
 from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_answer, read_asked, write_answer, write_asked
 from tests.waiting import eventually
 from tests.workers import slow_to_start
+from tests.workers.looking import empty
 from tests.workers.process_handlers import (
     LoudGreeting,
     SoldOutError,
@@ -97,7 +98,7 @@ async def test_a_process_handles_messages_and_its_death_is_a_failed_delivery(sbr
     async with worker.running():
         for text in texts:
             await worker.send("orders", text, application_properties={"tenant": "t"})
-        await eventually(lambda: all_gone(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     done = sorted(json.loads(bytes(message.body)) for message in await sbredis_bus.active("out"))
     assert done == [["die", 2, True, "t"], ["exit", 2, True, "t"], ["plain", 1, True, "t"]]
     letters = {dead.dead_letter_reason: dead.dead_letter_error_description for dead in await dead(sbredis_bus)}
@@ -316,7 +317,7 @@ async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, 
     async with worker.running():
         for text in ("odd", "plain", "outcome", "class", "generator"):
             await worker.send("orders", text)
-        await eventually(lambda: all_gone(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     reasons = sorted(str(letter.dead_letter_reason) for letter in await dead(sbredis_bus))
     assert reasons == ["Rejected", "TypeError", "TypeError", *(["UnsupportedTypeError"] if publishes else [])]
     assert [bytes(message.body) for message in await sbredis_bus.active("out")] == ([b"plain"] if publishes else [])
@@ -387,10 +388,6 @@ async def results(bus: Bus, count: int) -> list[Any]:
 
     await eventually(sent)
     return [json.loads(bytes(message.body)) for message in await bus.active("out")]
-
-
-async def all_gone(bus: Bus) -> bool:
-    return not await bus.active("orders")
 
 
 async def dead(bus: Bus) -> list[ServiceBusReceivedMessage]:

@@ -15,13 +15,10 @@ from sbredis.testing import Bus
 from sbredis.workers import Context, Retries, SyncContext, Worker
 from sbredis.workers.running._senders import Senders
 from tests.waiting import eventually
+from tests.workers.looking import empty
 
 pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
-
-
-async def handled(bus: Bus) -> bool:
-    return not await bus.active("orders")
 
 
 async def test_a_handler_that_returns_nothing_replies_with_none(sbredis_bus: Bus) -> None:
@@ -149,6 +146,6 @@ async def test_a_handler_whose_lock_was_lost_sends_no_reply(sbredis_bus: Bus, re
             handle = await consumer.origin.receiver.get_lock_handle(held)
             await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
         let_go.set()
-        await eventually(lambda: handled(sbredis_bus))
+        await eventually(lambda: empty(sbredis_bus))
     (answer,) = await sbredis_bus.active("answers")
     assert str(answer) == ("1" if requires_session else "2")

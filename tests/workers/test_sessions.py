@@ -13,13 +13,10 @@ from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.testing import Bus
 from sbredis.workers import Abandon, Complete, Context, Retries, Worker
 from tests.waiting import eventually
+from tests.workers.looking import empty
 
 pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
-
-
-async def empty(bus: Bus, queue: str) -> bool:
-    return not await bus.active(queue)
 
 
 async def test_messages_of_a_session_are_handled_in_order_with_its_state(sbredis_bus: Bus) -> None:

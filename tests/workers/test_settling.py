@@ -11,23 +11,16 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
-from sbredis.exceptions import MessageLockLostError, OperationTimeoutError, WorkerSetupError
+from sbredis.exceptions import MessageLockLostError, OperationTimeoutError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Abandon, Complete, Context, DeadLetter, Retries, Router, Worker
 from sbredis.workers.declaring._handlers import Defaults, EntityPlan, plan_of
 from tests.waiting import eventually
+from tests.workers.looking import dead, empty
 
 pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
-
-
-async def empty(bus: Bus, queue: str = "orders") -> bool:
-    return not await bus.active(queue)
-
-
-async def dead(bus: Bus, count: int) -> bool:
-    return len(await bus.dead_lettered("orders")) == count
 
 
 # -- settlements that fail ---------------------------------------------------------------------------------------------
@@ -363,23 +356,6 @@ def planned(router: Router, worker: Retries, entity: Retries | None) -> EntityPl
     return plan
 
 
-@pytest.mark.parametrize(
-    ("handler", "entity", "worker", "attempts"),
-    [(2, 3, 4, 2), (None, 3, 4, 3), (None, None, 4, 4), (2, None, 4, 2), (None, None, None, None)],
-)
-def test_the_retries_of_the_handler_go_before_those_of_the_entity_and_of_the_worker(
-    handler: int | None, entity: int | None, worker: int | None, attempts: int | None
-) -> None:
-    router = Router()
-    options: Any = {} if handler is None else {"retries": Retries(attempts=handler)}
-
-    @router.queue("q", **options)
-    async def handle() -> None: ...
-
-    plan = planned(router, Retries(attempts=worker), None if entity is None else Retries(attempts=entity))
-    assert plan.handlers[0].retries.attempts == attempts
-
-
 async def test_an_outcome_goes_before_all_retries(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=5)
     worker = Worker(sbredis_bus.url, retries=Retries(first_delay=300, attempts=1))
@@ -396,45 +372,7 @@ async def test_an_outcome_goes_before_all_retries(sbredis_bus: Bus) -> None:
     assert attempts == [1, 2, 3]
 
 
-@pytest.mark.parametrize("retries", [Retries(attempts=2, first_delay=0), Retries(no_retry=(LookupError,))])
-async def test_after_the_last_attempt_the_error_is_the_reason(sbredis_bus: Bus, retries: Retries) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=5)
-    worker = Worker(sbredis_bus.url, retries=retries)
-    attempts: list[int] = []
-
-    @worker.queue("orders")
-    async def place(context: Context) -> None:
-        attempts.append(context.attempt)
-        raise KeyError("x" * 5000)
-
-    async with worker.running():
-        await worker.send("orders", b"")
-        await eventually(lambda: dead(sbredis_bus, 1))
-    (letter,) = await sbredis_bus.dead_lettered("orders")
-    assert letter.dead_letter_reason == "KeyError"
-    assert letter.dead_letter_error_description is not None
-    assert len(letter.dead_letter_error_description) == 1024
-    assert attempts == list(range(1, (retries.attempts or 1) + 1))
-
-
 # -- options that do not fit -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("option", [{"replies": True}, {"publishes": "out"}])
-def test_a_handler_of_batches_has_no_result_to_send(option: Any) -> None:
-    with pytest.raises(WorkerSetupError, match=f"cannot have {next(iter(option))}=: use context.send"):
-        Router().queue("orders", batch=5, **option)
-
-
-async def test_a_batch_that_would_outwait_its_lock_is_refused_at_the_start(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", lock_duration=timedelta(seconds=10))
-    worker = Worker(sbredis_bus.url)
-
-    @worker.queue("orders", batch=5, batch_wait=6)
-    async def place() -> None: ...
-
-    with pytest.raises(WorkerSetupError, match="waits up to 6 s for messages, but a lock lasts 10 s"):
-        await worker.run()
 
 
 def in_a_process(text: str) -> None: ...

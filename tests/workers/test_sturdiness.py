@@ -466,24 +466,6 @@ async def test_an_error_in_the_lifespan_reaches_the_caller(sbredis_bus: Bus, whe
 async def nothing() -> None: ...
 
 
-async def test_two_workers_share_a_process(sbredis_bus: Bus) -> None:
-    workers: list[Worker] = []
-    seen: list[str] = []
-    for name in ("one", "two"):
-        await sbredis_bus.create_queue(name)
-        worker = Worker(sbredis_bus.url)
-        workers.append(worker)
-
-        @worker.queue(name)
-        async def place(text: str) -> None:
-            seen.append(text)
-
-    async with workers[0].running(), workers[1].running():
-        await workers[0].send("two", "for two")
-        await workers[1].send("one", "for one")
-        await eventually(lambda: sorted(seen) == ["for one", "for two"])
-
-
 async def test_an_idle_session_does_not_delay_the_end(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("steps", requires_session=True)
     worker = Worker(sbredis_bus.url)

@@ -198,19 +198,12 @@ async def test_queues_of_every_kind_have_schedules(town: Town, *, partitioned: b
 # -- ticks that were missed, and ticks that overlap --------------------------------------------------------------------
 
 MATRIX: list[tuple[str, str, bool, list[float]]] = [
-    # missed, overlap, whether the message of the tick before is unfinished, the ticks that are sent at minute 45
+    # missed, overlap, whether the message of the tick before is unfinished, the ticks that are sent at minute 45;
+    # test_schedules.py has all rows
     ("latest", "skip", False, [40]),
     ("latest", "skip", True, []),
-    ("latest", "queue", False, [40]),
-    ("latest", "queue", True, [40]),
-    ("all", "skip", False, [20]),
-    ("all", "skip", True, []),
-    ("all", "queue", False, [20, 30, 40]),
     ("all", "queue", True, [20, 30, 40]),
-    ("none", "skip", False, []),
-    ("none", "skip", True, []),
     ("none", "queue", False, []),
-    ("none", "queue", True, []),
 ]
 
 
@@ -303,8 +296,6 @@ async def test_each_tick_counts_in_the_worker_that_has_sent_it(town: Town) -> No
 CHANGES = [
     # the local day, its cron line, and the local times of its ticks
     ("2026-03-29", "30 2 * * *", ["03:00+02:00"]),
-    ("2026-03-29", "30 * * * *", ["00:30+01:00", "01:30+01:00", "03:30+02:00", "04:30+02:00", "05:30+02:00"]),
-    ("2026-10-25", "30 2 * * *", ["02:30+02:00"]),
     (
         "2026-10-25",
         "30 * * * *",

@@ -24,14 +24,14 @@ from sbredis.exceptions import (
     SessionCannotBeLockedError,
     SessionLockLostError,
 )
-from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from sbredis.receiving import _accepting as accepting
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.access.users import nodes_of
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import PATIENT, Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.queues import PATIENT, Calls, HandClock, Queue, bodies, both, in_memory, on_servers
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
 from tests.waiting import eventually
 
@@ -119,27 +119,6 @@ async def test_a_receiver_that_is_closed_may_leave_its_session_locked(url: str, 
         await holder.close()
         with pytest.raises(SessionCannotBeLockedError):
             await other.receive_messages(1, 5)
-
-
-@pytest.mark.slow
-@both
-async def test_a_session_whose_lock_lapsed_can_be_accepted_again(url: str, partitioned: bool) -> None:
-    """This also holds if the session has more locked messages than one call processes."""
-    async with session_queue_at(url, partitioned=partitioned, lock_duration=1500) as queue:
-        await queue.send_to("a", *(str(number) for number in range(250)))
-        gone = queue.session("a")
-        assert len(await gone.receive_messages(250, 60)) == 250
-
-        async def accepted() -> bool:
-            with suppress(SessionCannotBeLockedError):
-                messages.extend(await receiver.receive_messages(1, 60))
-            return bool(messages)
-
-        messages: list[ServiceBusReceivedMessage] = []
-        receiver = queue.session("a")
-        await eventually(accepted)
-        (message,) = messages
-        assert (str(message), message.delivery_count) == ("0", 2)
 
 
 @both
@@ -431,41 +410,6 @@ async def test_an_acceptor_looks_again_after_losing_its_pubsub_connection(
 
 
 # -- refused receivers -------------------------------------------------------------------------------------------------
-
-
-@both
-@pytest.mark.parametrize("prefetch", [0, 10])
-async def test_a_plain_receiver_is_refused_by_a_session_queue(url: str, partitioned: bool, prefetch: int) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        await queue.send_to("a", "1")
-        before = without_call_records(await queue.contents())
-        begun = loop_time()
-        receiver = queue.receiver(prefetch_count=prefetch)
-        for _ in range(2):
-            with pytest.raises(ServiceBusError, match="with session_id") as caught:
-                await receiver.receive_messages(1, 60)
-            assert not caught.value.is_transient
-        with pytest.raises(ServiceBusError, match="with session_id"):
-            await receiver.__aenter__()
-        await receiver.close()
-        assert loop_time() - begun < 20
-        assert without_call_records(await queue.contents()) == before
-
-
-@both
-@pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
-    url: str, partitioned: bool, name: Any
-) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        before = without_call_records(await queue.contents())
-        begun = loop_time()
-        with pytest.raises(ServiceBusError, match="requires_session=True") as caught:
-            async with queue.receiver(session_id=name):
-                pass
-        assert not caught.value.is_transient
-        assert loop_time() - begun < 20
-        assert without_call_records(await queue.contents()) == before
 
 
 @both

@@ -10,7 +10,7 @@ import pytest
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import NEXT_AVAILABLE_SESSION
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, bodies, both, in_memory, queue_at
+from tests.aio.queues import bodies, both, in_memory, queue_at
 from tests.aio.session_queues import session_queue_at
 
 pytestmark = pytest.mark.anyio
@@ -117,17 +117,6 @@ async def test_a_non_waiting_receive_also_returns_prefetched_messages(url: str, 
             assert await receiver.receive_messages(9, 0) == []
 
 
-@both
-async def test_an_iteration_without_waiting_ends_after_the_available_messages(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(max_wait_time=0) as receiver:
-        await queue.send(*"123")
-        seen: list[str] = []
-        async for message in receiver:
-            seen.append(str(message))
-            await receiver.complete_message(message)
-        assert sorted(seen) == list("123")
-
-
 @in_memory
 async def test_a_non_waiting_receive_raises_an_error_if_no_partition_answers(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
@@ -137,22 +126,6 @@ async def test_a_non_waiting_receive_raises_an_error_if_no_partition_answers(url
                 await receiver.receive_messages(1, 0)
         await queue.send("1")
         assert bodies(await receiver.receive_messages(1, 0)) == ["1"]
-
-
-@pytest.mark.parametrize("wait", [-1, -0.001, float("nan")])
-@in_memory
-async def test_a_negative_wait_time_is_refused(url: str, wait: float) -> None:
-    async with queue_at(url) as queue, queue.receiver() as receiver:
-        await queue.send("1")
-        with Calls(queue.transport) as calls:
-            with pytest.raises(ValueError, match="max_wait_time"):
-                await receiver.receive_messages(1, wait)
-            with pytest.raises(ValueError, match="max_wait_time"):
-                queue.receiver(max_wait_time=wait)
-            with pytest.raises(ValueError, match="timeout"):
-                await receiver.peek_messages(timeout=0)
-            assert not calls.by_script
-        assert await queue.counts_are(1, 0)
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------

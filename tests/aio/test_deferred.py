@@ -119,19 +119,6 @@ async def test_deferred_messages_beyond_the_limit_of_a_call_take_several_calls(
 
 
 @both
-async def test_a_deferred_message_whose_lock_lapsed_is_deferred_again(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        (number,) = await defer(queue, 1)
-        receiver = queue.receiver()
-        await receiver.receive_deferred_messages(number)
-        clock.move(31)
-        assert await receiver.receive_messages(1, 0.05) == []
-        (message,) = await receiver.receive_deferred_messages(number)
-        assert message.delivery_count == 3
-
-
-@both
 async def test_a_dead_letter_can_be_deferred(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)

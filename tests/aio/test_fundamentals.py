@@ -258,7 +258,7 @@ async def test_renewing_a_lock_restarts_its_whole_duration(
     message = await one(receiver)
     for _ in range(3):
         clock.move(20)
-        await receiver.renew_message_lock(message)
+        assert await receiver.renew_message_lock(message) == message.locked_until_utc
     await receiver.complete_message(message)
 
 

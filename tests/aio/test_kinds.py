@@ -43,6 +43,7 @@ async def test_a_receiver_without_a_session_is_refused_by_a_session_queue(
         with Calls(queue.transport) as calls, pytest.raises(ServiceBusError, match="non-sessionful") as caught:
             await RECEIVING[call](queue.receiver(prefetch_count=prefetch))
         assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
+        assert (caught.value.is_transient, "with session_id" in str(caught.value)) == (False, True)
         assert set(calls.by_script) == {"read_entity"}  # the entity may have changed
         assert await queue.contents() == before
 
@@ -59,6 +60,7 @@ async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
         with Calls(queue.transport) as calls, pytest.raises(ServiceBusError, match="no sessions") as caught:
             await RECEIVING[call](queue.receiver(session_id=name, max_wait_time=1))
         assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
+        assert (caught.value.is_transient, "requires_session=True" in str(caught.value)) == (False, True)
         assert set(calls.by_script) == {"read_entity"}  # the entity may have changed
         assert await queue.contents() == before
 

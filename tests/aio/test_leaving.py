@@ -122,27 +122,6 @@ async def test_leaving_by_cancellation_interrupt_or_lost_lock_does_not_raise_del
 
 
 @both
-async def test_a_cancelled_worker_does_not_raise_the_delivery_count(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        await queue.send_to("a", "1")
-        has = asyncio.Event()
-
-        async def work() -> None:
-            async with queue.session("a") as receiver:
-                await anext(receiver)
-                has.set()
-                await asyncio.sleep(3600)
-
-        worker = asyncio.create_task(work())
-        await has.wait()
-        worker.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await worker
-        async with queue.session("a") as receiver:
-            assert (await anext(receiver)).delivery_count == 1
-
-
-@both
 async def test_closing_a_receiver_in_its_block_does_not_raise_the_delivery_count(url: str, partitioned: bool) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
@@ -300,29 +279,3 @@ async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, pa
             await dead.release_message(two)
             (again,) = await dead.receive_messages(1, 60)
             assert (bodies([again]), again.delivery_count) == (["2"], two.delivery_count)
-
-
-@both
-async def test_a_message_with_a_lost_lock_cannot_be_released(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        await queue.send("1", at=-1)
-        (message,) = await receiver.receive_messages(1, 60)
-        await queue.lose(message)
-        (other,) = await queue.receiver().receive_messages(1, 60)
-        with pytest.raises(MessageLockLostError):
-            await receiver.release_message(message)
-        assert await queue.counts_are(0, 1)
-        await receiver.complete_message(other)
-
-
-@pytest.mark.everywhere("a receiver listens to several nodes")
-@both
-async def test_a_released_message_wakes_a_waiting_receiver(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        await queue.send("1", at=-1)
-        (message,) = await receiver.receive_messages(1, 60)
-        async with queue.other_client() as other:
-            waiting = asyncio.create_task(other.get_queue_receiver("q").receive_messages(1, 60))
-            await queue.wait_for_waiters(1)
-            await receiver.release_message(message)
-            assert bodies(await waiting) == ["1"]

@@ -23,7 +23,7 @@ from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import GATHERING, PATIENT, Calls, Queue, bodies, both, in_memory, queue_at, receive_exactly
+from tests.aio.queues import GATHERING, PATIENT, Calls, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -40,26 +40,6 @@ def _note(served: list[int], place: int, _: object) -> None:
 
 
 # -- how many messages, and how long a receive waits -------------------------------------------------------------------
-
-
-@both
-@modes
-async def test_available_messages_are_received_at_once_up_to_the_requested_count(
-    url: str, partitioned: bool, mode: ServiceBusReceiveMode
-) -> None:
-    async with queue_at(url, partitioned=partitioned, timings=GATHERING) as queue:
-        await queue.send(*"abcdefgh")
-        receiver = queue.receiver(receive_mode=mode)
-        begun = loop_time()
-        first = await receiver.receive_messages(3, 60)
-        second = await receiver.receive_messages(max_message_count=5)
-        assert loop_time() - begun < 20
-        assert (len(first), len(second)) == (3, 5)
-        assert sorted(bodies(first + second)) == list("abcdefgh")
-        counts = await queue.counts()
-        assert (counts.active, counts.locked) == ((0, 8) if mode is ServiceBusReceiveMode.PEEK_LOCK else (0, 0))
-        assert (first[0].lock_token is None) is (mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE)
-        assert {message.delivery_count for message in first + second} == {1}
 
 
 @both
@@ -285,20 +265,6 @@ async def test_no_more_messages_are_locked_than_requested(url: str) -> None:
         assert (counts.active, counts.locked) == (95, 0)
 
 
-@both
-async def test_received_messages_stay_locked_when_the_receiver_is_closed(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send(*"abcd")
-        async with queue.receiver() as receiver:
-            messages = await receive_exactly(receiver, 2)
-        assert await queue.locked() == 2
-        async with queue.receiver() as another:
-            for message in messages:
-                await another.complete_message(message)
-        counts = await queue.counts()
-        assert (counts.active, counts.locked) == (2, 0)
-
-
 # -- closed receivers, disabled and missing queues ---------------------------------------------------------------------
 
 
@@ -342,15 +308,6 @@ def lanes_of(queue: Queue) -> int:
     return sum(len(queue.entity.partition_client(number)._calling) for number in queue.entity.numbers)
 
 
-@in_memory
-async def test_a_closed_client_refuses_to_receive(url: str) -> None:
-    async with queue_at(url) as queue:
-        receiver = queue.receiver()
-        await queue.client.close()
-        with pytest.raises(ValueError, match="closed"):
-            await receiver.receive_messages(1, 60)
-
-
 @both
 async def test_a_queue_with_receiving_disabled_refuses_every_call(url: str, partitioned: bool) -> None:
     """The queue refuses calls immediately, and accepts them again as soon as its status changes."""
@@ -388,14 +345,6 @@ async def test_a_waiting_receiver_learns_at_once_that_its_queue_was_deleted_or_d
             await namespace.update_entity(record, PartitionSettings(status="ReceiveDisabled"))
         with pytest.raises(MessagingEntityNotFoundError if deleted else MessagingEntityDisabledError):
             await task
-
-
-@in_memory
-async def test_a_missing_queue_is_named_in_the_error(url: str) -> None:
-    async with queue_at(url) as queue:
-        receiver = queue.client.get_queue_receiver("other")
-        with pytest.raises(MessagingEntityNotFoundError, match="other"):
-            await receiver.receive_messages(1, 60)
 
 
 @both

@@ -58,18 +58,6 @@ async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitio
 
 
 @pytest.mark.slow
-@in_memory
-async def test_a_lock_is_renewed_while_real_time_passes(url: str) -> None:
-    async with queue_at(url, lock_duration=1000) as queue, AutoLockRenewer() as renewer:
-        await queue.send("a")
-        receiver = queue.receiver(auto_lock_renewer=renewer)
-        message = await one(receiver)
-        with Calls(queue.transport) as calls:
-            await eventually(lambda: calls.by_script["renew"] >= 3)
-        await receiver.complete_message(message)
-
-
-@pytest.mark.slow
 @pytest.mark.conformance
 @both
 @pytest.mark.parametrize("prefetch", [0, 20])

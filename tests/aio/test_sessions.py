@@ -61,23 +61,6 @@ SETTLEMENTS: dict[str, Settlement] = {
 
 @pytest.mark.slow
 @both
-async def test_a_session_receiver_gets_its_own_messages_in_order(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        names = [*queue.sessions_in(0, 2), "elsewhere"]
-        for text in "123456":
-            for name in names:
-                await queue.send_to(name, f"{name} {text}")
-        for name in names:
-            async with queue.session(name) as receiver:
-                received = [await anext(receiver), *await receiver.receive_messages(3, 60), await anext(receiver)]
-                assert bodies(received) == [f"{name} {text}" for text in "12345"]
-                assert {message.session_id for message in received} == {name}
-                assert {message.delivery_count for message in received} == {1}
-                await receiver.complete_messages(received)
-
-
-@pytest.mark.slow
-@both
 @pytest.mark.parametrize("prefetch", [0, 3], ids=["asked for", "fetched ahead"])
 async def test_an_abandoned_message_is_delivered_again_before_later_messages(
     url: str, partitioned: bool, prefetch: int
@@ -124,57 +107,6 @@ async def test_an_abandoned_message_with_a_delay_blocks_its_session(url: str, pa
             received = await task
             assert bodies(received) == list("123")
             assert [each.delivery_count for each in received] == [2, 1, 1]
-
-
-@both
-async def test_a_session_continues_after_deferred_and_dead_lettered_messages(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        await queue.send_to("a", *"1234")
-        async with queue.session("a") as receiver:
-            one, two = await receiver.receive_messages(2, 60)
-            await receiver.defer_message(one)
-            await receiver.dead_letter_message(two, "bad")
-            assert bodies(await receiver.receive_messages(2, 60)) == ["3", "4"]
-            (again,) = await receiver.receive_deferred_messages(one.sequence_number)
-            assert (str(again), again.delivery_count) == ("1", 2)
-            await receiver.complete_message(again)
-        async with queue.receiver(sub_queue="deadletter") as dead:
-            (message,) = await dead.receive_messages(5, 60)
-            assert (str(message), message.session_id, message.dead_letter_reason) == ("2", "a", "bad")
-            await dead.complete_message(message)
-        async with queue.session("a") as receiver:
-            assert bodies(await receiver.receive_messages(2, 60)) == ["3", "4"]
-
-
-@both
-async def test_after_a_session_lock_lapsed_the_next_holder_gets_all_messages_in_order(
-    url: str, partitioned: bool
-) -> None:
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send_to("a", *"1234")
-        gone = queue.session("a")
-        held = await gone.receive_messages(3, 60)
-        await gone.complete_message(held[1])
-        clock.move(31)
-        async with queue.session("a") as receiver:
-            received = await receiver.receive_messages(5, 60)
-            assert [(str(each), each.delivery_count) for each in received] == [("1", 2), ("3", 2), ("4", 1)]
-
-
-@pytest.mark.slow
-@both
-async def test_closing_a_session_does_not_raise_the_delivery_count_of_unsettled_messages(
-    url: str, partitioned: bool
-) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        await queue.send_to("a", *(str(number) for number in range(30)))
-        for _ in range(3):
-            async with queue.session("a", prefetch_count=10) as receiver:
-                assert bodies(await receiver.receive_messages(7, 60)) == [str(number) for number in range(7)]
-            assert await queue.counts_are(30, 0)
-        async with queue.session("a") as receiver:
-            assert {each.delivery_count for each in await receiver.receive_messages(30, 60)} == {1}
 
 
 @pytest.mark.slow
@@ -598,18 +530,6 @@ async def test_prefetched_messages_of_a_session_are_kept_almost_until_its_lock_e
             await eventually(lambda: len(inbox.buffer) == 3)
             assert bodies(received) == [str(number) for number in range(9)]
             assert {message.delivery_count for message in received} == {1}
-
-
-@both
-async def test_prefetched_messages_of_a_lost_session_are_not_returned_to_callers(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send_to("a", *"12345")
-        async with queue.session("a", prefetch_count=10) as receiver:
-            assert str(await anext(receiver)) == "1"
-            clock.move(31)
-            with pytest.raises(SessionLockLostError):
-                await receiver.receive_messages(4, 60)
 
 
 @pytest.mark.slow

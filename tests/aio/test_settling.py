@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -85,54 +84,6 @@ async def test_an_abandoned_message_is_delivered_again_with_changed_properties(u
             "DeadLetterErrorDescription": "because",
         }
         assert bodies([letter]) == ["a"]
-
-
-@both
-@pytest.mark.parametrize("delay", [timedelta(minutes=10), 600])
-async def test_an_abandoned_message_is_delivered_again_after_its_delay(
-    url: str, partitioned: bool, delay: timedelta | float
-) -> None:
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
-        await queue.send("a", at=-1)
-        receiver = queue.receiver()
-        await receiver.abandon_message(await one(receiver), delay=delay)
-        clock.move(599.9)
-        assert await receiver.receive_messages(1, 0.05) == []
-        assert (await queue.counts()).delayed == 1
-        clock.move(0.1)
-        assert (await one(receiver)).delivery_count == 2
-
-
-@both
-async def test_a_deferred_message_is_not_received_without_its_number(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("a", "b", at=-1)
-        receiver = queue.receiver()
-        await receiver.defer_message(await one(receiver), properties_to_modify={"why": "later"})
-        assert bodies(await receiver.receive_messages(2, 1)) == ["b"]
-        assert (await queue.counts()).deferred == 1
-
-
-@both
-async def test_abandoning_and_lapsing_raise_the_delivery_count_but_releasing_does_not(
-    url: str, partitioned: bool
-) -> None:
-    """Abandoning raises the delivery count by one, and so does a lapsed lock. Releasing an unread message does not
-    raise it.
-    """
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send("a", at=-1)
-        receiver = queue.receiver()
-        await receiver.abandon_message(await one(receiver))
-        await queue.abandon(await queue.take(at=-1), at=-1, counted=False)
-        message = await one(receiver)
-        assert message.delivery_count == 2
-        clock.move(31)
-        with pytest.raises(MessageLockLostError):
-            await receiver.complete_message(message)
-        assert (await one(receiver)).delivery_count == 3
 
 
 # -- refusals, in Azure's order ----------------------------------------------------------------------------------------
@@ -408,23 +359,3 @@ async def test_concurrent_renewals_of_one_message_all_succeed(url: str, partitio
         assert messages[0].lock_token == token
         await asyncio.gather(*(receiver.complete_message(message) for message in messages))
         assert await queue.locked() == 0
-
-
-@both
-async def test_a_renewal_restarts_the_whole_lock_duration(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send("a", "b", at=-1)
-        receiver = queue.receiver()
-        renewed, other = await receive_exactly(receiver, 2)
-        first = until = renewed.locked_until_utc
-        for _ in range(5):
-            clock.move(20)
-            until = await receiver.renew_message_lock(renewed)
-            assert until == renewed.locked_until_utc
-        assert first is not None
-        assert until is not None
-        assert until - first == timedelta(seconds=100)
-        with pytest.raises(MessageLockLostError):
-            await receiver.complete_message(other)
-        await receiver.complete_message(renewed)

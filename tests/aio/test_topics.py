@@ -51,23 +51,6 @@ def loop_time() -> float:
 
 @pytest.mark.slow
 @both
-async def test_every_subscription_gets_a_copy(url: str, partitioned: bool) -> None:
-    async with topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject:
-        async with subject.sender() as sender:
-            await asyncio.gather(*(sender.send_messages(ServiceBusMessage(str(number))) for number in range(50)))
-            await sender.send_messages([ServiceBusMessage(text, session_id="s") for text in ("50", "51")])
-            batch = await sender.create_message_batch()
-            batch.add_message(ServiceBusMessage("52"))
-            await sender.send_messages(batch)
-            assert await sender.send_stream(ServiceBusMessage(str(number)) for number in range(53, 1053)) == 1000
-        expected = sorted(str(number) for number in range(1053))
-        assert await subject.take_bodies("one") == expected
-        assert await subject.take_bodies("two") == expected
-        assert await subject.take_bodies("one", dead=True) == []
-
-
-@pytest.mark.slow
-@both
 async def test_each_kind_of_rule_selects_messages(url: str, partitioned: bool) -> None:
     rules = {
         "all": None,
@@ -233,26 +216,6 @@ async def test_large_batches_reach_many_subscriptions(url: str, partitioned: boo
 
 
 @both
-async def test_a_sender_to_a_subscription_and_a_receiver_from_a_topic_are_refused(url: str, partitioned: bool) -> None:
-    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
-        path = "t/subscriptions/one"
-        for get in (subject.client.get_topic_sender, subject.client.get_queue_sender):
-            with pytest.raises((ValueError, MessagingEntityNotFoundError)):
-                await get(path).send_messages(ServiceBusMessage("x"))
-        begun = loop_time()
-        with pytest.raises(ServiceBusError) as caught:
-            await subject.client.get_queue_receiver("t").receive_messages(1, 60)
-        assert not caught.value.is_transient
-        assert "topic" in str(caught.value)
-        with pytest.raises(MessagingEntityNotFoundError):
-            await subject.receiver("missing").receive_messages(1, 60)
-        with pytest.raises(MessagingEntityNotFoundError):
-            await subject.client.get_topic_sender("missing").send_messages(ServiceBusMessage("x"))
-        assert loop_time() - begun < 20
-        assert await subject.take_bodies("one") == []
-
-
-@both
 async def test_create_if_missing_creates_a_topic_and_a_subscription(url: str, partitioned: bool) -> None:
     async with topic_at(url, partitioned=partitioned) as subject:
         made: TopicOptions = {"enable_partitioning": partitioned}
@@ -383,37 +346,22 @@ async def test_an_added_or_removed_rule_applies_to_all_later_messages(url: str, 
 @pytest.mark.slow
 @both
 async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url: str, partitioned: bool) -> None:
-    """The senders get no error while subscriptions are created and deleted."""
-    async with (
-        topic_at(url, {"stays": None}, partitioned=partitioned) as subject,
-        subject.other_client() as other,
-        Senders(subject, other) as senders,
-    ):
-        for turn in range(6):
-            await subject.create({"comes": None})
-            first, begun = senders.number, len(senders.acknowledged)
-            await senders.wait_for_progress()
-            sent = {number for number in senders.acknowledged[begun:] if number > first}
-            await subject.admin.delete_rule("t", "comes", "$Default")
-            found = set(map(int, await subject.take_bodies("comes")))
-            assert sent <= found, turn
-            await subject.admin.delete_subscription("t", "comes")
-            await senders.wait_for_progress(5)
-            assert senders.errors == []
-
-
-@pytest.mark.slow
-@both
-async def test_changing_a_subscription_loses_and_duplicates_no_message_of_the_others(
-    url: str, partitioned: bool
-) -> None:
+    """While subscriptions are created and deleted, the senders get no error, and another subscription gets each message
+    once.
+    """
     async with topic_at(url, {"stays": None}, partitioned=partitioned) as subject, subject.other_client() as other:
         async with Senders(subject, other) as senders:
-            for turn in range(5):
-                await subject.create({f"s{turn}": [rule("x", SqlRuleFilter("n % 2 = 0"))]}, requires_session=turn == 3)
-                await senders.wait_for_progress(10)
-                await subject.admin.delete_subscription("t", f"s{turn}")
-        assert senders.errors == []
+            for turn in range(6):
+                await subject.create({"comes": None})
+                first, begun = senders.number, len(senders.acknowledged)
+                await senders.wait_for_progress()
+                sent = {number for number in senders.acknowledged[begun:] if number > first}
+                await subject.admin.delete_rule("t", "comes", "$Default")
+                found = set(map(int, await subject.take_bodies("comes")))
+                assert sent <= found, turn
+                await subject.admin.delete_subscription("t", "comes")
+                await senders.wait_for_progress(5)
+                assert senders.errors == []
         assert await subject.take_bodies("stays") == sorted(map(str, senders.acknowledged))
 
 

@@ -17,7 +17,6 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.client import MOVE, ROUTE
 from sbredis.engine import CallId, PartitionSettings, new_token, perform
-from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.maintenance import _routing as due_work
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
@@ -76,14 +75,6 @@ async def dead_letters(queue: Queue, count: int) -> None:
         return len(there) == count and all(name.startswith("d") for name in there)
 
     await eventually(only_dead_letters)
-
-
-@pytest.mark.slow
-@both
-async def test_expired_messages_are_dead_lettered_without_any_call(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue):
-        await queue.send("a", "b", "c")
-        await dead_letters(queue, 3)
 
 
 @pytest.mark.slow
@@ -183,36 +174,6 @@ async def test_announcements_that_were_missed_without_a_connection_are_caught_up
             ear._silent = True
             ear._over.set()
         await dead_letters(queue, 3)
-
-
-async def kill_client(client: ServiceBusClient) -> None:
-    """Close a client as if its process were killed, so that it makes no more calls."""
-
-    async def silence(*_: Any, **__: Any) -> Any:
-        raise ServiceBusConnectionError("The process is dead.", outcome=Outcome.NEVER_SENT)
-
-    transport = client._connection.transport
-    divert(transport, silence)
-    transport.command = silence  # type: ignore[method-assign]
-    await client.close()
-
-
-@pytest.mark.slow
-@both
-async def test_another_client_takes_over_when_the_first_is_killed(url: str, partitioned: bool) -> None:
-    timings = replace(PATIENT, claiming=0.6)
-    settings: dict[str, Any] = BRIEF | {"time_to_live": 1500, "timings": timings}
-    async with queue_at(url, partitioned=partitioned, **settings) as queue:
-        first = queue.other_client(maintenance=True)
-        await first._connection.open(loop_time() + 60)
-        await eventually(lambda: visitor_of(first).at_rest)
-        async with queue.other_client(maintenance=True) as second:
-            await eventually(lambda: keeper_of(second).standing.seconds > 0)
-            assert not visitor_of(second).at_rest
-            await queue.send("a", "b", "c")
-            await kill_client(first)
-            await dead_letters(queue, 3)
-            assert keeper_of(second).standing.held
 
 
 @pytest.mark.slow

@@ -20,27 +20,6 @@ PATHS = ("q/$DeadLetterQueue", "q/$deadletterqueue", "Q/$DEADLETTERQUEUE")
 
 
 @both
-def test_a_message_that_exceeds_its_maximum_delivery_count_is_dead_lettered(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000, max_delivery_count=3) as queue:
-        queue.send("a", at=-1)
-        receiver = queue.receiver()
-        for count in (1, 2, 3):
-            (message,) = receiver.receive_messages(1, 60)
-            assert message.delivery_count == count
-            if count == 2:
-                clock.move(31)
-            else:
-                receiver.abandon_message(message)
-        assert receiver.receive_messages(1, 0.05) == []
-        (letter,) = queue.receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER).receive_messages(1, 60)
-        assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
-        assert letter.dead_letter_error_description
-        assert letter.dead_letter_source is None
-        assert bodies([letter]) == ["a"]
-
-
-@both
 def test_a_dead_letter_keeps_the_number_that_it_had(url: str, partitioned: bool) -> None:
     """However it died: by its receiver, by its delivery limit, or by its expiry, also if that is not done yet."""
     clock = HandClock()
@@ -68,27 +47,6 @@ def test_a_dead_letter_keeps_the_number_that_it_had(url: str, partitioned: bool)
         letters.abandon_message(found[0], properties_to_modify={"seen": True})
         (again,) = letters.receive_messages(1, 60)
         assert again.dead_letter_source_sequence_number == numbers[0]
-
-
-@both
-@pytest.mark.parametrize("buried", [True, False])
-def test_an_expired_message_is_never_received(url: str, partitioned: bool, buried: bool) -> None:
-    clock = HandClock()
-    with queue_at(url, partitioned=partitioned, clock=clock, dead_letter_expired=buried) as queue:
-        queue.send("a", "b", at=-1, time_to_live=10_000)
-        receiver = queue.receiver()
-        (held,) = receiver.receive_messages(1, 60)
-        clock.move(11)
-        assert receiver.receive_messages(1, 0.05) == []
-        letters = queue.receiver(sub_queue="deadletter")
-        expected = ["b"] if buried else []
-        messages = letters.receive_messages(1, 20 if buried else 0.05)
-        assert bodies(messages) == expected
-        assert {message.dead_letter_reason for message in messages} <= {"TTLExpiredException"}
-        receiver.abandon_message(held)  # a locked message expires only when its lock has ended
-        assert bodies(letters.receive_messages(1, 20 if buried else 0.05)) == (["a"] if buried else [])
-        counts = queue.counts()
-        assert (counts.active, counts.locked, counts.dead_locked) == (0, 0, 2 if buried else 0)
 
 
 @both

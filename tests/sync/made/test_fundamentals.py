@@ -245,7 +245,7 @@ def test_renewing_a_lock_restarts_its_whole_duration(
     message = one(receiver)
     for _ in range(3):
         clock.move(20)
-        receiver.renew_message_lock(message)
+        assert receiver.renew_message_lock(message) == message.locked_until_utc
     receiver.complete_message(message)
 
 

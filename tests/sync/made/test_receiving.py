@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 from sbredis import ServiceBusReceiver
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-)
 from sbredis.model import ServiceBusReceiveMode
-from tests.sync.queues import GATHERING, bodies, both, in_memory, queue_at, receive_exactly
+from tests.sync.queues import GATHERING, bodies, both, in_memory, queue_at
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -64,43 +61,6 @@ def test_an_iteration_ends_after_the_receivers_max_wait_time(url: str, partition
             assert sorted([str(message) for message in receiver]) == ["a", "b", "c"]
             queue.send("d")
             assert str(next(receiver)) == "d"
-
-
-# -- never more messages than requested --------------------------------------------------------------------------------
-
-
-@both
-def test_received_messages_stay_locked_when_the_receiver_is_closed(url: str, partitioned: bool) -> None:
-    with queue_at(url, partitioned=partitioned) as queue:
-        queue.send(*"abcd")
-        with queue.receiver() as receiver:
-            messages = receive_exactly(receiver, 2)
-        assert queue.locked() == 2
-        with queue.receiver() as another:
-            for message in messages:
-                another.complete_message(message)
-        counts = queue.counts()
-        assert (counts.active, counts.locked) == (2, 0)
-
-
-# -- closed receivers, disabled and missing queues ---------------------------------------------------------------------
-
-
-@in_memory
-def test_a_closed_client_refuses_to_receive(url: str) -> None:
-    with queue_at(url) as queue:
-        receiver = queue.receiver()
-        queue.client.close()
-        with pytest.raises(ValueError, match="closed"):
-            receiver.receive_messages(1, 60)
-
-
-@in_memory
-def test_a_missing_queue_is_named_in_the_error(url: str) -> None:
-    with queue_at(url) as queue:
-        receiver = queue.client.get_queue_receiver("other")
-        with pytest.raises(MessagingEntityNotFoundError, match="other"):
-            receiver.receive_messages(1, 60)
 
 
 # -- invalid arguments -------------------------------------------------------------------------------------------------

@@ -45,23 +45,6 @@ pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
 @pytest.mark.slow
 @both
-def test_a_session_receiver_gets_its_own_messages_in_order(url: str, partitioned: bool) -> None:
-    with session_queue_at(url, partitioned=partitioned) as queue:
-        names = [*queue.sessions_in(0, 2), "elsewhere"]
-        for text in "123456":
-            for name in names:
-                queue.send_to(name, f"{name} {text}")
-        for name in names:
-            with queue.session(name) as receiver:
-                received = [next(receiver), *receiver.receive_messages(3, 60), next(receiver)]
-                assert bodies(received) == [f"{name} {text}" for text in "12345"]
-                assert {message.session_id for message in received} == {name}
-                assert {message.delivery_count for message in received} == {1}
-                receiver.complete_messages(received)
-
-
-@pytest.mark.slow
-@both
 @pytest.mark.parametrize("prefetch", [0, 3], ids=["asked for", "fetched ahead"])
 def test_an_abandoned_message_is_delivered_again_before_later_messages(
     url: str, partitioned: bool, prefetch: int
@@ -79,53 +62,6 @@ def test_an_abandoned_message_is_delivered_again_before_later_messages(
                     receiver.complete_message(message)
             expected = [("1", 1), ("1", 2), ("2", 1), ("3", 1), ("3", 2), ("4", 1), ("5", 1), ("5", 2), ("6", 1)]
             assert seen == expected
-
-
-@both
-def test_a_session_continues_after_deferred_and_dead_lettered_messages(url: str, partitioned: bool) -> None:
-    with session_queue_at(url, partitioned=partitioned) as queue:
-        queue.send_to("a", *"1234")
-        with queue.session("a") as receiver:
-            one, two = receiver.receive_messages(2, 60)
-            receiver.defer_message(one)
-            receiver.dead_letter_message(two, "bad")
-            assert bodies(receiver.receive_messages(2, 60)) == ["3", "4"]
-            (again,) = receiver.receive_deferred_messages(one.sequence_number)
-            assert (str(again), again.delivery_count) == ("1", 2)
-            receiver.complete_message(again)
-        with queue.receiver(sub_queue="deadletter") as dead:
-            (message,) = dead.receive_messages(5, 60)
-            assert (str(message), message.session_id, message.dead_letter_reason) == ("2", "a", "bad")
-            dead.complete_message(message)
-        with queue.session("a") as receiver:
-            assert bodies(receiver.receive_messages(2, 60)) == ["3", "4"]
-
-
-@both
-def test_after_a_session_lock_lapsed_the_next_holder_gets_all_messages_in_order(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        queue.send_to("a", *"1234")
-        gone = queue.session("a")
-        held = gone.receive_messages(3, 60)
-        gone.complete_message(held[1])
-        clock.move(31)
-        with queue.session("a") as receiver:
-            received = receiver.receive_messages(5, 60)
-            assert [(str(each), each.delivery_count) for each in received] == [("1", 2), ("3", 2), ("4", 1)]
-
-
-@pytest.mark.slow
-@both
-def test_closing_a_session_does_not_raise_the_delivery_count_of_unsettled_messages(url: str, partitioned: bool) -> None:
-    with session_queue_at(url, partitioned=partitioned) as queue:
-        queue.send_to("a", *(str(number) for number in range(30)))
-        for _ in range(3):
-            with queue.session("a", prefetch_count=10) as receiver:
-                assert bodies(receiver.receive_messages(7, 60)) == [str(number) for number in range(7)]
-            assert queue.counts_are(30, 0)
-        with queue.session("a") as receiver:
-            assert {each.delivery_count for each in receiver.receive_messages(30, 60)} == {1}
 
 
 # -- the lock ----------------------------------------------------------------------------------------------------------
@@ -237,18 +173,6 @@ def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned: bool)
 
 
 # -- prefetching -------------------------------------------------------------------------------------------------------
-
-
-@both
-def test_prefetched_messages_of_a_lost_session_are_not_returned_to_callers(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        queue.send_to("a", *"12345")
-        with queue.session("a", prefetch_count=10) as receiver:
-            assert str(next(receiver)) == "1"
-            clock.move(31)
-            with pytest.raises(SessionLockLostError):
-                receiver.receive_messages(4, 60)
 
 
 @pytest.mark.slow

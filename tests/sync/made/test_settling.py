@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from sbredis.exceptions import (
     Outcome,
 )
 from sbredis.model import ServiceBusReceivedMessage
-from tests.sync.queues import HandClock, bodies, both, in_memory, queue_at, receive_exactly
+from tests.sync.queues import bodies, both, in_memory, queue_at
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -69,52 +68,6 @@ def test_an_abandoned_message_is_delivered_again_with_changed_properties(url: st
         assert bodies([letter]) == ["a"]
 
 
-@both
-@pytest.mark.parametrize("delay", [timedelta(minutes=10), 600])
-def test_an_abandoned_message_is_delivered_again_after_its_delay(
-    url: str, partitioned: bool, delay: timedelta | float
-) -> None:
-    clock = HandClock()
-    with queue_at(url, partitioned=partitioned, clock=clock) as queue:
-        queue.send("a", at=-1)
-        receiver = queue.receiver()
-        receiver.abandon_message(one(receiver), delay=delay)
-        clock.move(599.9)
-        assert receiver.receive_messages(1, 0.05) == []
-        assert (queue.counts()).delayed == 1
-        clock.move(0.1)
-        assert (one(receiver)).delivery_count == 2
-
-
-@both
-def test_a_deferred_message_is_not_received_without_its_number(url: str, partitioned: bool) -> None:
-    with queue_at(url, partitioned=partitioned) as queue:
-        queue.send("a", "b", at=-1)
-        receiver = queue.receiver()
-        receiver.defer_message(one(receiver), properties_to_modify={"why": "later"})
-        assert bodies(receiver.receive_messages(2, 1)) == ["b"]
-        assert (queue.counts()).deferred == 1
-
-
-@both
-def test_abandoning_and_lapsing_raise_the_delivery_count_but_releasing_does_not(url: str, partitioned: bool) -> None:
-    """Abandoning raises the delivery count by one, and so does a lapsed lock. Releasing an unread message does not
-    raise it.
-    """
-    clock = HandClock()
-    with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        queue.send("a", at=-1)
-        receiver = queue.receiver()
-        receiver.abandon_message(one(receiver))
-        queue.abandon(queue.take(at=-1), at=-1, counted=False)
-        message = one(receiver)
-        assert message.delivery_count == 2
-        clock.move(31)
-        with pytest.raises(MessageLockLostError):
-            receiver.complete_message(message)
-        assert (one(receiver)).delivery_count == 3
-
-
 # -- refusals, in Azure's order ----------------------------------------------------------------------------------------
 
 
@@ -155,26 +108,3 @@ def test_a_copy_of_a_message_has_no_lock(url: str) -> None:
         with pytest.raises(ValueError, match="no lock"):
             receiver.complete_message(copy.copy(message))
         receiver.complete_message(message)
-
-
-# -- concurrent calls --------------------------------------------------------------------------------------------------
-
-
-@both
-def test_a_renewal_restarts_the_whole_lock_duration(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        queue.send("a", "b", at=-1)
-        receiver = queue.receiver()
-        renewed, other = receive_exactly(receiver, 2)
-        first = until = renewed.locked_until_utc
-        for _ in range(5):
-            clock.move(20)
-            until = receiver.renew_message_lock(renewed)
-            assert until == renewed.locked_until_utc
-        assert first is not None
-        assert until is not None
-        assert until - first == timedelta(seconds=100)
-        with pytest.raises(MessageLockLostError):
-            receiver.complete_message(other)
-        receiver.complete_message(renewed)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -59,17 +59,19 @@ async def handle(command: str, message: ServiceBusReceivedMessage, stop: Stop) -
     kills the rest.
     """
     environment: Mapping[str, str] = {**os.environ, **environment_of(message)}
-    process = await asyncio.create_subprocess_shell(
-        command, stdin=asyncio.subprocess.PIPE, env=environment, start_new_session=True
-    )
-    try:
-        with stop.calling(lambda: _send(process.pid, signal.SIGTERM)), _passing_on_hangups(process.pid):
-            await process.communicate(_body(message))
-        if stop:
-            await _until_gone(process.pid)
-    except BaseException:  # a second Ctrl-C, which is an interruption or a cancellation
-        _send(process.pid, signal.SIGKILL)
-        raise
+    with _passing_on_hangups() as begun:
+        process = await asyncio.create_subprocess_shell(
+            command, stdin=asyncio.subprocess.PIPE, env=environment, start_new_session=True
+        )
+        try:
+            with stop.calling(lambda: _send(process.pid, signal.SIGTERM)):
+                begun(process.pid)
+                await process.communicate(_body(message))
+            if stop:
+                await _until_gone(process.pid)
+        except BaseException:  # a second Ctrl-C, which is an interruption or a cancellation
+            _send(process.pid, signal.SIGKILL)
+            raise
     return None if stop and process.returncode else process.returncode
 
 
@@ -79,22 +81,42 @@ def _send(group: int, number: signal.Signals) -> None:
 
 
 @contextmanager
-def _passing_on_hangups(group: int) -> Generator[None]:
-    """Let the end of the terminal end the group too. It does not belong to the session of the terminal."""
+def _passing_on_hangups() -> Generator[Callable[[int], None]]:
+    """Let the end of the terminal end a group too. It does not belong to the session of the terminal.
+
+    Yields a function that takes the group. The terminal may end before the group is known: its first process may run
+    already.
+    """
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
-        yield  # as with nohup
+        yield lambda _: None  # as with nohup
         return
     loop = asyncio.get_running_loop()
+    groups: list[int] = []
+    hung_up = False
 
-    def hang_up() -> None:
-        _send(group, signal.SIGHUP)
+    def end() -> None:
+        for group in groups:
+            _send(group, signal.SIGHUP)
         loop.remove_signal_handler(signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGHUP)
 
+    def hang_up() -> None:
+        nonlocal hung_up
+        hung_up = True
+        if groups:
+            end()
+
+    def begun(group: int) -> None:
+        groups.append(group)
+        if hung_up:
+            end()
+
     loop.add_signal_handler(signal.SIGHUP, hang_up)
     try:
-        yield
+        yield begun
     finally:
+        if hung_up and not groups:
+            end()  # no process was started
         loop.remove_signal_handler(signal.SIGHUP)
 
 

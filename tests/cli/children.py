@@ -13,8 +13,11 @@ __all__ = ["Child"]
 class Child:
     """A run of the command. It is killed if the test fails."""
 
-    def __init__(self, *arguments: str, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE) -> None:
-        command = [sys.executable, "-m", "sbredis.cli", *arguments]
+    def __init__(
+        self, *arguments: str, code: str = "", stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE
+    ) -> None:
+        """``code`` is run in the place of the command's module, with the same arguments."""
+        command = [sys.executable, *(["-c", code] if code else ["-m", "sbredis.cli"]), *arguments]
         self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Self:

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -297,8 +298,17 @@ def test_a_second_interruption_kills_a_command_that_does_not_end(bus: Bus, tmp_p
     wait_until(lambda: not handler.is_there())
 
 
+@pytest.fixture
+def with_terminal() -> Iterator[None]:
+    """Let child processes end with the terminal. A run of the tests under nohup does not, and they inherit that."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.long("it starts a process and interrupts it")
 @pytest.mark.slow
+@pytest.mark.usefixtures("with_terminal")
 def test_the_end_of_the_terminal_ends_a_running_command(bus: Bus, tmp_path: Path) -> None:
     bus.queue()
     filled(bus, 1)
@@ -306,6 +316,37 @@ def test_the_end_of_the_terminal_ends_a_running_command(bus: Bus, tmp_path: Path
     with Child("receive", "orders", "--exec", handler.command, "--url", bus.url) as child:
         wait_until(handler.has_begun)
         child.signal(signal.SIGHUP)
+        assert child.end()[0] == -signal.SIGHUP
+    wait_until(lambda: not handler.is_there())
+    assert not handler.done.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_terminal")
+def test_the_terminal_may_end_before_the_command_knows_the_process_that_it_has_started(
+    bus: Bus, tmp_path: Path
+) -> None:
+    bus.queue()
+    filled(bus, 1)
+    handler = Handler(tmp_path, "exec sleep 60")
+    code = f"""
+import asyncio, os, runpy, signal
+
+start = asyncio.create_subprocess_shell
+
+async def started(*arguments, **options):
+    process = await start(*arguments, **options)
+    while not os.path.exists({str(handler.noted)!r}):
+        await asyncio.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGHUP)
+    await asyncio.sleep(0.1)
+    return process
+
+asyncio.create_subprocess_shell = started
+runpy.run_module("sbredis.cli", run_name="__main__", alter_sys=True)
+"""
+    without_body = handler.command.removeprefix("read body; ")  # the body comes when the process is known
+    with Child("receive", "orders", "--exec", without_body, "--url", bus.url, code=code) as child:
         assert child.end()[0] == -signal.SIGHUP
     wait_until(lambda: not handler.is_there())
     assert not handler.done.exists()

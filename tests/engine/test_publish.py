@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sbredis.engine import (
@@ -10,13 +12,14 @@ from sbredis.engine import (
     Lock,
     MalformedCallError,
     Outgoing,
+    Partition,
     RoleLostError,
     SettingsStaleError,
     encode,
     new_token,
     waiting_channel,
 )
-from sbredis.exceptions import MessageSizeExceededError, ServiceBusError
+from sbredis.exceptions import MessageSizeExceededError, ServiceBusError, ServiceBusQuotaExceededError
 from tests.engine.topics import START, Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
@@ -142,3 +145,19 @@ async def test_publishing_wakes_the_waiters_of_the_subscriptions_that_get_a_copy
     assert await woken(Copy(3)) == set()  # the message has no session, and no waiter there waits for dead letters
     assert await woken(Copy(3), session="s") == {"holder"}
     assert await woken(Copy(3), session="t") == {"acceptor"}
+
+
+# -- seldom found -----------------------------------------------------------------------------------------------------
+# The machine finds the bugs that these tests guard against only after thousands of steps.
+
+
+async def test_properties_changed_by_rules_count_toward_the_quota(topic: Topic) -> None:
+    bounded = replace(topic.topic.settings, quota=100)
+    topic.topic = Partition("ns", "abc", "t", "topic", 2, bounded)
+    await topic.tell(topic.topic.configure())
+    before = await topic.everything()
+    routes = [[Copy(0, b"c" * 60), Copy(1, b"c" * 60)]]
+    with pytest.raises(ServiceBusQuotaExceededError):
+        await topic.hand_out([Outgoing(b"m")], routes)
+    assert await topic.everything() == before
+    await topic.hand_out([Outgoing(b"m")], [[Copy(0, b"c" * 60)]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import CallId, Committed, MalformedCallError, Partition
+from sbredis.engine._bands import SENTINEL
 from sbredis.engine._lifecycle import State
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError
 from tests.engine.bench import SETTINGS, Bench, set_to
@@ -283,3 +285,57 @@ async def test_committed_copies_of_a_subscription_leave_the_records_of_others(to
         pass
     assert await topic.stored() == 1
     assert await topic.payloads(topic.two) == [b"for both"]
+
+
+# -- seldom found -----------------------------------------------------------------------------------------------------
+# The machine finds the bugs that these tests guard against only after thousands of steps.
+
+
+async def test_a_share_has_messages_of_several_levels(bench: Bench) -> None:
+    """A small range is removed by one call. Nothing is left of its messages, and those after it stay."""
+    for level in (7, 0, 3):
+        await bench.send(*of(2), level=level)
+    await bench.abandon(await bench.one(), changes=b"changed")
+    later = await bench.send(b"later", level=3)
+    await bench.change(reserved=True)
+    reader = Reader(bench)
+    await reader.begin()
+    reader.committed = (await reader.plan(6)).committed
+    assert (await reader.ask(reader.committed)).more
+    (left,) = await bench.peek()
+    assert [left.name] == later
+    assert (await bench.count()).bytes == len(left.record)
+    held = {key.rpartition(":")[2]: fields for key, (_, fields) in (await bench.whole()).items()}
+    assert held["order"].keys() == {later[0].encode(), SENTINEL.encode()}
+    assert held["entries"].keys() == {SENTINEL.encode()}
+    assert [kind for kind in held if re.fullmatch(r"m[0-9]+", kind)] == ["m0"]
+    assert held["m0"].keys() == {later[0].encode()}
+
+
+@pytest.mark.slow
+async def test_a_partition_stays_reserved_while_messages_are_pinned_or_committed(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(1000))
+    await bench.send(*of(3, 1000))
+    await reader.begin()
+    planned = await reader.plan(1002)
+    for position, more in ((reader.committed, False), (planned.committed, True)):
+        assert (await reader.ask(position, 0)).more is more
+        reserved, before = bench.partition, await bench.whole()
+        with pytest.raises(MalformedCallError, match="pinned"):
+            await bench.change(reserved=False)
+        assert await bench.whole() == before
+        bench.partition = reserved
+    await reader.release()
+    await bench.change(reserved=False)
+    assert await bench.payloads() == [b"1002"]
+
+
+async def test_plan_numbers_never_go_back(bench: Bench, reader: Reader) -> None:
+    await bench.send(*of(4))
+    await reader.begin()
+    old = await reader.plan(2)
+    await reader.release()
+    with pytest.raises(MessagesLostError):
+        await reader.ask(old.committed)
+    again = await reader.plan(3)
+    assert (again.plan, again.end) == (3, 3)

@@ -335,6 +335,22 @@ class _Completion(CallJob[Settled]):
                 hold.settled = False
 
 
+def _each_message_once(holds: list[Hold]) -> list[list[Hold]]:
+    """Divide messages so that each part contains a message once: the answer to a call names messages, not their locks.
+
+    An application has a message twice if it got it again after its lock had ended.
+    """
+    if len({hold.name for hold in holds}) == len(holds):
+        return [holds]
+    parts: list[dict[str, Hold]] = []
+    for hold in holds:
+        part = next((part for part in parts if hold.name not in part), None)
+        if part is None:
+            parts.append(part := {})
+        part[hold.name] = hold
+    return [list(part.values()) for part in parts]
+
+
 async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> list[Hold]:
     """Complete messages whose locks hold according to our clock.
 
@@ -351,7 +367,8 @@ async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> l
         place.append(hold)
     jobs = [
         (partition_client, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
-        for partition_client, part in places.items()
+        for partition_client, listed in places.items()
+        for part in _each_message_once(listed)
         for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
     ]
     renewals = [

@@ -35,6 +35,26 @@ async def test_all_messages_are_completed_with_one_call_per_partition(url: str, 
             await receiver.complete_message(messages[0])
 
 
+async def test_a_message_that_was_received_again_is_completed_beside_its_lost_lock(url: str) -> None:
+    """The answer of a partition names messages. So the two locks are not in one call."""
+    async with queue_at(url) as queue:
+        await queue.send("a", "b")
+        receiver = queue.receiver()
+        first = await receive_exactly(receiver, 2)
+        lost = first[0]
+        handle = await receiver.get_lock_handle(lost)
+        await queue.client.get_settler(queue.entity.name).abandon_message(handle)
+        (again,) = await receive_exactly(receiver, 1)
+        assert again.sequence_number == lost.sequence_number
+        with pytest.raises(MessageLockLostError) as raised:
+            await receiver.complete_messages([*first, again])
+        assert raised.value.sequence_numbers == (lost.sequence_number,)
+        assert hold_of(again).settled
+        assert not hold_of(lost).settled
+        counts = await queue.counts()
+        assert (counts.active, counts.locked, counts.bytes) == (0, 0, 0)
+
+
 async def test_the_error_names_messages_with_a_lost_lock_and_completes_the_others(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b", "c")

@@ -90,13 +90,13 @@ IN_TEST = [
 ]
 
 
-def collected(folder: Path, tests: str, part: str) -> subprocess.CompletedProcess[str]:
+def collected(folder: Path, tests: str, part: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Let pytest list the tests of a part."""
     (folder / "conftest.py").write_text(FIXTURES, "utf-8")
     (folder / "test_it.py").write_text(tests, "utf-8")
     plugins = ("-p", "tests.plugins.targets", "-p", "tests.plugins.parts", "-p", "no:cacheprovider")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", *plugins, "--part", part],
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", *plugins, "--part", part, *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -106,8 +106,8 @@ def collected(folder: Path, tests: str, part: str) -> subprocess.CompletedProces
     )
 
 
-def names(folder: Path, part: str) -> list[str]:
-    return sorted(re.findall(r"^test_it\.py::(.+)$", collected(folder, TESTS, part).stdout, re.MULTILINE))
+def names(folder: Path, part: str, *options: str) -> list[str]:
+    return sorted(re.findall(r"^test_it\.py::(.+)$", collected(folder, TESTS, part, *options).stdout, re.MULTILINE))
 
 
 @pytest.mark.slow
@@ -116,6 +116,7 @@ def test_each_test_is_in_exactly_one_part(tmp_path: Path) -> None:
     assert test == IN_TEST
     assert sorted(test + rest) == everything
     assert "test_long" in rest
+    assert names(tmp_path, "rest", "-k", "server") == [name for name in rest if "server" in name]
 
 
 @pytest.mark.parametrize("arguments", [(), ("",), (1,), ("it fills a disk", "it is big")])

@@ -99,9 +99,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", choices=(TEST, REST, ALL), default=ALL, help="only the tests of make test, or the rest")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of the other part; pytest calls this after it has collected the tests."""
+    """Leave out the tests of the other part; pytest calls this after it has collected the tests.
+
+    This comes before ``-k`` and ``-m``: the first target of a test is known only while all its targets are there.
+    """
     part = config.getoption("part")
     divided = list(parts_of(items))
     left_out = [item for item, its in divided if part not in (ALL, its)]

@@ -88,9 +88,8 @@ def test_messages_are_given_back_or_dead_lettered(bus: Bus) -> None:
 
 def test_a_command_handles_each_message(bus: Bus, tmp_path: Path) -> None:
     bus.queue()
-    bus.did(
-        "send", "orders", "--lines", "--subject", "order", "-p", "the customer=ann", stdin=b"a\nc\nbad\n"
-    )  # bad comes again at once
+    lines = b"a\nc\nbad\n"  # the bad one comes again at once, so it is last
+    bus.did("send", "orders", "--lines", "--subject", "order", "-p", "the customer=ann", stdin=lines)
     log = tmp_path / "log"
     handler = f'read body; echo "$body $SBREDIS_SUBJECT $SBREDIS_PROPERTY_THE_CUSTOMER" >> {log}; test $body != bad'
     ran = bus.run("receive", "orders", "--count", "3", "--exec", handler, "--retry-delay", "0")

@@ -200,3 +200,13 @@ def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
         ["/bin/sh", ROOT / "tools/side-by-side", "most"], cwd=tmp_path, check=False, capture_output=True, text=True
     )
     assert (ran.returncode, ran.stderr) == (2, "tools/side-by-side: the part is test, rest or all, not most\n")
+
+
+def test_the_files_that_other_servers_run_are_there() -> None:
+    """pytest runs nothing if one of its files is missing."""
+    lists = re.findall(
+        r"printf '(tests/\w+/test_%s\.py) ' ([\w ]+)\)", (ROOT / "tools/side-by-side").read_text("utf-8")
+    )
+    named = [pattern.replace("%s", name) for pattern, listed in lists for name in listed.split()]
+    assert len(lists) == 2
+    assert [name for name in named if not (ROOT / name).exists()] == []

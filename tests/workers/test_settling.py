@@ -105,6 +105,31 @@ async def test_a_message_whose_lock_was_lost_is_not_counted_among_those_complete
     assert (counts.completed, counts.settlements_failed) == (3, 1)
 
 
+async def test_a_message_that_is_completed_with_its_earlier_delivery_is_counted_once(sbredis_bus: Bus) -> None:
+    """The earlier delivery has the same number, but its lock has ended."""
+    await sbredis_bus.create_queue("orders")
+    errors: list[BaseException] = []
+    worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(error))
+    both_there = asyncio.Event()
+
+    @worker.queue("orders", max_concurrent_calls=2)
+    async def place(message: ServiceBusReceivedMessage) -> None:
+        if message.delivery_count == 1:
+            handle = await worker.client.get_receiver("orders").get_lock_handle(message)
+            await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
+        else:
+            both_there.set()
+        await both_there.wait()
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: empty(sbredis_bus))
+        await eventually(lambda: errors)
+        counts = worker._running().report().counts["orders"]
+    assert [type(error) for error in errors] == [MessageLockLostError]
+    assert (counts.completed, counts.settlements_failed) == (1, 1)
+
+
 async def test_a_batch_with_one_lost_lock_completes_the_rest(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     errors: list[BaseException] = []

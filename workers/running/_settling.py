@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, SessionLockLostError
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import ServiceBusReceivedMessage, hold_of
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, GiveBack, Outcome
 from sbredis.workers.running._additions import UNCHANGED
@@ -251,8 +251,13 @@ class CallSettler:
 
 
 def _lost(messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> Sequence[ServiceBusReceivedMessage]:
-    """Return the messages whose locks were lost according to an error; all of them if it names none."""
+    """Return the messages whose locks were lost according to an error; all of them if it names none.
+
+    The error names messages by their numbers. A message that was completed together with its earlier delivery is not
+    lost, although the earlier delivery has the same number.
+    """
     if not isinstance(error, MessageLockLostError):
         return messages
     numbers = set(error.sequence_numbers)
-    return [each for each in messages if each.sequence_number in numbers] or messages
+    lost = [each for each in messages if each.sequence_number in numbers and not hold_of(each).settled]
+    return lost or messages

@@ -88,6 +88,7 @@ KILLED = Ends(killed={1: 3.0})
 TERMINATED = Ends(terminated={1: 3.0}, shutdown_timeout=1.0)
 AWAY = Ends(away=[(2.0, 4.0)])
 CUT = handling(1, done=False, how="cut", ended=4.0)
+WAITED = handling(1, done=False, how="cut", ended=3.0, starts=[])
 AGAIN = handling(4.1, pid=2, interrupted=True)
 SECOND = handling(7, pid=2, attempt=2)
 
@@ -117,6 +118,8 @@ SECOND = handling(7, pid=2, attempt=2)
         ([CUT, handling(4.1, pid=2)], TERMINATED, "was not told"),
         ([CUT, handling(4.1, pid=2, interrupted=True, attempt=2)], TERMINATED, "was counted"),
         ([handling(1, done=False, how="cut", ended=3.9), AGAIN], TERMINATED, "before its time"),
+        ([replace(WAITED, ended=2.9), handling(4.1, pid=2)], TERMINATED, "before its time"),
+        ([WAITED, handling(4.1, pid=2, attempt=2)], TERMINATED, "was counted"),
         ([handling(1, attempt=3)], KILLED, "the delivery 3"),
         ([handling(1, interrupted=True)], TERMINATED, "another was interrupted"),
         ([handling(1, message=8)], KILLED, "never sent"),
@@ -126,6 +129,7 @@ SECOND = handling(7, pid=2, attempt=2)
         ([handling(1, ended=8.0), handling(7, attempt=2)], AWAY, ""),
         ([handling(1), SECOND], Ends(away=[(2.0, 4.0)], in_work=1), ""),
         ([CUT, AGAIN], TERMINATED, ""),
+        ([WAITED, handling(3.5, pid=2)], TERMINATED, ""),
     ],
 )
 def test_the_check_finds_what_is_against_the_promise(given: list[Handling], ends: Ends, complaint: str) -> None:

@@ -22,7 +22,7 @@ from sbredis.registry._entity import (
     split_path,
 )
 from sbredis.registry._rules import encode_rule, kind_of, place_of
-from sbredis.registry._unreadable import Unreadable, read_all
+from sbredis.registry._unreadable import Unreadable, onward_of, read_all
 from sbredis.rules import Rule
 
 __all__ = [
@@ -342,7 +342,7 @@ class Registry:
 
         def read(reply: list[bytes]) -> Listing[EntityRecord]:
             found = read_all(reply, lambda name, text: decode(text, name))
-            onward = reply[-2].decode(errors="backslashreplace") if len(found) == limit else None
+            onward = onward_of(reply[-2]) if len(found) == limit else None
             return Listing(*_divided(found), onward)
 
         return Request.of("list_entities", self.keys, (self.partitions, name_key(after), limit), read)

@@ -21,6 +21,7 @@ __all__ = [
     "Unreadable",
     "UnreadableLog",
     "layout_of",
+    "onward_of",
     "read_all",
     "read_json",
     "reason_of",
@@ -33,6 +34,8 @@ T = TypeVar("T")
 _LAYOUT = re.compile(rb"(?P<layout>[0-9]{1,9})(?: |$)")
 _PRESENT = "1"
 _LONGEST_REASON = 300
+_LONGEST_NAME = 1000
+"""The bytes of a stored name that are shown. No entity can have a longer name."""
 _DEEPEST = 50
 """The largest depth of nested lists and dictionaries. The limit of the interpreter differs between its releases."""
 
@@ -135,12 +138,20 @@ def read_all(texts: list[bytes], read: Callable[[str, bytes], T]) -> list[T | Un
     """Read a reply of names and texts. A text that cannot be read becomes an :class:`Unreadable`."""
     found: list[T | Unreadable] = []
     for name, text in zip(texts[::2], texts[1::2], strict=True):
-        path = name.decode(errors="backslashreplace")
+        path = name[:_LONGEST_NAME].decode(errors="backslashreplace")
         try:
             found.append(read(path, text))
         except DataLayoutError as error:
             found.append(Unreadable(path, text, error))
     return found
+
+
+def onward_of(name: bytes) -> str | None:
+    """Return the name after which a list goes on; ``None`` if no caller can give this name back, so the list ends."""
+    try:
+        return name.decode() if len(name) <= _LONGEST_NAME else None
+    except UnicodeDecodeError:
+        return None
 
 
 def reason_of(error: Exception) -> str:

@@ -361,6 +361,16 @@ async def test_one_page_holds_as_many_entities_as_may_be_requested(transport: Tr
     assert page.onward == page.records[-1].name
 
 
+@pytest.mark.parametrize(
+    "name", [b"\xff", b"a\xc3", b"a" * 20_000, b"\xff" * 20_000], ids=["lead", "cut", "long", "both"]
+)
+def test_a_list_ends_after_a_damaged_name_that_no_caller_can_give_back(name: bytes) -> None:
+    """The list would else begin again before that name, and never end."""
+    page = REGISTRY.listed("", 1).result([name, b""])
+    assert page.onward is None
+    assert [(len(each.path) <= 4000, each.text) for each in page.unreadable] == [(True, b"")]
+
+
 @pytest.mark.parametrize("limit", [0, -1, LONGEST_PAGE + 1, True, 1.0, None])
 def test_the_size_of_a_page_is_limited(limit: Any) -> None:
     with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):

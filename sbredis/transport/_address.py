@@ -135,9 +135,9 @@ def redacted(text: str) -> str:
     location, mark, query = rest.partition("?")
     if not at and scheme.lower() not in ("unix", "embedded", "memory"):
         # Without an '@' the text in the place of a port may be a password: redis://user:password.
-        location = re.sub(r"(\[[^\]]*\])|:(?!\d{1,5}(?:[,/]|$))[^,/]+", lambda found: found[1] or ":***", location)
+        location = re.sub(r"(\[[^\]]*\])|:(?!\d{1,5}(?:[,/]|\Z))[^,/]+", lambda found: found[1] or ":***", location)
     if scheme.lower() not in ("unix", "embedded"):  # an option that follows no '?', such as /master&password=…
-        location = re.sub("[&=].*", "***", location)
+        location = re.sub(r"[&=].*", "***", location, flags=re.DOTALL)
     options = [_hidden(option) for option in query.split("&")]
     return f"{scheme}://{'***@' if at else ''}{location}{mark}{'&'.join(options)}"
 

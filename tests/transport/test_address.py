@@ -223,6 +223,7 @@ VOCABULARY = "".join(line for text in [*FRAMES, *GOOD, *(bad for bad, _ in BAD)]
 """Words that these texts always contain."""
 
 
+@example(password="\n000", frame="redis+sentinel://h/m&sentinel_password={}", is_encoded=False)
 @example(password="@000", frame="redis+sentinel://h/m?sentinel_password={}", is_encoded=False)
 @given(password=st.text(min_size=4, max_size=30), frame=st.sampled_from(FRAMES), is_encoded=st.booleans())
 def test_a_password_is_never_shown(password: str, frame: str, is_encoded: bool) -> None:

@@ -23,6 +23,7 @@ CHECKS = {
     "locks": ["tools.lock", "--check"],
     "documentation": ["tools.check_docs"],
     "spelling": ["tools.check_spelling"],
+    "commits": ["tools.check_commits"],
     "site": ["tools.site"],
 }
 

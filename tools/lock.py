@@ -3,7 +3,8 @@
 Each file of requirements names the packages that are wanted, at exact versions. Its lock beside it names these packages
 and all packages that they need, with the hashes of their files, so that pip installs these files and no others
 (``--require-hashes``). The lock holds the hashes of all wheels of a release, for every platform and Python. Only a
-release without wheels has the hash of its source archive.
+release without wheels has the hash of its source archive. Notes say which packages need which (``tools/sbom.py`` reads
+them).
 
 A lock is for every Python of ``PYTHONS`` on the platforms of ``PLATFORMS``. If only some of them need a package, the
 package has the marker that tells them apart. pip may build no package from its source archive, except those that the
@@ -81,6 +82,7 @@ TARGETS: tuple[Mapping[str, str], ...] = tuple(
 
 MADE_FROM = "# made from: sha256:"
 NEEDED_BY = "# needed by "
+ALSO_NEEDS = "# also needs "
 NO_BINARY = "--no-binary "
 MOST_ROUNDS = 100
 """The bound for versions that exclude each other in turn. Each round chooses the packages that the one before found."""
@@ -123,6 +125,8 @@ class Locked:
     needed_by: tuple[str, ...] = ()
     hashes: tuple[str, ...] = ()
     is_built: bool = False
+    also_needs: tuple[str, ...] = ()
+    """The packages of earlier locks that it needs."""
 
     @property
     def targets(self) -> frozenset[int]:
@@ -207,6 +211,9 @@ def resolve(
             chosen[name] = choose(name, wanted[name], source, kept, fixed)
         wanted, markers = walk(roots, chosen)
     marked: dict[str, str] = {canonicalize_name(root.name): str(root.marker or "") for root in roots}
+    added = {
+        name: want for name, want in wanted.items() if name not in fixed or not want.targets <= fixed[name].targets
+    }
     return [
         Locked(
             name,
@@ -215,9 +222,9 @@ def resolve(
             tuple(sorted(want.needed_by)),
             chosen[name].hashes,
             chosen[name].is_built,
+            tuple(sorted(before for before in wanted if before not in added and name in wanted[before].needed_by)),
         )
-        for name, want in sorted(wanted.items())
-        if name not in fixed or not want.targets <= fixed[name].targets
+        for name, want in sorted(added.items())
     ]
 
 
@@ -257,6 +264,8 @@ def written(name: str, from_: str, locked: list[Locked]) -> str:
         lines.append("")
         if package.needed_by:
             lines.append(NEEDED_BY + ", ".join(package.needed_by))
+        if package.also_needs:
+            lines.append(ALSO_NEEDS + ", ".join(package.also_needs))
         if package.is_built:
             lines.append(NO_BINARY + package.name)
         marker = f"; {package.marker}" if package.marker else ""
@@ -273,16 +282,21 @@ def read_lock(text: str) -> dict[str, Locked]:
         wanted, *hashes = line.split("--hash=sha256:")
         requirement = Requirement(wanted.strip())
         name = canonicalize_name(requirement.name)
-        needed_by = [note.removeprefix(NEEDED_BY).split(", ") for note in notes if note.startswith(NEEDED_BY)]
         locked[name] = Locked(
             name,
             Version(str(requirement.specifier).removeprefix("==")),
             str(requirement.marker or ""),
-            tuple(needed_by[0]) if needed_by else (),
+            noted(notes, NEEDED_BY),
             tuple(hash_.strip() for hash_ in hashes),
             NO_BINARY + name in notes,
+            noted(notes, ALSO_NEEDS),
         )
     return locked
+
+
+def noted(notes: list[str], beginning: str) -> tuple[str, ...]:
+    """Return the names in the note that begins so."""
+    return next((tuple(note.removeprefix(beginning).split(", ")) for note in notes if note.startswith(beginning)), ())
 
 
 def part(locked: Mapping[str, Locked], name: str) -> list[Locked]:

@@ -123,6 +123,16 @@ def test_a_lock_does_not_repeat_the_packages_of_the_environment_that_it_adds_to(
     assert lines(["lint==1.0"], packages, fixed=[Locked("tags", Version("1.0"))]) == ["lint==1.0", "text==1.0"]
 
 
+def test_a_lock_notes_which_of_its_packages_need_packages_of_an_earlier_lock() -> None:
+    packages: Packages = {"lint": {"1.0": ["tags", "text"]}, "tags": {"1.0": []}, "text": {"1.0": ["tags"]}}
+    fixed = {"tags": Locked("tags", Version("1.0"))}
+    found = resolve([Requirement("lint==1.0")], Shelf(packages), {}, fixed)
+    assert [(each.name, each.needed_by, each.also_needs) for each in found] == [
+        ("lint", (), ("tags",)),
+        ("text", ("lint",), ("tags",)),
+    ]
+
+
 def test_a_lock_repeats_a_package_that_the_environment_has_on_other_systems_only() -> None:
     packages: Packages = {"lint": {"1.0": ["tags"]}, "tags": {"1.0": []}}
     fixed = [Locked("tags", Version("1.0"), 'sys_platform == "darwin"')]
@@ -152,7 +162,7 @@ def test_versions_that_exclude_each_other_in_turn_are_refused() -> None:
 
 PACKAGES = [
     Locked("built", Version("2.0"), "", ("web",), ("cd" * 32,), is_built=True),
-    Locked("loop", Version("1.0"), 'sys_platform != "win32"', (), ("ab" * 32, "ef" * 32)),
+    Locked("loop", Version("1.0"), 'sys_platform != "win32"', (), ("ab" * 32, "ef" * 32), also_needs=("tags", "text")),
     Locked("web", Version("1.0"), hashes=("01" * 32,)),
 ]
 

@@ -1,9 +1,9 @@
 """Build the sdist, and the wheel from it, into dist/. Then try them as a user would. This uploads nothing.
 
-It checks the metadata, and the version against the changelog. It installs the wheel into an empty environment outside
-the checkout, once without extras, once with each extra alone, and once with those of the demonstration, and runs there
-what the extra is for. The extra ``spark`` is tried if .cache/wheels has a wheel of PySpark, because it would have to be
-built otherwise, and if there is Java.
+Beside the wheel is its bill of materials (tools/sbom.py). The program checks the metadata, and the version against
+the changelog. It installs the wheel into an empty environment outside the checkout, once without extras, once with
+each extra alone, and once with those of the demonstration, and runs there what the extra is for. The extra ``spark``
+is tried if .cache/wheels has a wheel of PySpark, because it would have to be built otherwise, and if there is Java.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sbredis.servers import LocalServer
 from sbredis.spark import require_java
 from tools.check_docs import check_version, code_version
 from tools.repository import ROOT
+from tools.sbom import installed_by_users, write_bill
 
 __all__ = ["SMOKE", "TRIALS", "try_out"]
 
@@ -118,6 +119,7 @@ def main() -> int:
     run(sys.executable, "-m", "twine", "check", "--strict", *artifacts)
 
     wheel = next(path for path in artifacts if path.suffix == ".whl")
+    bill = write_bill(wheel, installed_by_users())
     missing = spark_is_missing()
     untried = ["spark"] if missing else []
     for extra in TRIALS:
@@ -128,7 +130,7 @@ def main() -> int:
     )
     if missing:
         print(f"not tried: spark, because {missing}")
-    print("ready:", *(path.relative_to(ROOT) for path in artifacts))
+    print("ready:", *(path.relative_to(ROOT) for path in (*artifacts, bill)))
     return 0
 
 

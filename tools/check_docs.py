@@ -21,8 +21,8 @@ HEADING = re.compile(r"^#+ +(?P<title>.+?) *$", re.MULTILINE)
 MAKE = re.compile(r"\bmake (?P<target>[a-z][a-z-]*)")
 LEFTOVER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 FILE = re.compile(r"`(?P<name>[\w./-]+\.(?:lua|py|toml|txt))`")
-INTERNAL = {"ARCHITECTURE.md", "CONTRIBUTING.md"}
-"""The documents in which a file name in code style means a file of this repository.
+INTERNAL = ("ARCHITECTURE.md", "CONTRIBUTING.md", "lua/", "sbredis/", "workers/")
+"""The documents, and the folders of documents, in which a file name in code style means a file of this repository.
 
 In other documents it may be a reader's file.
 """
@@ -117,7 +117,7 @@ def problems() -> Iterator[str]:
             *check_targets(text, targets),
             *check_leftovers(text),
         ]
-        if document.name in INTERNAL:
+        if document.relative_to(ROOT).as_posix().startswith(INTERNAL):
             found += check_files(text, paths)
         if document == ROOT / "CHANGELOG.md":
             found += check_version(text, code_version())

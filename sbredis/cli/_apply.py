@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from sbredis.cli._commands import command
+from sbredis import operating
+from sbredis._counting import counted
+from sbredis.cli._commands import command, wrong_arguments
+from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
+from sbredis.cli._progress import ProgressCounter
+from sbredis.cli._stopping import Stop, to_a_good_end
+
+if TYPE_CHECKING:
+    from sbredis.aio.management import ServiceBusAdministrationClient
 
 __all__ = ["apply", "export"]
 
@@ -32,9 +45,33 @@ async def apply(
     does not name stay as they are. Nothing is changed unless the whole plan is legal. Entities with 'protected: true'
     are never deleted. In a protected context you type what is deleted: the name of one entity, or 'delete 3' for three.
     """
-    from sbredis.cli._applying import apply_file  # it needs YAML and all properties, which help does not
-
-    return await apply_file(invocation, file, plan_only=plan_only, prune=prune, prune_nonempty=prune_nonempty, yes=yes)
+    if prune_nonempty and not prune:
+        raise click.UsageError("--prune-nonempty needs --prune.")
+    name = "stdin" if file == "-" else file
+    text = _text(file)
+    try:
+        declared = operating.read_declarations(text, name, invocation.server.namespace)
+        async with invocation.administration() as administration:
+            existing = await operating.existing_in(administration)
+            await _require_readable(administration, declared)
+            held = await operating.held_in(administration, operating.undeclared(declared, existing)) if prune else {}
+            plan = operating.make_plan(name, declared, existing, prune=prune, prune_nonempty=prune_nonempty, held=held)
+            _print(invocation, plan, done=plan_only or not plan.steps)
+            if plan_only or not plan.steps:
+                return ExitCode.DIFFERENT if plan.steps else ExitCode.DONE
+            if deleted := [step.path for step in plan.steps if step.action == "delete"]:
+                typed = deleted[0] if len(deleted) == 1 else f"delete {len(deleted)}"
+                invocation.confirm(f"Carry out {operating.plan_summary(plan)}?", typed=typed, yes=yes)
+            with wrong_arguments():
+                await _carry_out(administration, plan, sparing=not prune_nonempty)
+    except operating.MistakesError as error:
+        invocation.out.remark(f"{error}\nnothing was changed")
+        return ExitCode.USAGE
+    count = len(plan.steps)
+    invocation.out.done(
+        f"applied {count} change{'' if count == 1 else 's'}", **operating.plan_json(plan), applied=count
+    )
+    return ExitCode.DONE
 
 
 @command("export", examples=[
@@ -50,6 +87,100 @@ async def export(invocation: Invocation, file: str | None, defaults: bool) -> in
     It is YAML, or JSON with --output json. Messages are not in it; 'sbredis dump' writes them. If the record of an
     entity cannot be read, the file does not have it, and the exit code is 1.
     """
-    from sbredis.cli._applying import export_file
+    async with invocation.administration() as administration:
+        existing = await operating.existing_in(administration)
+        unreadable = [each async for each in administration.list_unreadable_entities()]
+    code = ExitCode.FAILED if unreadable else ExitCode.DONE
+    text = operating.export_text(existing, defaults=defaults, as_json=invocation.out.as_json)
+    if file is None:
+        invocation.out.text(text)
+    else:
+        _write(file, text)
+        entities = sum(each.kind is not operating.RULE for each in existing)
+        invocation.out.done(f"{file}: {counted(entities, 'entity', 'entities')}", file=file, entities=entities)
+    for each in unreadable:
+        invocation.out.remark(f"{each.path} is not in the file, because its record cannot be read: {each.reason}")
+    return code
 
-    return await export_file(invocation, file, defaults=defaults)
+
+async def _require_readable(
+    administration: ServiceBusAdministrationClient, declared: Iterable[operating.DeclaredEntity]
+) -> None:
+    """Refuse a file that declares an entity whose record cannot be read, before anything is changed."""
+    unreadable = {each.path: each async for each in administration.list_unreadable_entities()}
+    for each in declared:
+        found = unreadable.get(operating.path_of(each.names).lower())
+        if found is not None:
+            raise click.ClickException(
+                f"{found.path} cannot be created or updated, because its record cannot be read: {found.reason}. "
+                "'sbredis doctor' says what to do. Nothing was changed."
+            )
+
+
+def _print(invocation: Invocation, plan: operating.ChangePlan, *, done: bool) -> None:
+    if not invocation.out.as_json:
+        for line in operating.plan_lines(plan):
+            invocation.out.line(line)
+    elif done:
+        invocation.out.json({**operating.plan_json(plan), "applied": 0})
+
+
+async def _carry_out(
+    administration: ServiceBusAdministrationClient, plan: operating.ChangePlan, *, sparing: bool
+) -> None:
+    """Do the steps. An interruption ends the work between two of them, and says how many were done."""
+
+    async def steps(stop: Stop) -> None:
+        for step in plan.steps:
+            if stop:
+                return
+            if step.action == "delete" and sparing:
+                held = await operating.messages_in(administration, step.kind, step.names)
+                if held.number != 0:
+                    raise click.ClickException(
+                        f"{step.kind.word} {step.path} was empty when the plan was made, and has now {held}, so it was "
+                        "not deleted. Apply the file again."
+                    )
+            await _do(administration, step)
+            progress.add()
+
+    with ProgressCounter("applied", "change", len(plan.steps)) as progress:
+        await to_a_good_end(steps)
+
+
+async def _do(administration: ServiceBusAdministrationClient, step: operating.PlanStep) -> None:
+    from sbredis.model import RuleProperties
+
+    call = step.kind.call(administration, step.action)
+    if step.action == "delete":
+        await call(*step.names)
+    elif step.action == "update":
+        await call(*step.names[:-1], {"name": step.names[-1]}, **step.values)
+    elif step.rules is not None:
+        rules = [RuleProperties(rule.names[-1], **rule.properties) for rule in step.rules]
+        await call(*step.names, rules=rules, **step.values)
+    else:
+        await call(*step.names, **step.values)
+
+
+def _text(file: str) -> str:
+    """Return the content of the file, or of stdin. What is longer than a file may be is not read to its end."""
+    try:
+        if file == "-":
+            return sys.stdin.read(operating.LONGEST_FILE + 1)
+        with Path(file).open(encoding="utf-8") as stream:
+            return stream.read(operating.LONGEST_FILE + 1)
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{file} is not text in UTF-8: {error.reason} at byte {error.start}.") from error
+
+
+def _write(file: str, text: str) -> None:
+    """Replace the file as a whole."""
+    path = Path(file)
+    made = path.with_name(f".{path.name}.new")
+    try:
+        made.write_text(text, "utf-8")
+        made.replace(path)
+    except OSError as error:
+        error.filename = file  # the user knows nothing of the other name
+        raise

@@ -9,8 +9,8 @@ import click
 
 from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.exceptions import MessageNotFoundError, Outcome
+from sbredis.operating import fields_of, shown_body
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusClient, ServiceBusReceiver

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from sbredis._root_error import ServiceBusError
 from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._running import CommandFunction, run_work
 
-__all__ = ["LazyGroup", "OrderedGroup", "command", "group"]
+__all__ = ["LazyGroup", "OrderedGroup", "command", "common_options", "group", "wrong_arguments"]
 
 _CONNECTION = (
     click.Option(
@@ -120,6 +122,17 @@ def group(name: str, text: str, *, examples: Sequence[str]) -> OrderedGroup:
 def common_options(made: click.Command) -> None:
     """Give the program itself the options that its commands have."""
     made.params += [*_CONNECTION, _OUTPUT]
+
+
+@contextmanager
+def wrong_arguments() -> Generator[None]:
+    """Report an argument that the library refuses, before it sends anything, as a wrong use of the command."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if isinstance(error, ServiceBusError):
+            raise
+        raise click.UsageError(str(error)) from error
 
 
 def _settings(ctx: click.Context, given: dict[str, Any]) -> Settings:

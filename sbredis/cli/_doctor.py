@@ -12,15 +12,20 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._commands import command
-from sbredis.cli._entity_facts import read_entities
-from sbredis.cli._entity_findings import findings_of_entities
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._findings import Finding, Severity, gathered
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION
 from sbredis.cli._passing import release_command
-from sbredis.cli._server_findings import findings_of_servers, version_of
 from sbredis.exceptions import ServerUnsuitableError
+from sbredis.operating import (
+    Finding,
+    Severity,
+    findings_of_entities,
+    findings_of_servers,
+    gathered,
+    read_entities,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from sbredis.aio import ConnectionReport

@@ -16,12 +16,12 @@ from sbredis._visible import json_line
 from sbredis.cli._browsing import browse, source_of
 from sbredis.cli._entity_paths import entity_of
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._message_lines import fields_of, read_line
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._sink import Sink
 from sbredis.cli._stdin import everything
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.model import ServiceBusMessage, ServiceBusMessageState, ServiceBusReceivedMessage
+from sbredis.operating import fields_of, read_line
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusReceiver

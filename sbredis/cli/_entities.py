@@ -5,31 +5,58 @@ The commands and their options follow from the table of kinds and from the prope
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
-from sbredis._counting import counted
-from sbredis._root_error import ServiceBusError
-from sbredis.cli._commands import OrderedGroup, command, group
+from sbredis.cli._commands import OrderedGroup, command, group, wrong_arguments
 from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._kinds import KINDS, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, first_sentence, path_of
 from sbredis.cli._names import names_of
-from sbredis.cli._parameters import ParamType
-from sbredis.cli._rule_options import RULE_OPTIONS, rule_properties
-from sbredis.cli._values import filter_text, read_text, sql_text, written
+from sbredis.cli._output import Output
+from sbredis.cli._parameters import RULE_VALUE, ParamType
 from sbredis.exceptions import DataLayoutError
-from sbredis.model import Choice, Described, Duration, Field, Flag, RuleProperties, Whole
+from sbredis.model import (
+    Choice,
+    CorrelationRuleFilter,
+    Described,
+    Duration,
+    FalseRuleFilter,
+    Field,
+    Flag,
+    RuleProperties,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+    Whole,
+)
+from sbredis.operating import (
+    KINDS,
+    RULE,
+    STATES,
+    SUBSCRIPTION,
+    TOPIC,
+    EntityKind,
+    MessageCount,
+    Names,
+    filter_text,
+    first_sentence,
+    inspect_entity,
+    messages_in,
+    path_of,
+    read_text,
+    sql_text,
+    written,
+)
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
 
-__all__ = ["MessageCount", "messages_in", "queues", "rules", "subscriptions", "topics", "wrong_arguments"]
+__all__ = ["queues", "rules", "subscriptions", "topics"]
+
+_COMPARED = [name for name in CorrelationRuleFilter.__slots__ if name != "properties"]
 
 
 class _Given(NamedTuple):
@@ -64,7 +91,7 @@ class _FieldType(ParamType):
 def _options(kind: EntityKind, *, new: bool) -> Sequence[click.Parameter]:
     """Return an option for each property that can be set."""
     if kind is RULE:
-        return RULE_OPTIONS
+        return _RULE_OPTIONS
     return [_option(kind, name, field) for name, field in kind.settable(new=new).items()]
 
 
@@ -87,20 +114,54 @@ def _pop_names(words: Sequence[str], given: dict[str, Any]) -> Names:
 def _properties(kind: EntityKind, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties that the options set."""
     if kind is RULE:
-        return rule_properties(given)
+        return _rule_properties(given)
     set_ = {name: value for name, value in given.items() if value is not None}
     return {name: value.value if isinstance(value, _Given) else value for name, value in set_.items()}
 
 
-@contextmanager
-def wrong_arguments() -> Generator[None]:
-    """Report an argument that the library refuses, before it sends anything, as a wrong use of the command."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        if isinstance(error, ServiceBusError):
-            raise
-        raise click.UsageError(str(error)) from error
+def _pairs(name: str, text: str) -> click.Option:
+    metavar = "NAME=TEXT|NAME:=JSON"
+    return click.Option([name], type=RULE_VALUE, metavar=metavar, multiple=True, help=f"{text} Repeatable.")
+
+
+_RULE_OPTIONS: Sequence[click.Parameter] = (
+    click.Option(["--filter"], metavar="SQL", help='The messages to match, such as "priority >= 8".'),
+    _pairs("--parameter", "The value of a @parameter of the filter, such as least:=8."),
+    _pairs("--match", f"Match messages by a property: {', '.join(_COMPARED)}."),
+    _pairs("--match-property", "Match messages by an application property, such as size:=3."),
+    click.Option(["--match-all"], is_flag=True, help="Match all messages."),
+    click.Option(["--match-none"], is_flag=True, help="Match no message."),
+    click.Option(["--action"], metavar="SQL", help="What to change in the copy; an empty text removes the action."),
+    _pairs("--action-parameter", "The value of a @parameter of the action."),
+)
+
+
+def _rule_properties(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the filter and the action that the options set. Raises :class:`click.UsageError` if they contradict."""
+    sql, action, compared = given["filter"], given["action"], dict(given["match"])
+    by_property = dict(given["match_property"])
+    if sum((sql is not None, bool(compared or by_property), given["match_all"], given["match_none"])) > 1:
+        raise click.UsageError("Give one of --filter, --match with --match-property, --match-all and --match-none.")
+    if given["parameter"] and sql is None:
+        raise click.UsageError("--parameter needs --filter.")
+    if given["action_parameter"] and not action:
+        raise click.UsageError("--action-parameter needs --action.")
+    if unknown := [name for name in compared if name not in _COMPARED]:
+        raise click.UsageError(f"--match compares {', '.join(_COMPARED)}, and not {unknown[0]!r}.")
+    found: dict[str, Any] = {}
+    if sql is not None:
+        found["filter"] = SqlRuleFilter(sql, _parameters(given["parameter"]))
+    elif compared or by_property:
+        found["filter"] = CorrelationRuleFilter(**compared, properties=by_property or None)
+    elif given["match_all"] or given["match_none"]:
+        found["filter"] = TrueRuleFilter() if given["match_all"] else FalseRuleFilter()
+    if action is not None:
+        found["action"] = SqlRuleAction(action, _parameters(given["action_parameter"])) if action else None
+    return found
+
+
+def _parameters(given: Sequence[tuple[str, Any]]) -> dict[str, Any] | None:
+    return {f"@{name.removeprefix('@')}": value for name, value in given} or None
 
 
 def entity_commands(kind: EntityKind) -> OrderedGroup:
@@ -211,13 +272,12 @@ def _rule_row(rule: Described) -> dict[str, Any]:
 
 def _add_show(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
     async def show(invocation: Invocation, **given: Any) -> None:
-        from sbredis.cli._inspecting import inspect_entity, print_entity
 
         entity = _pop_names(kind.arguments, given)
         with wrong_arguments():
             async with invocation.administration() as administration, invocation.looking_for(path_of(entity)):
                 found = await inspect_entity(administration, kind, entity)
-        print_entity(invocation.out, found)
+        _print(invocation.out, found)
 
     command(
         "show",
@@ -228,6 +288,44 @@ def _add_show(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argume
         params=names,
         examples=[f"sbredis {kind.word} show {example}"],
     )(show)
+
+
+_PARTITION_COLUMNS = (
+    TableColumn("partition"),
+    TableColumn("server", 12),
+    TableColumn("active", 1),
+    TableColumn("locked", 3),
+    TableColumn("delayed", 6),
+    TableColumn("deferred", 5),
+    TableColumn("scheduled", 4),
+    TableColumn("transfer", 7),
+    TableColumn("dead_letter", 2),
+    TableColumn("transfer_dead_letter", 8),
+    TableColumn("bytes", 11),
+    TableColumn("oldest", 9),
+    TableColumn("waiting_receivers", 10),
+)
+
+
+def _print(out: Output, found: Mapping[str, Any]) -> None:
+    """Print what :func:`inspect_entity` has found."""
+    if out.as_json:
+        out.json(found)
+        return
+    out.line(f"{found['kind']} {found['name']}")
+    groups: dict[str, dict[str, Any]] = {name: value for name, value in found.items() if isinstance(value, dict)}
+    facts = {name: value for name, value in found.items() if not isinstance(value, dict | list)}
+    groups["use"] = {name: value for name, value in facts.items() if name not in {"kind", "name"}}
+    for title, values in groups.items():
+        if values:
+            out.line(f"\n{title}")
+            out.record({f"  {name}": value for name, value in values.items()})
+    if partitions := found.get("partitions"):
+        used = [state for state in STATES if state == "active" or found["messages"][state]]
+        out.line("")
+        out.table([each for each in _PARTITION_COLUMNS if each.name not in STATES or each.name in used], partitions)
+    if lost := found.get("partitions_without_an_answer"):
+        out.remark(f"these partitions do not answer, and are not counted: {', '.join(map(str, lost))}")
 
 
 def _add_update(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
@@ -323,46 +421,6 @@ async def _require_unprotected(administration: ServiceBusAdministrationClient, k
 
 def _unprotecting(kind: EntityKind, entity: Names) -> str:
     return f"sbredis {kind.word} update {' '.join(entity)} --no-protected"
-
-
-@dataclass(frozen=True, slots=True)
-class MessageCount:
-    """The messages in an entity, those of a topic's subscriptions included."""
-
-    count: int
-    """The number of messages in the partitions that answer."""
-    silent: int | None = 0
-    """The number of partitions that do not answer; ``None`` if nothing is known, because the record is damaged."""
-
-    @property
-    def number(self) -> int | None:
-        """The number of messages, or ``None`` if it is not known."""
-        return None if self.silent or self.silent is None else self.count
-
-    def __str__(self) -> str:
-        if self.silent is None:
-            return "an unknown number of messages, because its record is damaged"
-        if not self.silent:
-            return counted(self.count, "message")
-        return (
-            f"an unknown number of messages ({self.count:,} without those of {counted(self.silent, 'partition')}, "
-            f"which {'does' if self.silent == 1 else 'do'} not answer)"
-        )
-
-
-async def messages_in(administration: ServiceBusAdministrationClient, kind: EntityKind, entity: Names) -> MessageCount:
-    """Count the messages in an entity, those of a topic's subscriptions included."""
-    if kind is RULE:
-        return MessageCount(0)
-    counts = await kind.call(administration, "get", of="_runtime_properties")(*entity)
-    if kind is not TOPIC:
-        return MessageCount(counts.total_message_count, len(counts.unreachable_partitions))
-    here = counts.scheduled_message_count + counts.transfer_message_count + counts.transfer_dead_letter_message_count
-    silent = len(counts.unreachable_partitions)
-    async for each in SUBSCRIPTION.call(administration, "list", of="_runtime_properties")(*entity):
-        here += each.total_message_count
-        silent += len(each.unreachable_partitions)
-    return MessageCount(here, silent)
 
 
 queues, topics, subscriptions, rules = map(entity_commands, KINDS)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from sbredis.cli._commands import command
-from sbredis.cli._entity_facts import read_entities
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._measures import Measures, json_of, prometheus_of
 from sbredis.cli._parameters import DURATION
 from sbredis.exceptions import ServiceBusError
+from sbredis.operating import Measures, json_of, prometheus_of, read_entities
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient

@@ -12,7 +12,7 @@ import click
 from sbredis.cli._invocation import Invocation, Settings
 
 if TYPE_CHECKING:
-    from sbredis.cli._kinds import EntityKind
+    from sbredis.operating import EntityKind
 
 __all__ = ["entity_names", "names_of"]
 
@@ -31,7 +31,7 @@ def names_of(kind: EntityKind) -> Completion:
     """Return the completion of the names in the arguments of a command for this kind of entity."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        from sbredis.cli._kinds import SUBSCRIPTION, TOPIC
+        from sbredis.operating import SUBSCRIPTION, TOPIC
 
         words = kind.arguments
         at = words.index(parameter.name or "name")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from sbredis.cli._durations import duration_of
 from sbredis.cli._names import entity_names
+from sbredis.operating import duration_of
 
 __all__ = [
     "DURATION",
@@ -90,7 +90,7 @@ class _PropertyType(ParamType):
             self.fail(f"{value!r} is not a property: write name=text, or name:=JSON as in size:=3", param, ctx)
         if not name.endswith(":"):
             return name, text
-        from sbredis.cli._json_values import from_json, rule_value_from_json
+        from sbredis.operating import from_json, rule_value_from_json
 
         try:
             return name[:-1], (rule_value_from_json if self.of_rule else from_json)(json.loads(text))

@@ -16,9 +16,9 @@ from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_let
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._first_messages import FEW, Matches, first_of, remark_more
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.cli._parameters import WholeRange, confirmed, dead_letters, entity_argument
 from sbredis.cli._purge import require_unprotected
+from sbredis.operating import fields_of, shown_body
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo

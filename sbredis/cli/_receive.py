@@ -20,12 +20,12 @@ from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_let
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._handler_process import handle
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._message_lines import fields_of, shown_body
 from sbredis.cli._parameters import DURATION, WholeRange, dead_letters, entity_argument
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._sink import Sink
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.exceptions import OperationTimeoutError, ServiceBusError
+from sbredis.operating import fields_of, shown_body
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import click
 
+from sbredis import operating
 from sbredis._root_error import Outcome, ServiceBusError
 from sbredis._visible import visible
-from sbredis.cli._caret import under_mistake
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 from sbredis.cli._interrupting import Terminated
 from sbredis.cli._invocation import Invocation
@@ -121,7 +121,7 @@ def _report(error: Exception) -> int:
     said = visible(f"{text}{' ' + notes if notes else ''}", lines=True)
     print(f"sbredis: {said}", file=sys.stderr)  # noqa: T201 -- it is a program
     if isinstance(error, RuleSyntaxError):
-        print(under_mistake(error.text, error.line, error.column), file=sys.stderr)  # noqa: T201 -- it is a program
+        print(operating.under_mistake(error.text, error.line, error.column), file=sys.stderr)  # noqa: T201 -- it is a program
     return _code_of(error)
 
 

@@ -15,12 +15,12 @@ import click
 
 from sbredis._counting import counted
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._message_lines import message_of, read_line
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stdin import everything, is_terminal, lines
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, outgoing
+from sbredis.operating import message_of, read_line
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusSender

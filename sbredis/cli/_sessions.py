@@ -8,8 +8,8 @@ from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._message_lines import bytes_field
 from sbredis.cli._parameters import WholeRange, entity_argument
+from sbredis.operating import bytes_field
 
 __all__ = ["sessions"]
 

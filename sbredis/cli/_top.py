@@ -1,36 +1,44 @@
-"""``sbredis top``: a live screen of all entities."""
+"""``sbredis top``: a live screen of all entities, which owns the terminal and restores it whatever happens."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+import termios
+import tty
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 
 import click
 
+from sbredis._visible import visible
 from sbredis.cli._commands import command
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION
-from sbredis.cli._terminal import Terminal, screen
-from sbredis.cli._top_screen import Sample, Sight, ViewSettings, frame, pressed, row_of
-from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sbredis.aio.management import ServiceBusAdministrationClient
-    from sbredis.model import PartitionRuntimeProperties, RuleProperties
+from sbredis.cli._top_screen import ViewSettings, frame, pressed
+from sbredis.operating import Sampler, row_of
 
 __all__ = ["top"]
 
-_READS = 200
-"""The largest number of reads a second. Each partition of an entity costs two."""
-_LISTING = 10.0
-"""The seconds between two lists of the entities."""
 _WIDTH = 100
+_SPECIAL = {
+    b"\x1b[A": "up",
+    b"\x1b[B": "down",
+    b"\x1bOA": "up",
+    b"\x1bOB": "down",
+    b"\x1b[5~": "page up",
+    b"\x1b[6~": "page down",
+    b"\x1b": "escape",
+    b"\r": "enter",
+    b"\n": "enter",
+    b"\x7f": "backspace",
+    b"\x08": "backspace",
+}
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+"""Switch to the second screen and hide the cursor, and back."""
 
 
 @command("top", examples=["sbredis top", "sbredis top --sort dead --filter orders", "sbredis top --once --output json"])
@@ -49,7 +57,7 @@ async def top(invocation: Invocation, *, every: timedelta, sort: str, text: str,
         raise click.UsageError("top needs a terminal. With --once it prints one screen.")
     view = ViewSettings(order=sort, filter=text)
     async with invocation.administration() as administration:
-        sampler = _Sampler(administration, max(every.total_seconds(), 0.1))
+        sampler = Sampler(administration, max(every.total_seconds(), 0.1))
         if once:
             await sampler.round()
             await asyncio.sleep(min(1.0, sampler.every))
@@ -66,7 +74,7 @@ async def top(invocation: Invocation, *, every: timedelta, sort: str, text: str,
                 await asyncio.wait([reading])
 
 
-def _print(invocation: Invocation, sampler: _Sampler, view: ViewSettings) -> None:
+def _print(invocation: Invocation, sampler: Sampler, view: ViewSettings) -> None:
     sights = list(sampler.sights.values())
     if invocation.out.as_json:
         invocation.out.json([row_of(sight) for sight in sights if view.filter.lower() in sight.now.path.lower()])
@@ -79,7 +87,7 @@ def _print(invocation: Invocation, sampler: _Sampler, view: ViewSettings) -> Non
         invocation.out.line(line)
 
 
-async def _show(terminal: Terminal, title: str, sampler: _Sampler, view: ViewSettings) -> None:
+async def _show(terminal: Terminal, title: str, sampler: Sampler, view: ViewSettings) -> None:
     """Draw the screen after each reading, and after each key, until the user quits."""
     shown = list(sampler.sights.values())
     while not view.ended:
@@ -97,108 +105,67 @@ async def _show(terminal: Terminal, title: str, sampler: _Sampler, view: ViewSet
             news.cancel()
 
 
-class _Sampler:
-    """Reads the entities one after the other, again and again, slowly enough not to load the servers."""
-
-    def __init__(self, administration: ServiceBusAdministrationClient, every: float) -> None:
-        self.every = every
-        self.sights: dict[str, Sight] = {}
-        self.problem: str | None = None
-        """Why nothing could be read, if that is so."""
-        self._administration = administration
-        self._clock = asyncio.get_running_loop().time
-        self._listed_at = float("-inf")
-        self._entities: list[_SampledEntity] = []
-        self._news = asyncio.Event()
-
-    async def wait(self) -> None:
-        """Wait until something new was read."""
-        await self._news.wait()
-        self._news.clear()
-
-    async def run(self) -> None:
-        """Read for ever. An error is shown, and the next round tries again."""
-        while True:
-            await asyncio.sleep(self.every)
-            try:
-                await self.round()
-                self.problem = None
-            except ServiceBusError as error:
-                self.problem = error.message
-            self._news.set()
-
-    async def round(self) -> None:
-        """Read every entity once."""
-        if self._clock() - self._listed_at >= _LISTING:
-            await self._list()
-        for entity in self._entities:
-            began = self._clock()
-            with suppress(MessagingEntityNotFoundError, DataLayoutError):  # the next list leaves it out
-                reads = await self._read_rules(entity)
-                partitions = [each async for each in self._administration.list_partitions(entity.path)]
-                reads += 2 * len(partitions)
-                sample = _sample(entity, partitions, self._clock())
-                before = self.sights.get(entity.path)
-                self.sights[entity.path] = Sight(sample) if before is None else before.then(sample)
-                await asyncio.sleep(max(0.0, began + reads / _READS - self._clock()))
-
-    async def _list(self) -> None:
-        """Find the entities."""
-        found = [_SampledEntity(queue.name) async for queue in self._administration.list_queues()]
-        async for topic in self._administration.list_topics():
-            found.append(_SampledEntity(topic.name))
-            with suppress(MessagingEntityNotFoundError):
-                async for each in self._administration.list_subscriptions(topic.name):
-                    found.append(_SampledEntity(f"{topic.name}/subscriptions/{each.name}", (topic.name, each.name)))  # noqa: PERF401 -- an async iterator
-        self._entities = found
-        self._listed_at = self._clock()
-        known = {entity.path for entity in found}
-        self.sights = {path: sight for path, sight in self.sights.items() if path in known}
-
-    async def _read_rules(self, entity: _SampledEntity) -> int:
-        """Find out whether a subscription gets all messages of its topic, once for each list. Return the reads made."""
-        if entity.subscription is None or entity.gets_all is not None:
-            return 0
-        rules = [rule async for rule in self._administration.list_rules(*entity.subscription)]
-        entity.gets_all = gets_all(rules)
-        return 1
+# -- the terminal ------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _SampledEntity:
-    """An entity to read."""
+class Terminal:
+    """The screen and the keys."""
 
-    path: str
-    subscription: tuple[str, str] | None = None
-    """The names of the topic and of the subscription, if it is one."""
-    gets_all: bool | None = None
-    """Whether a subscription gets each message of its topic once; ``None`` before its rules are read."""
+    def __init__(self, output: int) -> None:
+        self.keys: asyncio.Queue[str] = asyncio.Queue()
+        self._output = output
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The number of columns and rows."""
+        size = os.get_terminal_size(self._output)
+        return size.columns or 80, size.lines or 24
 
-def gets_all(rules: Sequence[RuleProperties]) -> bool:
-    """Return whether a subscription with these rules gets each message of its topic once.
-
-    A rule with an action makes a copy of its own, beside the one of the rules without an action.
-    """
-    from sbredis.model import TrueRuleFilter
-
-    return any(isinstance(rule.filter, TrueRuleFilter) for rule in rules) and (
-        len(rules) == 1 or all(rule.action is None for rule in rules)
-    )
+    def draw(self, lines: Sequence[str]) -> None:
+        """Show lines in place of the previous ones."""
+        text = "\x1b[K\r\n".join(map(visible, lines))
+        write(self._output, f"\x1b[H{text}\x1b[K\x1b[J")
 
 
-def _sample(entity: _SampledEntity, partitions: Sequence[PartitionRuntimeProperties], at: float) -> Sample:
-    """Return the sample of an entity. The numbers of a subscription are those of its topic."""
-    is_known = entity.subscription is None or entity.gets_all
-    oldest = [each.oldest_enqueued_at_utc for each in partitions if each.oldest_enqueued_at_utc is not None]
-    states = ("active", "locked", "delayed", "deferred", "scheduled")
-    return Sample(
-        path=entity.path,
-        at=at,
-        counts={state: sum(getattr(each, f"{state}_message_count") for each in partitions) for state in states},
-        dead=sum(each.dead_letter_message_count for each in partitions),
-        oldest=max(0.0, (datetime.now(UTC) - min(oldest)).total_seconds()) if oldest else None,
-        consumers=sum(each.waiting_receiver_count for each in partitions),
-        arrived=sum(each.numbers_given_out for each in partitions) if is_known else None,
-        unavailable=sum(not each.available for each in partitions),
-    )
+@contextmanager
+def screen() -> Generator[Terminal]:
+    """Take over the terminal while the block runs."""
+    keyboard, output = sys.stdin.fileno(), sys.stdout.fileno()
+    loop = asyncio.get_running_loop()
+    terminal = Terminal(output)
+    before = termios.tcgetattr(keyboard)
+
+    def read() -> None:
+        for key in keys_of(os.read(keyboard, 1024)):
+            terminal.keys.put_nowait(key)
+
+    try:
+        tty.setcbreak(keyboard)
+        write(output, _ENTER)
+        loop.add_reader(keyboard, read)
+        yield terminal
+    finally:
+        loop.remove_reader(keyboard)
+        write(output, _LEAVE)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+def keys_of(data: bytes) -> list[str]:
+    """Return the keys of what a terminal has sent: characters, and the names of special keys."""
+    if data in _SPECIAL:
+        return [_SPECIAL[data]]
+    found: list[str] = []
+    parts: list[bytes] = re.findall(rb"\x1b(?:[\[O][0-9;]*[A-Za-z~])?|[^\x1b]+", data)
+    for part in parts:
+        if part in _SPECIAL:
+            found.append(_SPECIAL[part])
+        elif not part.startswith(b"\x1b"):
+            found += [_SPECIAL.get(each.encode(), each) for each in part.decode(errors="ignore")]
+    return found
+
+
+def write(handle: int, text: str) -> None:
+    """Write all of a text to a descriptor."""
+    left = memoryview(text.encode())
+    while left:
+        left = left[os.write(handle, left) :]

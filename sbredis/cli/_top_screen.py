@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sbredis._counting import counted
+from sbredis.operating import Sample, Sight
 
-__all__ = ["Sample", "Sight", "ViewSettings", "frame", "pressed", "row_of"]
+__all__ = ["ViewSettings", "frame", "pressed"]
 
 _BARS = {"active": "█", "locked": "▓", "delayed": "▒", "deferred": "▒", "scheduled": "░"}
 """The states whose messages make the depth, with the sign of each in a bar."""
@@ -15,70 +16,6 @@ _LEGEND = "█ active  ▓ locked  ▒ delayed, deferred  ░ scheduled"
 _KEYS = "q quit  p pause  / filter  s sort  r reverse  ↑↓ scroll"
 _LONGEST_NAME, _SHORTEST_NAME = 40, 12
 _SHORTEST_BAR, _LONGEST_BAR = 6, 40
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What was read of an entity at a moment."""
-
-    path: str
-    at: float
-    """In seconds, by a clock that never goes back."""
-    counts: Mapping[str, int]
-    """The number of messages in each state."""
-    dead: int
-    oldest: float | None
-    """The age of the oldest message that can be received, in seconds."""
-    consumers: int
-    """The number of receivers that wait."""
-    arrived: int | None
-    """How many messages have come so far; ``None`` if that is not known, as for a subscription with filters."""
-    unavailable: int = 0
-    """The number of partitions that did not answer."""
-
-    @property
-    def depth(self) -> int:
-        """The number of messages, without dead letters."""
-        return sum(self.counts.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """The last two samples of an entity, which tell its rates."""
-
-    now: Sample
-    before: Sample | None = None
-
-    def then(self, sample: Sample) -> Sight:
-        """Return the sight after the next sample. Of an entity that was made again, nothing earlier counts."""
-        again = None not in {sample.arrived, self.now.arrived} and (sample.arrived or 0) < (self.now.arrived or 0)
-        return Sight(sample, None if again or sample.unavailable or self.now.unavailable else self.now)
-
-    @property
-    def rates_are_least(self) -> bool:
-        """Whether the rates are the least that explains the change of the depth, because arrivals are not known."""
-        return self.before is not None and None in {self.now.arrived, self.before.arrived}
-
-    @property
-    def incoming(self) -> float | None:
-        """The number of messages that came in a second."""
-        return None if self.before is None else self._arrived(self.before) / self._seconds(self.before)
-
-    @property
-    def outgoing(self) -> float | None:
-        """The number of messages that left in a second: completed, expired, moved or dead-lettered."""
-        if self.before is None:
-            return None
-        left = self._arrived(self.before) + self.before.depth - self.now.depth
-        return max(0, left) / self._seconds(self.before)
-
-    def _arrived(self, before: Sample) -> int:
-        if self.now.arrived is not None and before.arrived is not None:
-            return self.now.arrived - before.arrived
-        return max(0, self.now.depth + self.now.dead - before.depth - before.dead)
-
-    def _seconds(self, before: Sample) -> float:
-        return max(self.now.at - before.at, 1e-6)
 
 
 _ORDERS: dict[str, Callable[[Sight], float]] = {
@@ -289,20 +226,3 @@ def _middle(text: str, width: int) -> str:
         return text
     left = (width - 1) // 2
     return text[:left] + "…" + text[len(text) - (width - 1 - left) :]
-
-
-def row_of(sight: Sight) -> dict[str, object]:
-    """Return a sight as JSON has it."""
-    now = sight.now
-    return {
-        "entity": now.path,
-        "depth": now.depth,
-        **now.counts,
-        "dead": now.dead,
-        "in_per_second": sight.incoming,
-        "out_per_second": sight.outgoing,
-        "rates_are_least": sight.rates_are_least,
-        "oldest_age_seconds": now.oldest,
-        "waiting_receivers": now.consumers,
-        "unavailable_partitions": now.unavailable,
-    }

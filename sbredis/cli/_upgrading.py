@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._kinds import QUEUE, SUBSCRIPTION, TOPIC, EntityKind, Names, path_of
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import EntityStatus
+from sbredis.operating import QUEUE, SUBSCRIPTION, TOPIC, EntityKind, Names, path_of
 from sbredis.registry import LAYOUT
 
 if TYPE_CHECKING:

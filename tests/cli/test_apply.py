@@ -11,9 +11,8 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
-from sbredis.cli import _applying as applying
-from sbredis.cli._declared import read_declarations
-from sbredis.cli._planning import PlanStep, make_plan
+from sbredis.cli import _apply as applying
+from sbredis.operating import PlanStep, make_plan, read_declarations
 from tests.cli.conftest import Bus, Command
 from tests.cli.test_entities import everything, silence
 from tests.offenders import for_each

@@ -1,4 +1,4 @@
-"""``sbredis doctor`` on real servers. The rules themselves are tested by table in test_findings.py."""
+"""``sbredis doctor`` on real servers. The rules themselves are tested by table in tests/operating/test_findings.py."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sbredis.bulk import _reserving as listing
 from sbredis.bulk import reserve
 from sbredis.cli import main
 from sbredis.cli._doctor import _show
-from sbredis.cli._findings import Finding, Severity
 from sbredis.cli._invocation import Invocation, Settings
+from sbredis.operating import Finding, Severity
 from sbredis.servers import LocalCluster, LocalServer
 from tests.cli.conftest import Bus
 

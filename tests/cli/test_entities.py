@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
 from sbredis.cli._app import program
-from sbredis.cli._kinds import KINDS, RULE, EntityKind
 from sbredis.management import (
     QueueRuntimeProperties,
     RuleProperties,
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
 )
+from sbredis.operating import KINDS, RULE, EntityKind
 from sbredis.servers import LocalServer
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.cli.conftest import Bus, Command

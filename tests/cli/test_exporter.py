@@ -17,9 +17,8 @@ import pytest
 import yaml
 
 from sbredis.cli import main
-from sbredis.cli._entity_findings import EntityFacts
-from sbredis.cli._measures import Measures, json_of, prometheus_of
 from sbredis.model import PartitionRuntimeProperties
+from sbredis.operating import EntityFacts, Measures, json_of, prometheus_of
 from tests.cli.conftest import Bus
 from tests.waiting import wait_until
 

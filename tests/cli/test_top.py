@@ -20,11 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.aio import ServiceBusClient
-from sbredis.cli import _top
-from sbredis.cli._terminal import keys_of
-from sbredis.cli._top import gets_all
-from sbredis.cli._top_screen import Sample, Sight, ViewSettings, frame, pressed
+from sbredis.cli._top import keys_of
+from sbredis.cli._top_screen import ViewSettings, frame, pressed
 from sbredis.model import RuleProperties, ServiceBusMessage, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
+from sbredis.operating import Sample, Sampler, Sight, gets_all
 from tests.cli.conftest import Bus
 
 
@@ -234,9 +233,9 @@ def test_subscriptions_have_rates(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> 
         bus.did("subscription", "create", "news", name)
     bus.did("rule", "update", "news", "some", "$Default", "--filter", "wanted = TRUE")
     rounds = 0
-    read = _top._Sampler.round
+    read = Sampler.round
 
-    async def read_and_send(watch: _top._Sampler) -> None:
+    async def read_and_send(watch: Sampler) -> None:
         nonlocal rounds
         await read(watch)
         rounds += 1
@@ -251,7 +250,7 @@ def test_subscriptions_have_rates(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> 
                     async with client.get_subscription_receiver("news", name) as receiver:
                         await receiver.complete_messages(await receiver.receive_messages(5))
 
-    monkeypatch.setattr(_top._Sampler, "round", read_and_send)
+    monkeypatch.setattr(Sampler, "round", read_and_send)
     rows = bus.did("top", "--once", "--every", "0.1", "--sort", "name", "-o", "json").json
     found = {row["entity"]: row for row in rows}
     exact, least = found["news/subscriptions/all"], found["news/subscriptions/some"]

@@ -17,8 +17,6 @@ from click.exceptions import Exit
 
 from sbredis._unreadable import unreadable
 from sbredis.bulk._chunks import Mark, forgettable, read_mark
-from sbredis.cli._durations import duration_of
-from sbredis.cli._message_lines import read_line
 from sbredis.codec import decode_body, encode_body
 from sbredis.engine import (
     Changes,
@@ -55,6 +53,7 @@ from sbredis.model import (
     parse_duration,
     read_purpose,
 )
+from sbredis.operating import duration_of, read_line
 from sbredis.receiving import LockHandle, read_handle
 from sbredis.registry import reservation_of
 from sbredis.registry._entity import decode

@@ -1,17 +1,36 @@
-"""The rules of ``sbredis doctor`` for servers: what can lose messages, stop the service, or surprise. Pure."""
+"""The rules of ``sbredis doctor``: facts in, findings out. Pure.
+
+A finding is about a server or an entity: what can lose messages, stop the service, delay messages, or surprise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import enum
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from sbredis.cli._findings import NEARLY_FULL, VERY_FULL, Finding, Severity
+from sbredis._counting import counted
 
 if TYPE_CHECKING:
     from sbredis.aio import ConnectionReport, ServerReport
+    from sbredis.model import ReservationStatus, UnreadableEntity
+    from sbredis.operating._facts import EntityFacts
 
-__all__ = ["NodeLine", "findings_of_servers", "nodes_in", "version_of"]
+__all__ = [
+    "Finding",
+    "NodeLine",
+    "Severity",
+    "findings_of_entities",
+    "findings_of_servers",
+    "gathered",
+    "nodes_in",
+    "version_of",
+]
 
+VERY_FULL, NEARLY_FULL = 0.95, 0.8
+"""The share of a limit from which a finding is critical, and from which it is a warning."""
 _SLOTS = 16_384
 _UNEVEN = 1.5
 """A master with this many times the slots of another one is busier than it."""
@@ -20,6 +39,46 @@ _FIXED = {
     "valkey": ((7, 2, 11), (8, 0, 6), (8, 1, 4)),
 }
 """The first releases of each line without the security flaws in Lua of October 2025. Later lines never had them."""
+_LARGE = 16 * 100 * 1024 * 1024
+"""The bytes of a partition from which a hash of it may take over a second to move: it has 16 hashes of records."""
+_MARGIN = 2
+"""A lock should last this many times as long as a handler."""
+
+
+class Severity(enum.IntEnum):
+    """How bad a finding is."""
+
+    NOTE = 0
+    """Worth knowing."""
+    WARNING = 1
+    """It can delay messages, or turn into something worse."""
+    CRITICAL = 2
+    """It can lose messages, or something does not work now."""
+
+
+class Finding(NamedTuple):
+    """One thing that is not as it should be."""
+
+    severity: Severity
+    subject: str
+    """The server or the entity."""
+    problem: str
+    advice: str
+
+
+def gathered(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, the worst first. Subjects with the same problem share a finding."""
+    subjects: dict[tuple[Severity, str, str], list[str]] = {}
+    for severity, subject, problem, advice in findings:
+        subjects.setdefault((severity, problem, advice), []).append(subject)
+    found = [
+        Finding(severity, ", ".join(dict.fromkeys(names)), problem, advice)
+        for (severity, problem, advice), names in subjects.items()
+    ]
+    return sorted(found, key=lambda finding: -finding.severity)
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
 
 
 class NodeLine(NamedTuple):
@@ -311,3 +370,164 @@ def _number(text: str | None) -> int | None:
 
 def _is_loopback(host: str) -> bool:
     return host.startswith("127.") or host in ("::1", "[::1]", "localhost")
+
+
+# -- entities ----------------------------------------------------------------------------------------------------------
+
+
+def findings_of_entities(
+    entities: Sequence[EntityFacts],
+    *,
+    maintained: bool,
+    unreadable: Sequence[UnreadableEntity] = (),
+    reservations: Sequence[ReservationStatus] = (),
+    release_command: Callable[[str], str] = lambda path: shlex.join(["sbredis", "spark", "release", path]),
+    handling: timedelta | None = None,
+    moves_slots_whole: bool = False,
+) -> list[Finding]:
+    """Return what is wrong with the entities of a namespace.
+
+    ``unreadable`` are the entities whose records cannot be read. ``release_command`` returns the command that ends the
+    reservation of an entity. ``handling`` is how long handlers take. ``moves_slots_whole`` says that the servers move a
+    slot as one change.
+    """
+    found = [
+        finding
+        for entity in entities
+        for finding in (
+            *_of_locks(entity, handling),
+            *_of_contents(entity),
+            *_of_size(entity, moves_slots_whole=moves_slots_whole),
+        )
+    ]
+    found += map(_of_record, unreadable)
+    if not maintained:
+        found += _of_maintenance(entities)
+    return found + [
+        Finding(
+            Severity.WARNING,
+            status.path,
+            f"it is reserved for the consumer {status.consumer!r}, which shows no sign of life",
+            f"Start the consumer again, or end the reservation:\n{release_command(status.path)}",
+        )
+        for status in reservations
+        if status.stale
+    ]
+
+
+def _of_record(entity: UnreadableEntity) -> Finding:
+    if entity.layout is not None:
+        return Finding(
+            Severity.WARNING,
+            entity.path,
+            f"its record cannot be read by this release: {entity.reason}",
+            "Install a release that can read this layout, in all services of the namespace.",
+        )
+    names = shlex.join(entity.path.replace("/subscriptions/", " ").replace("/rules/", " ").split(" "))
+    words = ["rule"] if "/rules/" in entity.path else ["subscription"] if "/subscriptions/" in entity.path else []
+    commands = [f"sbredis {word} delete {names}" for word in words or ["queue", "topic"]]
+    return Finding(
+        Severity.CRITICAL,
+        entity.path,
+        f"its record cannot be read: {entity.reason}",
+        f"Delete it, and create it again:\n{' or '.join(commands)}",
+    )
+
+
+def _of_locks(entity: EntityFacts, handling: timedelta | None) -> Iterator[Finding]:
+    lock, life = entity.lock_duration, entity.time_to_live
+    if lock is None:
+        return
+    if life is not None and life <= lock:
+        yield Finding(
+            Severity.WARNING,
+            entity.path,
+            f"its messages live {_seconds(life)}, and a lock lasts {_seconds(lock)}: a message whose lock lapses has "
+            "expired, and is not handled again",
+            "Make the time to live longer, or the lock shorter.",
+        )
+    if handling is not None and lock < _MARGIN * handling:
+        yield Finding(
+            Severity.WARNING,
+            entity.path,
+            f"a lock lasts {_seconds(lock)}, and handling takes {_seconds(handling)}: without renewal, locks are lost "
+            "and messages come twice",
+            "Make the lock longer, or let a renewer or a worker renew it.",
+        )
+
+
+def _of_contents(entity: EntityFacts) -> Iterator[Finding]:
+    away = [partition.number for partition in entity.partitions if not partition.available]
+    if away:
+        yield Finding(
+            Severity.CRITICAL,
+            entity.path,
+            f"{len(away)} of {counted(len(entity.partitions), 'partition')} {'does' if len(away) == 1 else 'do'} not "
+            f"answer: {', '.join(map(str, away[:8]))}",
+            "Bring their servers back.",
+        )
+    if entity.status != "Active":
+        yield Finding(
+            Severity.NOTE, entity.path, f"its status is {entity.status}", "Set it to Active when it should work."
+        )
+    if dead := entity.total("dead_letter_message_count"):
+        yield Finding(
+            Severity.NOTE,
+            entity.path,
+            f"{counted(dead, 'message')} {'is' if dead == 1 else 'are'} on its dead-letter queue",
+            f"Look at them: sbredis dlq report {entity.path}",
+        )
+    if stuck := entity.total("transfer_dead_letter_message_count"):
+        yield Finding(
+            Severity.WARNING,
+            entity.path,
+            f"{counted(stuck, 'message')} could not be moved to another entity (transfer dead-letter queue)",
+            "Find out from their reason why, and redrive them.",
+        )
+
+
+def _of_size(entity: EntityFacts, *, moves_slots_whole: bool) -> Iterator[Finding]:
+    size = entity.total("size_in_bytes") if entity.kind != "subscription" else 0
+    limit = entity.max_size_in_bytes
+    if limit and size > NEARLY_FULL * limit:
+        yield Finding(
+            Severity.CRITICAL if size > VERY_FULL * limit else Severity.WARNING,
+            entity.path,
+            f"it has used {size / limit:.0%} of its size: when it is full, sends are refused",
+            "Receive faster, purge what is not needed, or raise max_size_in_megabytes.",
+        )
+    large = [partition.number for partition in entity.partitions if partition.size_in_bytes > _LARGE]
+    if large and entity.kind != "subscription" and not moves_slots_whole:
+        yield Finding(
+            Severity.WARNING,
+            entity.path,
+            f"{len(large)} of its partitions have more than {_LARGE // 2**20:,} MB: moving their slots stops their "
+            "server for seconds",
+            "Empty them before you move slots, or use Valkey 9, which moves slots in the background.",
+        )
+
+
+def _of_maintenance(entities: Sequence[EntityFacts]) -> list[Finding]:
+    waiting = [
+        entity.path
+        for entity in entities
+        if entity.forwards
+        or entity.removed_when_idle
+        or entity.total("transfer_message_count")
+        or (entity.kind == "topic" and entity.total("scheduled_message_count"))
+    ]
+    if not waiting:
+        return []
+    names = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
+    return [
+        Finding(
+            Severity.WARNING,
+            "maintenance",
+            f"no client does maintenance, and these entities need it: {names}",
+            "Open a client with maintenance=True, run a worker, or run: sbredis maintain",
+        )
+    ]
+
+
+def _seconds(time: timedelta) -> str:
+    return f"{time.total_seconds():g} s"

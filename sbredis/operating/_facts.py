@@ -1,12 +1,12 @@
-"""Reading what ``doctor`` and ``exporter`` need of every entity of a namespace."""
+"""What ``doctor`` and ``exporter`` need to know of every entity of a namespace, and how it is read."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sbredis.cli._entity_findings import EntityFacts
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 
 if TYPE_CHECKING:
@@ -15,10 +15,29 @@ if TYPE_CHECKING:
 
     _Properties = QueueProperties | TopicProperties | SubscriptionProperties
 
-__all__ = ["read_entities"]
+__all__ = ["EntityFacts", "read_entities"]
 
 _MEGABYTE = 1024 * 1024
 _FORWARDING = ("forward_to", "forward_dead_lettered_messages_to")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityFacts:
+    """What is known of a queue, topic or subscription."""
+
+    path: str
+    kind: str
+    status: str = "Active"
+    lock_duration: timedelta | None = None
+    time_to_live: timedelta | None = None
+    max_size_in_bytes: int | None = None
+    forwards: bool = False
+    removed_when_idle: bool = False
+    partitions: tuple[PartitionRuntimeProperties, ...] = ()
+
+    def total(self, field: str) -> int:
+        """Return the sum of a count over the partitions."""
+        return sum(getattr(partition, field) for partition in self.partitions)
 
 
 async def read_entities(administration: ServiceBusAdministrationClient) -> list[EntityFacts]:

@@ -18,10 +18,26 @@ from sbredis.model import (
     property_docs,
 )
 
-__all__ = ["KINDS", "QUEUE", "RULE", "SUBSCRIPTION", "TOPIC", "EntityKind", "Names", "first_sentence"]
+__all__ = [
+    "KINDS",
+    "QUEUE",
+    "RULE",
+    "SUBSCRIPTION",
+    "TOPIC",
+    "EntityKind",
+    "Existing",
+    "Key",
+    "Names",
+    "first_sentence",
+    "key_of",
+    "path_of",
+    "plain_text",
+]
 
 Names = tuple[str, ...]
 """The name of an entity, with those of its topic and its subscription before it."""
+Key = tuple[str, Names]
+"""The kind of an entity, and its names in small letters."""
 
 _INFIXES = ("/subscriptions/", "/rules/")
 
@@ -69,6 +85,20 @@ def path_of(names: Names) -> str:
 def key_of(names: Names) -> Names:
     """Return names that are equal if they name the same entity."""
     return tuple(map(name_key, names))
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """An entity on the server."""
+
+    kind: EntityKind
+    names: Names
+    properties: Mapping[str, Any]
+
+    @property
+    def key(self) -> Key:
+        """What identifies the entity."""
+        return self.kind.word, key_of(self.names)
 
 
 def plain_text(docs: str) -> str:

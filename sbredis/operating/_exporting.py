@@ -9,11 +9,10 @@ from typing import Any, cast
 import yaml
 
 from sbredis._visible import visible
-from sbredis.cli._declared import NESTED
-from sbredis.cli._kinds import QUEUE, RULE, TOPIC, EntityKind, Names
-from sbredis.cli._planning import Existing
-from sbredis.cli._values import written
 from sbredis.model import DEFAULT_RULE, TrueRuleFilter
+from sbredis.operating._declared import NESTED
+from sbredis.operating._kinds import QUEUE, RULE, TOPIC, EntityKind, Existing, Names
+from sbredis.operating._properties import written
 
 __all__ = ["export_text"]
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sbredis.cli._entity_findings import EntityFacts
+    from sbredis.operating._facts import EntityFacts
 
 __all__ = ["Measures", "json_of", "prometheus_of"]
 

@@ -14,19 +14,16 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
-from sbredis.cli._caret import under_mistake
-from sbredis.cli._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, key_of, path_of
-from sbredis.cli._values import read_action, read_filter, read_value
 from sbredis.exceptions import RuleSyntaxError
 from sbredis.model import RuleProperties, rule_created
+from sbredis.operating._filters import read_action, read_filter, under_mistake
+from sbredis.operating._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Key, Names, key_of, path_of
+from sbredis.operating._properties import read_value
 
-__all__ = ["LONGEST", "DeclaredEntity", "Key", "Mistake", "MistakesError", "read_declarations"]
-
-Key = tuple[str, Names]
-"""The kind of an entity, and its names in small letters."""
+__all__ = ["LONGEST_FILE", "DeclaredEntity", "Mistake", "MistakesError", "read_declarations"]
 
 NESTED = {TOPIC: SUBSCRIPTION, SUBSCRIPTION: RULE}
-LONGEST = 16_000_000
+LONGEST_FILE = 16_000_000
 """The longest file that is read, in characters. A namespace with 10,000 entities and all their defaults takes 8 MB."""
 _DEEPEST = 64
 """The deepest nesting. The properties of a rule's filter are nested ten deep."""
@@ -84,8 +81,8 @@ def read_declarations(text: str, file: str, namespace: str | None = None) -> lis
     ``file`` is its name in errors. ``namespace`` chooses from the namespaces of a configuration of Azure's emulator.
     """
     reader = _Reader()
-    if len(text) > LONGEST:
-        raise MistakesError(file, [Mistake(1, f"the file is too long: it may have {LONGEST:,} characters")])
+    if len(text) > LONGEST_FILE:
+        raise MistakesError(file, [Mistake(1, f"the file is too long: it may have {LONGEST_FILE:,} characters")])
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()

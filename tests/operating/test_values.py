@@ -12,10 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.cli._durations import duration_of, duration_text
-from sbredis.cli._kinds import KINDS, EntityKind, first_sentence, plain_text
-from sbredis.cli._values import (
+from sbredis.management import CorrelationRuleFilter, FalseRuleFilter, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
+from sbredis.model import Field, QueueProperties, RuleProperties
+from sbredis.operating import (
+    KINDS,
+    EntityKind,
+    duration_of,
+    duration_text,
     filter_text,
+    first_sentence,
+    plain_text,
     read_action,
     read_filter,
     read_text,
@@ -25,8 +31,6 @@ from sbredis.cli._values import (
     written_action,
     written_filter,
 )
-from sbredis.management import CorrelationRuleFilter, FalseRuleFilter, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
-from sbredis.model import Field, QueueProperties, RuleProperties
 
 QUEUE = QueueProperties.fields()
 

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.cli._caret import under_mistake
-from sbredis.cli._json_values import from_json, to_json
-from sbredis.cli._message_lines import message_of, shown_body
 from sbredis.model import ServiceBusMessage, content_of
+from sbredis.operating import from_json, message_of, shown_body, to_json, under_mistake
 
 SIMPLE = (
     st.none()

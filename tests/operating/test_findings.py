@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ConnectionReport, ServerReport
-from sbredis.cli._entity_findings import EntityFacts, findings_of_entities
-from sbredis.cli._findings import Finding, Severity, gathered
-from sbredis.cli._server_findings import findings_of_servers, nodes_in
 from sbredis.model import PartitionRuntimeProperties, ReservationStatus
+from sbredis.operating import (
+    EntityFacts,
+    Finding,
+    Severity,
+    findings_of_entities,
+    findings_of_servers,
+    gathered,
+    nodes_in,
+)
 from sbredis.transport import Endpoint, ServerFacts, Target
 
 GIGABYTE = 2**30

@@ -8,39 +8,52 @@ declared is deleted last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import yaml
+
+from sbredis._counting import counted
 from sbredis._nearest import nearest_name
-from sbredis.cli._declared import DeclaredEntity, Key, Mistake, MistakesError
-from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names, key_of, path_of
-from sbredis.cli._values import same_value, written
 from sbredis.engine import PartitionSettings, name_key
 from sbredis.model import entity_created
+from sbredis.operating._declared import DeclaredEntity, Mistake, MistakesError
+from sbredis.operating._kinds import (
+    KINDS,
+    QUEUE,
+    RULE,
+    SUBSCRIPTION,
+    TOPIC,
+    EntityKind,
+    Existing,
+    Key,
+    Names,
+    key_of,
+    path_of,
+)
+from sbredis.operating._properties import same_value, written
 from sbredis.registry import DESTINATIONS, Hop, judge_destination, require_properties, split_path
 
-__all__ = ["ChangePlan", "Existing", "PlanStep", "PropertyChange", "Spared", "make_plan", "undeclared"]
+__all__ = [
+    "ChangePlan",
+    "PlanStep",
+    "PropertyChange",
+    "Spared",
+    "make_plan",
+    "plan_json",
+    "plan_lines",
+    "plan_summary",
+    "undeclared",
+]
 
 _NEIGHBOUR, _PARTITIONED = "colocate_with", "enable_partitioning"
 _RELATED = (*DESTINATIONS, _NEIGHBOUR, _PARTITIONED, "requires_session")
 """The properties that must fit each other."""
-
-
-@dataclass(frozen=True, slots=True)
-class Existing:
-    """An entity on the server."""
-
-    kind: EntityKind
-    names: Names
-    properties: Mapping[str, Any]
-
-    @property
-    def key(self) -> Key:
-        """What identifies the entity."""
-        return self.kind.word, key_of(self.names)
+_SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
 
 class PropertyChange(NamedTuple):
@@ -114,7 +127,7 @@ def make_plan(
     prune_nonempty: bool = False,
     held: Mapping[Key, int | None] | None = None,
 ) -> ChangePlan:
-    """Return the plan. Raises :class:`~sbredis.cli._declared.MistakesError` if it would not be legal as a whole.
+    """Return the plan. Raises :class:`~sbredis.operating.MistakesError` if it would not be legal as a whole.
 
     With ``prune``, entities that are not declared are deleted; ``held`` has the number of messages of each, or ``None``
     if it is not known. Those that have or may have messages are spared, unless ``prune_nonempty`` is set. Those that
@@ -401,3 +414,61 @@ class _Graph:
         except ValueError as error:
             return str(error)
         return None
+
+
+# -- the text of a plan ------------------------------------------------------------------------------------------------
+
+
+def plan_lines(plan: ChangePlan) -> Iterator[str]:
+    """Return the lines of a plan: each step with its changes, and what is spared."""
+    for step in plan.steps:
+        yield f"{_SIGNS[step.action]} {step.kind.word} {step.path}"
+        for change in step.changes:
+            before = "" if step.action == "create" else f"{_change_text(change.before)} -> "
+            yield f"    {change.name}: {before}{_change_text(change.after)}"
+        for rule in step.rules or ():
+            values = "; ".join(f"{name}: {_change_text(value)}" for name, value in rule.properties.items())
+            yield f"    rule {rule.names[-1]}" + (f" ({values})" if values else "")
+    for spared in plan.spared:
+        yield f"! {spared.kind.word} {path_of(spared.names)} is kept: {spared.reason}"
+    yield plan_summary(plan)
+
+
+def plan_summary(plan: ChangePlan) -> str:
+    """Return one line with the number of steps."""
+    if not plan.steps:
+        return "no changes"
+    counts = [(sum(step.action == action for step in plan.steps), action) for action in _SIGNS]
+    return f"{counted(len(plan.steps), 'change')}: " + ", ".join(f"{count} to {action}" for count, action in counts)
+
+
+def plan_json(plan: ChangePlan) -> dict[str, Any]:
+    """Return a plan for programs."""
+    spared = [{"kind": each.kind.word, "name": path_of(each.names), "reason": each.reason} for each in plan.spared]
+    return {"changes": [_step_json(step) for step in plan.steps], "kept": spared}
+
+
+def _step_json(step: PlanStep) -> dict[str, Any]:
+    found: dict[str, Any] = {"action": step.action, "kind": step.kind.word, "name": step.path}
+    if step.action != "delete":
+        found["properties"] = {
+            change.name: {"before": written(change.before), "after": written(change.after)} for change in step.changes
+        }
+    if step.rules is not None:
+        found["rules"] = {rule.names[-1]: _rule_json(rule) for rule in step.rules}
+    return found
+
+
+def _rule_json(rule: DeclaredEntity) -> dict[str, Any]:
+    return {name: written(value) for name, value in rule.properties.items()}
+
+
+def _change_text(value: object) -> str:
+    plain = written(value)
+    if plain is None or plain == []:
+        return "nothing"
+    if isinstance(plain, dict | list):
+        return yaml.safe_dump(
+            plain, default_flow_style=True, sort_keys=False, allow_unicode=True, width=sys.maxsize
+        ).rstrip("\n")
+    return {True: "true", False: "false"}[plain] if isinstance(plain, bool) else str(plain)

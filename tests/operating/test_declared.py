@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.cli._declared import DeclaredEntity, MistakesError, read_declarations
 from sbredis.management import CorrelationRuleFilter, EntityStatus, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
+from sbredis.operating import DeclaredEntity, MistakesError, read_declarations
 
 FILE = """\
 x-short: &short

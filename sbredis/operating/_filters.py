@@ -1,118 +1,40 @@
-"""The values of properties as people write them: in options, in files and in results. Pure.
+"""Filters and actions of rules as people write them, in options, in files and in results; where a mistake is. Pure.
 
-A value is written with the types of JSON: a duration is text such as ``1h30m`` or ``none``, a choice is its name, and a
-filter is a text or a mapping. Reading a written value gives the same value again.
+A filter is written as a text or a mapping. Reading a written filter gives the same filter again.
 """
 
 from __future__ import annotations
 
-import json
+import re
+import unicodedata
 from collections.abc import Mapping
 from datetime import timedelta
-from enum import Enum
 from typing import Any, cast
 
-from sbredis.cli._durations import NO_LIMIT, duration_of, duration_text
-from sbredis.cli._json_values import rule_value_from_json, rule_value_to_json
 from sbredis.model import (
-    AuthorizationRule,
-    Choice,
     CorrelationRuleFilter,
-    Duration,
     FalseRuleFilter,
-    Field,
-    Flag,
-    ListOf,
     RuleFilter,
     SqlRuleAction,
     SqlRuleFilter,
     TrueRuleFilter,
-    Whole,
-    rule_as_kept,
 )
+from sbredis.operating._values import rule_value_from_json, rule_value_to_json
 
 __all__ = [
     "filter_text",
     "read_action",
     "read_filter",
-    "read_text",
-    "read_value",
-    "same_value",
     "sql_text",
-    "written",
+    "under_mistake",
     "written_action",
     "written_filter",
 ]
 
 _SQL_KEYS = {"sql", "parameters"}
-
-
-# -- properties --------------------------------------------------------------------------------------------------------
-
-
-def read_value(field: Field[Any, Any], given: object) -> Any:
-    """Return the value of a property that was written as ``given``; ``None`` is the default.
-
-    Raises :class:`ValueError` or :class:`TypeError` if it is of a wrong type or beyond a limit.
-    """
-    if given is None:
-        return field.default
-    plain: Any = given
-    if isinstance(field, Duration):
-        if not isinstance(given, str):
-            raise TypeError(f"{field.name} must be a duration such as 30s, 5m, 1h30m or none")
-        plain = timedelta.max if given.lower() == NO_LIMIT else duration_of(given)
-    elif isinstance(field, Choice) and isinstance(given, str):
-        plain = next((each.value for each in field.settable if each.value.lower() == given.lower()), given)
-    value = field.read(plain)
-    field.check(value)
-    return value
-
-
-def read_text(field: Field[Any, Any], text: str) -> Any:
-    """Return the value of a property that was written as the text of an option. Raises as :func:`read_value`."""
-    if isinstance(field, Whole):
-        try:
-            return read_value(field, int(text))
-        except ValueError as error:
-            raise ValueError(f"{text!r} is not a whole number" if not text.lstrip("-").isdigit() else error) from None
-    if isinstance(field, Flag):
-        return read_value(field, text.lower() == "true")
-    return read_value(field, json.loads(text) if isinstance(field, ListOf) else text)
-
-
-def same_value(field: Field[Any, Any], one: Any, other: Any) -> bool:
-    """Return whether two values of a property mean the same.
-
-    The values in a filter or an action also need the same types: a rule distinguishes ``1`` from ``true``.
-    """
-    return field.same(one, other) and _value_types(one) == _value_types(other)
-
-
-def _value_types(given: object) -> dict[str, type] | None:
-    """Return the types of the values in a filter or an action, by their names; ``None`` for anything else."""
-    if not isinstance(given, CorrelationRuleFilter | SqlRuleFilter | SqlRuleAction):
-        return None
-    values = given.properties if isinstance(given, CorrelationRuleFilter) else given.parameters
-    return {name: type(value) for name, value in (values or {}).items()}
-
-
-def written(value: object) -> Any:
-    """Return a property's value as it is written."""
-    if isinstance(value, timedelta):
-        return duration_text(value)
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, AuthorizationRule):
-        return rule_as_kept(value)
-    if isinstance(value, CorrelationRuleFilter | SqlRuleFilter):
-        return written_filter(value)
-    if isinstance(value, SqlRuleAction):
-        return written_action(value)
-    return [written(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
-
-
-# -- rules -------------------------------------------------------------------------------------------------------------
+_SHOWN, _BEFORE_CARET = 100, 60
+"""The width of the part of a long line that is shown, and the largest part of it before the caret."""
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def written_filter(given: RuleFilter) -> Any:
@@ -217,3 +139,24 @@ def sql_text(given: SqlRuleFilter | SqlRuleAction) -> str:
 
 def _shown(value: object) -> str:
     return str(rule_value_to_json(value)["$duration"]) if isinstance(value, timedelta) else repr(value)
+
+
+def under_mistake(text: str, line: int, column: int) -> str:
+    """Return a line of a text with a caret under one of its characters. Both are counted from 1."""
+    lines = _LINE_END.split(text)
+    shown = "".join(each if each.isprintable() else " " for each in lines[min(line, len(lines)) - 1])
+    start = at = min(column - 1, len(shown))
+    left = _BEFORE_CARET
+    while start and (left := left - _width(shown[start - 1])) >= 0:
+        start -= 1
+    end, left = start, _SHOWN
+    while end < len(shown) and (left := left - _width(shown[end])) >= 0:
+        end += 1
+    return f"  {shown[start:end]}\n  {' ' * sum(map(_width, shown[start:at]))}^"
+
+
+def _width(character: str) -> int:
+    """Return the number of columns that a character takes on a terminal."""
+    if unicodedata.category(character) in {"Mn", "Me"}:  # it is drawn over the character before it
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1

@@ -14,12 +14,26 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sbredis.cli._declared import Key, MistakesError, read_declarations
-from sbredis.cli._exporting import export_text, json_text
-from sbredis.cli._kinds import KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Names
-from sbredis.cli._plan_text import plan_json, plan_lines
-from sbredis.cli._planning import ChangePlan, Existing, make_plan
 from sbredis.management import CorrelationRuleFilter, FalseRuleFilter, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
+from sbredis.operating import (
+    KINDS,
+    QUEUE,
+    RULE,
+    SUBSCRIPTION,
+    TOPIC,
+    ChangePlan,
+    EntityKind,
+    Existing,
+    Key,
+    MistakesError,
+    Names,
+    export_text,
+    make_plan,
+    plan_json,
+    plan_lines,
+    read_declarations,
+)
+from sbredis.operating._exporting import json_text
 from sbredis.registry import DESTINATIONS
 
 

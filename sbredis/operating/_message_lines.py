@@ -13,9 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from sbredis._visible import json_line, visible
-from sbredis.cli._durations import duration_of
-from sbredis.cli._json_values import from_json, to_json
 from sbredis.exceptions import ServiceBusError
+from sbredis.operating._values import duration_of, from_json, to_json
 
 if TYPE_CHECKING:
     from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage

@@ -1,0 +1,248 @@
+"""What tools for operators share: plans, findings, facts, messages as lines. It prints nothing.
+
+The command line uses it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sbredis.operating._declared import LONGEST_FILE, DeclaredEntity, Mistake, MistakesError, read_declarations
+    from sbredis.operating._exporting import export_text
+    from sbredis.operating._facts import EntityFacts, read_entities
+    from sbredis.operating._filters import (
+        filter_text,
+        read_action,
+        read_filter,
+        sql_text,
+        under_mistake,
+        written_action,
+        written_filter,
+    )
+    from sbredis.operating._findings import (
+        Finding,
+        NodeLine,
+        Severity,
+        findings_of_entities,
+        findings_of_servers,
+        gathered,
+        nodes_in,
+        version_of,
+    )
+    from sbredis.operating._inspecting import STATES, MessageCount, existing_in, held_in, inspect_entity, messages_in
+    from sbredis.operating._kinds import (
+        KINDS,
+        QUEUE,
+        RULE,
+        SUBSCRIPTION,
+        TOPIC,
+        EntityKind,
+        Existing,
+        Key,
+        Names,
+        first_sentence,
+        key_of,
+        path_of,
+        plain_text,
+    )
+    from sbredis.operating._measures import Measures, json_of, prometheus_of
+    from sbredis.operating._message_lines import bytes_field, fields_of, message_of, read_line, shown_body, time_of
+    from sbredis.operating._planning import (
+        ChangePlan,
+        PlanStep,
+        PropertyChange,
+        Spared,
+        make_plan,
+        plan_json,
+        plan_lines,
+        plan_summary,
+        undeclared,
+    )
+    from sbredis.operating._properties import read_text, read_value, same_value, written
+    from sbredis.operating._samples import Sample, SampledEntity, Sight, gets_all, row_of, sample_of
+    from sbredis.operating._sampling import Sampler
+    from sbredis.operating._values import (
+        NO_LIMIT,
+        duration_of,
+        duration_text,
+        from_json,
+        rule_value_from_json,
+        rule_value_to_json,
+        to_json,
+    )
+
+__all__ = [
+    "KINDS",
+    "LONGEST_FILE",
+    "NO_LIMIT",
+    "QUEUE",
+    "RULE",
+    "STATES",
+    "SUBSCRIPTION",
+    "TOPIC",
+    "ChangePlan",
+    "DeclaredEntity",
+    "EntityFacts",
+    "EntityKind",
+    "Existing",
+    "Finding",
+    "Key",
+    "Measures",
+    "MessageCount",
+    "Mistake",
+    "MistakesError",
+    "Names",
+    "NodeLine",
+    "PlanStep",
+    "PropertyChange",
+    "Sample",
+    "SampledEntity",
+    "Sampler",
+    "Severity",
+    "Sight",
+    "Spared",
+    "bytes_field",
+    "duration_of",
+    "duration_text",
+    "existing_in",
+    "export_text",
+    "fields_of",
+    "filter_text",
+    "findings_of_entities",
+    "findings_of_servers",
+    "first_sentence",
+    "from_json",
+    "gathered",
+    "gets_all",
+    "held_in",
+    "inspect_entity",
+    "json_of",
+    "key_of",
+    "make_plan",
+    "message_of",
+    "messages_in",
+    "nodes_in",
+    "path_of",
+    "plain_text",
+    "plan_json",
+    "plan_lines",
+    "plan_summary",
+    "prometheus_of",
+    "read_action",
+    "read_declarations",
+    "read_entities",
+    "read_filter",
+    "read_line",
+    "read_text",
+    "read_value",
+    "row_of",
+    "rule_value_from_json",
+    "rule_value_to_json",
+    "same_value",
+    "sample_of",
+    "shown_body",
+    "sql_text",
+    "time_of",
+    "to_json",
+    "undeclared",
+    "under_mistake",
+    "version_of",
+    "written",
+    "written_action",
+    "written_filter",
+]
+
+_PLACES = {
+    "KINDS": "sbredis.operating._kinds",
+    "LONGEST_FILE": "sbredis.operating._declared",
+    "NO_LIMIT": "sbredis.operating._values",
+    "QUEUE": "sbredis.operating._kinds",
+    "RULE": "sbredis.operating._kinds",
+    "STATES": "sbredis.operating._inspecting",
+    "SUBSCRIPTION": "sbredis.operating._kinds",
+    "TOPIC": "sbredis.operating._kinds",
+    "ChangePlan": "sbredis.operating._planning",
+    "DeclaredEntity": "sbredis.operating._declared",
+    "EntityFacts": "sbredis.operating._facts",
+    "EntityKind": "sbredis.operating._kinds",
+    "Existing": "sbredis.operating._kinds",
+    "Finding": "sbredis.operating._findings",
+    "Key": "sbredis.operating._kinds",
+    "Measures": "sbredis.operating._measures",
+    "MessageCount": "sbredis.operating._inspecting",
+    "Mistake": "sbredis.operating._declared",
+    "MistakesError": "sbredis.operating._declared",
+    "Names": "sbredis.operating._kinds",
+    "NodeLine": "sbredis.operating._findings",
+    "PlanStep": "sbredis.operating._planning",
+    "PropertyChange": "sbredis.operating._planning",
+    "Sample": "sbredis.operating._samples",
+    "SampledEntity": "sbredis.operating._samples",
+    "Sampler": "sbredis.operating._sampling",
+    "Severity": "sbredis.operating._findings",
+    "Sight": "sbredis.operating._samples",
+    "Spared": "sbredis.operating._planning",
+    "bytes_field": "sbredis.operating._message_lines",
+    "duration_of": "sbredis.operating._values",
+    "duration_text": "sbredis.operating._values",
+    "existing_in": "sbredis.operating._inspecting",
+    "export_text": "sbredis.operating._exporting",
+    "fields_of": "sbredis.operating._message_lines",
+    "filter_text": "sbredis.operating._filters",
+    "findings_of_entities": "sbredis.operating._findings",
+    "findings_of_servers": "sbredis.operating._findings",
+    "first_sentence": "sbredis.operating._kinds",
+    "from_json": "sbredis.operating._values",
+    "gathered": "sbredis.operating._findings",
+    "gets_all": "sbredis.operating._samples",
+    "held_in": "sbredis.operating._inspecting",
+    "inspect_entity": "sbredis.operating._inspecting",
+    "json_of": "sbredis.operating._measures",
+    "key_of": "sbredis.operating._kinds",
+    "make_plan": "sbredis.operating._planning",
+    "message_of": "sbredis.operating._message_lines",
+    "messages_in": "sbredis.operating._inspecting",
+    "nodes_in": "sbredis.operating._findings",
+    "path_of": "sbredis.operating._kinds",
+    "plain_text": "sbredis.operating._kinds",
+    "plan_json": "sbredis.operating._planning",
+    "plan_lines": "sbredis.operating._planning",
+    "plan_summary": "sbredis.operating._planning",
+    "prometheus_of": "sbredis.operating._measures",
+    "read_action": "sbredis.operating._filters",
+    "read_declarations": "sbredis.operating._declared",
+    "read_entities": "sbredis.operating._facts",
+    "read_filter": "sbredis.operating._filters",
+    "read_line": "sbredis.operating._message_lines",
+    "read_text": "sbredis.operating._properties",
+    "read_value": "sbredis.operating._properties",
+    "row_of": "sbredis.operating._samples",
+    "rule_value_from_json": "sbredis.operating._values",
+    "rule_value_to_json": "sbredis.operating._values",
+    "same_value": "sbredis.operating._properties",
+    "sample_of": "sbredis.operating._samples",
+    "shown_body": "sbredis.operating._message_lines",
+    "sql_text": "sbredis.operating._filters",
+    "time_of": "sbredis.operating._message_lines",
+    "to_json": "sbredis.operating._values",
+    "undeclared": "sbredis.operating._planning",
+    "under_mistake": "sbredis.operating._filters",
+    "version_of": "sbredis.operating._findings",
+    "written": "sbredis.operating._properties",
+    "written_action": "sbredis.operating._filters",
+    "written_filter": "sbredis.operating._filters",
+}
+"""The module of each name. It is imported when the name is used, so that a command imports only what it needs."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(importlib.import_module(_PLACES[name]), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,0 +1,88 @@
+"""Reading samples of all entities at a limited pace."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
+from sbredis.operating._samples import SampledEntity, Sight, gets_all, sample_of
+
+if TYPE_CHECKING:
+    from sbredis.aio.management import ServiceBusAdministrationClient
+
+__all__ = ["Sampler"]
+
+_READS = 200
+"""The largest number of reads a second. Each partition of an entity costs two."""
+_LISTING = 10.0
+"""The seconds between two lists of the entities."""
+
+
+class Sampler:
+    """Reads the entities one after the other, again and again, slowly enough not to load the servers."""
+
+    def __init__(self, administration: ServiceBusAdministrationClient, every: float) -> None:
+        self.every = every
+        self.sights: dict[str, Sight] = {}
+        self.problem: str | None = None
+        """Why nothing could be read, if that is so."""
+        self._administration = administration
+        self._clock = asyncio.get_running_loop().time
+        self._listed_at = float("-inf")
+        self._entities: list[SampledEntity] = []
+        self._news = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait until something new was read."""
+        await self._news.wait()
+        self._news.clear()
+
+    async def run(self) -> None:
+        """Read for ever. An error is shown, and the next round tries again."""
+        while True:
+            await asyncio.sleep(self.every)
+            try:
+                await self.round()
+                self.problem = None
+            except ServiceBusError as error:
+                self.problem = error.message
+            self._news.set()
+
+    async def round(self) -> None:
+        """Read every entity once."""
+        if self._clock() - self._listed_at >= _LISTING:
+            await self._list()
+        for entity in self._entities:
+            began = self._clock()
+            with suppress(MessagingEntityNotFoundError, DataLayoutError):  # the next list leaves it out
+                reads = await self._read_rules(entity)
+                partitions = [each async for each in self._administration.list_partitions(entity.path)]
+                reads += 2 * len(partitions)
+                sample = sample_of(entity, partitions, self._clock(), datetime.now(UTC))
+                before = self.sights.get(entity.path)
+                self.sights[entity.path] = Sight(sample) if before is None else before.then(sample)
+                await asyncio.sleep(max(0.0, began + reads / _READS - self._clock()))
+
+    async def _list(self) -> None:
+        """Find the entities."""
+        found = [SampledEntity(queue.name) async for queue in self._administration.list_queues()]
+        async for topic in self._administration.list_topics():
+            found.append(SampledEntity(topic.name))
+            with suppress(MessagingEntityNotFoundError):
+                async for each in self._administration.list_subscriptions(topic.name):
+                    found.append(SampledEntity(f"{topic.name}/subscriptions/{each.name}", (topic.name, each.name)))  # noqa: PERF401 -- an async iterator
+        self._entities = found
+        self._listed_at = self._clock()
+        known = {entity.path for entity in found}
+        self.sights = {path: sight for path, sight in self.sights.items() if path in known}
+
+    async def _read_rules(self, entity: SampledEntity) -> int:
+        """Find out whether a subscription gets all messages of its topic, once for each list. Return the reads made."""
+        if entity.subscription is None or entity.gets_all is not None:
+            return 0
+        rules = [rule async for rule in self._administration.list_rules(*entity.subscription)]
+        entity.gets_all = gets_all(rules)
+        return 1

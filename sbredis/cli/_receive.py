@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -18,7 +21,6 @@ from sbredis.cli._browsing import source_of
 from sbredis.cli._commands import command
 from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._handler_process import handle
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, WholeRange, dead_letters, entity_argument
 from sbredis.cli._progress import ProgressCounter
@@ -38,6 +40,26 @@ _AHEAD = 100
 _LONGEST = 365 * 86_400.0
 _FIRST_DELAY = 1.0
 """The delay after the first failure, as workers have it by default, in seconds."""
+_GRACE, _PAUSE = 10.0, 0.02  # seconds
+
+_TOLD = (
+    "message_id",
+    "sequence_number",
+    "session_id",
+    "subject",
+    "content_type",
+    "correlation_id",
+    "partition_key",
+    "to",
+    "reply_to",
+    "reply_to_session_id",
+    "delivery_count",
+    "enqueued_time_utc",
+    "dead_letter_reason",
+    "dead_letter_error_description",
+    "dead_letter_source",
+    "dead_letter_source_sequence_number",
+)
 Settlement = Literal["complete", "dead-letter", "abandon", "none"]
 
 
@@ -211,7 +233,7 @@ class _ReceiveRun:
             if stop or not await sink.put(_line(message, as_json=self.invocation.out.as_json), stop):
                 return False
         else:
-            code = None if stop else await handle(self.handler, message, stop)
+            code = None if stop else await _handle(self.handler, message, stop)
             if code is None:
                 return False
             if code:
@@ -264,3 +286,113 @@ def _line(message: ServiceBusReceivedMessage, *, as_json: bool) -> bytes:
     if sys.stdout.isatty() or message.body_type is not AmqpMessageBodyType.DATA:
         return shown_body(message).encode() + b"\n"
     return bytes(content_of(message).body) + b"\n"
+
+
+# -- a command of the user: it gets the body of a message on its stdin, and the properties in its environment ----------
+
+
+def environment_of(message: ServiceBusReceivedMessage) -> dict[str, str]:
+    """Return the variables for a message: ``SBREDIS_SUBJECT`` and so on, and ``SBREDIS_PROPERTY_NAME`` for properties.
+
+    Letters of a property's name become capitals, and other characters become ``_``.
+    """
+    found = {f"SBREDIS_{name.upper()}": _text(getattr(message, name)) for name in _TOLD}
+    for name, value in (message.application_properties or {}).items():
+        found["SBREDIS_PROPERTY_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper()] = _text(value)
+    return {name: value.replace("\0", "") for name, value in found.items() if value is not None}
+
+
+async def _handle(command: str, message: ServiceBusReceivedMessage, stop: Stop) -> int | None:
+    """Run a command in the shell for a message. Return its exit code, or ``None`` if it was interrupted.
+
+    The shell has a session of its own, so that a signal reaches all that it has started. After an interruption, the
+    message comes again, so the call waits until all of that has ended. Some seconds after the end of the shell, it
+    kills the rest.
+    """
+    environment: Mapping[str, str] = {**os.environ, **environment_of(message)}
+    with _passing_on_hangups() as begun:
+        process = await asyncio.create_subprocess_shell(
+            command, stdin=asyncio.subprocess.PIPE, env=environment, start_new_session=True
+        )
+        try:
+            with stop.calling(lambda: _signal(process.pid, signal.SIGTERM)):
+                begun(process.pid)
+                await process.communicate(_body(message))
+            if stop:
+                await _until_gone(process.pid)
+        except BaseException:  # a second Ctrl-C, which is an interruption or a cancellation
+            _signal(process.pid, signal.SIGKILL)
+            raise
+    return None if stop and process.returncode else process.returncode
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+@contextmanager
+def _passing_on_hangups() -> Generator[Callable[[int], None]]:
+    """Let the end of the terminal end a group too. It does not belong to the session of the terminal.
+
+    Yields a function that takes the group. The terminal may end before the group is known: its first process may run
+    already.
+    """
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
+        yield lambda _: None  # as with nohup
+        return
+    loop = asyncio.get_running_loop()
+    groups: list[int] = []
+    hung_up = False
+
+    def end() -> None:
+        for group in groups:
+            _signal(group, signal.SIGHUP)
+        loop.remove_signal_handler(signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    def hang_up() -> None:
+        nonlocal hung_up
+        hung_up = True
+        if groups:
+            end()
+
+    def begun(group: int) -> None:
+        groups.append(group)
+        if hung_up:
+            end()
+
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    try:
+        yield begun
+    finally:
+        if hung_up and not groups:
+            end()  # no process was started
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+async def _until_gone(group: int) -> None:
+    """Wait until a group has no process any more. Kill those that do not end in time."""
+    try:
+        async with asyncio.timeout(_GRACE):
+            while True:
+                os.killpg(group, 0)
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        _signal(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _body(message: ServiceBusReceivedMessage) -> bytes:
+    from sbredis.model import AmqpMessageBodyType, content_of
+
+    if message.body_type is AmqpMessageBodyType.DATA:
+        return bytes(content_of(message).body)
+    return str(message).encode()
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return None if value is None else str(value)

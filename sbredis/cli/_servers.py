@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from sbredis._counting import counted
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import WholeRange, confirmed
 
+if TYPE_CHECKING:
+    from sbredis.servers import Damage, LocalServer
+
 __all__ = ["servers"]
+
+_AT_ONCE = 1000
 
 servers = group(
     "server",
@@ -124,9 +132,11 @@ def backup(invocation: Invocation, folder: str, backup: str) -> None:
     The backup has everything that the server acknowledged before the command began. FOLDER may also be the folder of
     another server on this machine, with its 'appendonlydir'.
     """
-    from sbredis.cli._server_data import back_up_folder
+    from sbredis.servers import back_up
 
-    back_up_folder(invocation, folder, backup)
+    made = back_up(folder, backup)
+    text = f"copied {counted(made.size, 'byte')} of {folder} into {backup}"
+    invocation.out.done(text, folder=folder, backup=str(made.path), bytes=made.size)
 
 
 @command("restore", into=servers, connects=False, examples=[
@@ -141,9 +151,21 @@ def restore(invocation: Invocation, backup: str, folder: str) -> None:
     BACKUP is what 'backup' makes, a copy of an 'appendonlydir', or a snapshot (an RDB file). A server loads it once, to
     check it. FOLDER must have no data. If anything fails, nothing is changed.
     """
-    from sbredis.cli._server_data import restore_folder
+    from sbredis.servers import restoring
 
-    restore_folder(invocation, backup, folder)
+    with restoring(backup, folder) as restored:
+        keys, namespaces = _contents(restored.server)
+    facts = {
+        "folder": str(restored.folder),
+        "backup": backup,
+        "changed": restored.changed,
+        "bytes": restored.size,
+        "cut_bytes": restored.cut_bytes,
+        "keys": keys,
+        "entities": sum(namespaces.values()),
+        "namespaces": namespaces if invocation.out.as_json else sorted(namespaces),
+    }
+    invocation.out.record(facts)
 
 
 @command("repair", into=servers, connects=False, examples=[
@@ -160,6 +182,76 @@ def repair(invocation: Invocation, folder: str, *, lose_readable: bool, dry_run:
     last whole command, and a copy of it is kept. Without --yes and without a terminal, nothing is changed. Exit code 3:
     there is damage, and nothing was changed.
     """
-    from sbredis.cli._server_data import repair_folder
+    from sbredis.servers import repairing
 
-    return repair_folder(invocation, folder, lose_readable=lose_readable, dry_run=dry_run, yes=yes)
+    with repairing(folder) as damage:
+        if damage is None:
+            invocation.out.done(f"nothing to repair in {folder}", folder=folder, damage=None, copy=None)
+            return ExitCode.DONE
+        loses = damage.readable > 0 and not lose_readable
+        if not invocation.out.as_json:
+            invocation.out.record(_facts(damage))
+        copy = None
+        if not dry_run and not loses and (yes or sys.stdin.isatty()):
+            if not yes:
+                invocation.ask(f"Cut {counted(damage.cut_bytes, 'byte')} off {damage.file}?")
+            copy = str(damage.cut())
+        if invocation.out.as_json:
+            invocation.out.json({"folder": folder, "damage": _facts(damage), "copy": copy})
+    if copy is not None:
+        invocation.out.remark(
+            f"cut; the whole file is kept as {copy}\nto start the server: sbredis server start {shlex.quote(folder)}"
+        )
+        return ExitCode.DONE
+    if loses:
+        invocation.out.remark(
+            f"nothing was changed: {counted(damage.readable, 'whole command')} behind the damage would be lost. Restore"
+            " a backup if there is one. To cut here nevertheless, add --lose-readable."
+        )
+        return ExitCode.FAILED if yes and not dry_run else ExitCode.DIFFERENT
+    invocation.out.remark(f"nothing was changed; to cut: sbredis server repair {shlex.quote(folder)} --yes")
+    return ExitCode.DIFFERENT
+
+
+def _contents(server: LocalServer) -> tuple[int, dict[str, int]]:
+    """Return the number of keys, and the number of entities of each namespace."""
+    from sbredis.engine import ENTITIES_PATTERN, namespace_of
+
+    keys, namespaces, cursor = 0, dict[str, int](), "0"
+    for line in str(server.ask("INFO", "keyspace")).splitlines():
+        if line.startswith("db"):
+            keys += int(line.partition("keys=")[2].partition(",")[0])
+    while True:
+        answer = server.ask("SCAN", cursor, "MATCH", ENTITIES_PATTERN, "COUNT", _AT_ONCE, timeout=60)
+        cursor, found = cast("tuple[str, list[str]]", answer)
+        for key in found:
+            if (namespace := namespace_of(key)) is not None:
+                namespaces[namespace] = int(str(server.ask("HLEN", key)))
+        if cursor == "0":
+            return keys, namespaces
+
+
+def _facts(damage: Damage) -> dict[str, Any]:
+    return {
+        "file": str(damage.file),
+        "size": damage.size,
+        "damage": _described(damage),
+        "damaged_at": damage.damaged_at,
+        "cut_at": damage.cut_at,
+        "cut_bytes": damage.cut_bytes,
+        "commands_kept": damage.commands,
+        "unfinished_commands_cut": damage.unfinished,
+        "readable_commands_lost": damage.readable,
+        "first_commands_cut": list(damage.first_commands),
+        "last_time_kept": damage.time,
+    }
+
+
+def _described(damage: Damage) -> str:
+    if damage.ending == "torn":
+        return "the last command is cut off"
+    if damage.ending == "transaction":
+        return "the last transaction has no end"
+    if damage.zeros:
+        return f"{counted(damage.size - damage.damaged_at, 'zero byte')}, as a loss of power can leave them"
+    return f"this is no command: {damage.sample!r}"

@@ -10,7 +10,7 @@ import pytest
 
 from sbredis.aio import ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.cli._measuring import Result, summary_of
+from sbredis.cli._bench import Result, summary_of
 from sbredis.exceptions import OperationTimeoutError, ServiceBusConnectionError
 from tests.cli.children import Child
 from tests.cli.conftest import Bus

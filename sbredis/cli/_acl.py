@@ -11,7 +11,7 @@ import click
 from sbredis.cli._commands import command, group
 from sbredis.cli._entity_paths import entity_of
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._names import entity_names
+from sbredis.cli._parameters import entity_names
 
 if TYPE_CHECKING:
     from sbredis.engine import AccessTo

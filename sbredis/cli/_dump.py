@@ -21,9 +21,8 @@ from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_let
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import dead_letters, entity_argument, existing_file
 from sbredis.cli._progress import ProgressCounter
-from sbredis.cli._sink import Sink
-from sbredis.cli._stdin import everything, is_terminal
 from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.cli._streams import Sink, everything, is_terminal
 from sbredis.operating import fields_of, read_line
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from click.shell_completion import CompletionItem
 from sbredis.cli._commands import OrderedGroup, command, group, wrong_arguments
 from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._names import names_of
 from sbredis.cli._output import Output
-from sbredis.cli._parameters import RULE_VALUE, ParamType
+from sbredis.cli._parameters import RULE_VALUE, ParamType, names_of
 from sbredis.exceptions import DataLayoutError
 from sbredis.model import (
     Choice,

@@ -16,10 +16,10 @@ from sbredis._nearest import nearest_name
 from sbredis._server_url import URL_VARIABLE
 from sbredis._visible import visible
 from sbredis.cli._book_file import load_book
-from sbredis.cli._interrupting import ending_at_once, interruption
 from sbredis.cli._output import Output
 from sbredis.cli._server_choice import Book, ChosenServer, choose_server
-from sbredis.cli._stdin import first_line
+from sbredis.cli._stopping import ending_at_once, interruption
+from sbredis.cli._streams import first_line
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient

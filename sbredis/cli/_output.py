@@ -14,7 +14,7 @@ import click
 
 from sbredis._visible import json_line, visible
 from sbredis.cli._fitting import GAP, TableColumn, broken, fitted
-from sbredis.cli._interrupting import ending_at_once
+from sbredis.cli._stopping import ending_at_once
 
 __all__ = ["Output", "plain"]
 

@@ -24,8 +24,8 @@ from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, WholeRange, dead_letters, entity_argument
 from sbredis.cli._progress import ProgressCounter
-from sbredis.cli._sink import Sink
 from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.cli._streams import Sink
 from sbredis.exceptions import OperationTimeoutError, ServiceBusError
 from sbredis.operating import fields_of, shown_body
 

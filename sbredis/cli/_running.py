@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
+import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import click
@@ -18,10 +19,9 @@ from sbredis import operating
 from sbredis._root_error import Outcome, ServiceBusError
 from sbredis._visible import visible
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
-from sbredis.cli._interrupting import Terminated
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._remarking import remarking
 from sbredis.cli._server_choice import NoServerError
+from sbredis.cli._stopping import Terminated
 from sbredis.exceptions import (
     OperationTimeoutError,
     RuleSyntaxError,
@@ -44,7 +44,7 @@ def run_work(work: CommandFunction, invocation: Invocation, given: dict[str, Any
     """Run the function of a command, and return the exit code."""
     begun: list[bool] = []
     try:
-        with remarking(invocation.out.remark):
+        with _remarking(invocation.out.remark):
             return _run(work, invocation, given, begun)
     except BrokenPipeError:
         _silence(sys.stdout)
@@ -137,3 +137,30 @@ def _silence(stream: Any) -> None:
     """Let the interpreter flush the stream at its end without an error and without waiting."""
     with suppress(io.UnsupportedOperation):  # a test has put a buffer in its place
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Remarks(logging.Handler):
+    """Prints the warnings of a logger as remarks."""
+
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._remark = remark
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a warning, unless it was printed before."""
+        text = record.getMessage()
+        if text not in self._said:
+            self._said.add(text)
+            self._remark(text)
+
+
+@contextmanager
+def _remarking(remark: Callable[[str], None]) -> Generator[None]:
+    """Print a remark about each entity that is left out because its record cannot be read, while the block runs."""
+    log, handler = logging.getLogger("sbredis.registry"), _Remarks(remark)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

@@ -18,8 +18,8 @@ from sbredis.cli._commands import command
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, MOMENT, PROPERTY, NumberRange, WholeRange, entity_argument, existing_file
 from sbredis.cli._progress import ProgressCounter
-from sbredis.cli._stdin import everything, is_terminal, lines
 from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.cli._streams import everything, is_terminal, lines
 from sbredis.exceptions import ServiceBusError
 from sbredis.operating import message_of, read_line
 

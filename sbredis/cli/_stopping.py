@@ -1,15 +1,19 @@
-"""Long work that ends in a good state when the command is interrupted."""
+"""What Ctrl-C and SIGTERM do: long work ends in a good state, and a block without ``await`` ends at once."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
-__all__ = ["Stop", "to_a_good_end"]
+__all__ = ["Stop", "Terminated", "ending_at_once", "interruption", "to_a_good_end"]
 
 T = TypeVar("T")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
@@ -81,3 +85,51 @@ async def to_a_good_end(work: Callable[[Stop], Coroutine[Any, Any, None]]) -> No
         stop.wish()
         await task
         raise
+
+
+# -- questions to the user, and writing to a slow reader ---------------------------------------------------------------
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has ended a block."""
+
+
+@contextmanager
+def ending_at_once() -> Generator[list[int]]:
+    """Let Ctrl-C and SIGTERM end the block at once. asyncio only notes them, and acts when the block has ended.
+
+    A command without an event loop that reacts to them in its own way is left alone. The block gets the list of
+    signals that have come. They raise what :func:`interruption` returns.
+    """
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+
+    def end(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        raise interruption(number)
+
+    before = [(number, handler) for number in _SIGNALS if _is_replaced(handler := signal.getsignal(number))]
+    try:
+        for number, _ in before:
+            signal.signal(number, end)
+        yield came
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _is_replaced(handler: object) -> bool:
+    if handler is signal.default_int_handler:
+        return True
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return callable(handler)
+
+
+def interruption(number: int) -> KeyboardInterrupt:
+    """Return what a signal raises."""
+    return Terminated() if number == signal.SIGTERM else KeyboardInterrupt()

@@ -16,7 +16,7 @@ from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio import ServiceBusClient as AsyncClient
 from sbredis.bulk import reserve
 from sbredis.cli import _invocation as calls
-from sbredis.cli import _names as names
+from sbredis.cli import _parameters as names
 from sbredis.cli._app import program
 from sbredis.cli._demonstrating import demo_file
 from sbredis.cli._invocation import Invocation, Settings

@@ -20,9 +20,9 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli import _doctor
 from sbredis.cli._app import program
-from sbredis.cli._interrupting import ending_at_once
 from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._running import run_work
+from sbredis.cli._stopping import ending_at_once
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,

@@ -43,7 +43,7 @@ ALLOWED = {
     "sbredis.cli._moving._ARRIVING_INTERRUPTED": COMMAND,
     "sbredis.cli._moving._partitions": BETWEEN,
     "sbredis.cli._moving.datetime": COMMAND,
-    "sbredis.cli._names._PATIENCE": COMMAND,
+    "sbredis.cli._parameters._PATIENCE": COMMAND,
     "sbredis.cli._purge.read_clocks": "a server whose clock is ahead",
     "sbredis.client.Connection.entity": FAULT,
     "sbredis.client._connection.hooks_for": "the clock of a bus, for servers in other processes",

@@ -34,7 +34,7 @@ def test_a_broken_link_is_found(link: str) -> None:
     "link",
     [
         "[x](ARCHITECTURE.md)",
-        "[x](ARCHITECTURE.md#the-problem)",
+        "[x](ARCHITECTURE.md#floors)",
         "[x](sbredis/)",
         "[x](https://example.com)",
         "`[x](nowhere.md)`",

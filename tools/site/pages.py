@@ -1,4 +1,4 @@
-"""Collect the pages of the documentation site: docs/, the documents at the root, the examples, and the reference.
+"""Collect the pages of the documentation site: docs/, the documents of the root and of the rooms, examples, reference.
 
 The documents are written to be read in the repository too, so their links name files of the repository. Here each link
 is changed to the page that shows the file. A link to a file that no page shows becomes plain text.
@@ -21,6 +21,9 @@ __all__ = ["assets", "pages", "places", "rewritten"]
 PROJECT = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 """The documents at the root that have a page below project/. The README is the front page."""
 
+ROOMS = ("lua/", "sbredis/", "workers/")
+"""The folders of code whose documents have pages below rooms/."""
+
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
 _EXTERNAL = re.compile(r"[a-z]+:|#")
 
@@ -38,8 +41,17 @@ def places() -> dict[str, str]:
         **{path: path.removeprefix("docs/") for path in _documents()},
         "docs/index.md": "documents.md",
         **{name: f"project/{name.lower()}" for name in PROJECT},
+        **{path: _room(path) for path in _room_documents()},
         **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in _examples()},
     }
+
+
+def _room_documents() -> list[str]:
+    return [path for path in (file.relative_to(ROOT).as_posix() for file in files(".md")) if path.startswith(ROOMS)]
+
+
+def _room(path: str) -> str:
+    return f"rooms/{path.removeprefix('sbredis/').replace('/README.md', '.md')}"
 
 
 def _examples() -> list[Path]:

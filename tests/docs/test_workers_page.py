@@ -1,4 +1,4 @@
-"""Tests that the handlers of the guide to workers do what the guide says, and that its tables are complete."""
+"""Tests that the handlers of the guide to workers do what its pages say, and that its tables are complete."""
 
 from __future__ import annotations
 
@@ -21,23 +21,31 @@ from tests.waiting import eventually
 from tools.repository import ROOT
 from tools.run_page import python_blocks
 
-PAGE = (ROOT / "docs" / "workers.md").read_text("utf-8")
+DOCS = ROOT / "docs"
+PAGES = {path: path.read_text("utf-8") for path in [DOCS / "workers.md", *sorted((DOCS / "workers").glob("*.md"))]}
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def guide() -> dict[str, Any]:
-    """The names that the page defines. Its first program is not run, because it runs only as a program."""
+    """The names that the pages define. The first program is not run, because it runs only as a program.
+
+    Each page has a worker of its own, so ``declared`` has the handlers of all of them.
+    """
     names: dict[str, Any] = {"__name__": "guide"}
-    for block in python_blocks(PAGE):
-        exec(compile(block.code, "docs/workers.md", "exec", dont_inherit=True), names)  # noqa: S102 -- our own documents
+    declared: list[Any] = []
+    for path, text in PAGES.items():
+        for block in python_blocks(text):
+            exec(compile(block.code, str(path), "exec", dont_inherit=True), names)  # noqa: S102 -- our own documents
+        declared += names["worker"]._declared
+    names["declared"] = declared
     return names
 
 
 def part(guide: dict[str, Any], bus: Bus, *paths: str, **options: Any) -> Worker:
-    """Return a worker with the page's handlers of these entities only."""
+    """Return a worker with the guide's handlers of these entities only."""
     worker = Worker(bus.url, **options)
-    worker._declared = [each for each in guide["worker"]._declared if each.source.path in paths]
+    worker._declared = [each for each in guide["declared"] if each.source.path in paths]
     assert {each.source.path for each in worker._declared} == set(paths)
     return worker
 
@@ -258,7 +266,7 @@ async def test_the_handler_of_a_process_sends_its_result(guide: dict[str, Any]) 
 
 def names_in(header: str) -> set[str]:
     """Return the names in the first column of the table with this header."""
-    lines = PAGE.split(header, 1)[1].splitlines()[2:]
+    lines = "\n".join(PAGES.values()).split(header, 1)[1].splitlines()[2:]
     rows = lines[: next(place for place, line in enumerate(lines) if not line.startswith("|"))]
     return {name for row in rows for name in re.findall(r"`(?:await )?([-\w/]+)", row.split("|")[1])}
 

@@ -2,6 +2,8 @@
 
 python -m tests.engine.proof.long_run [--steps N] [--times N] [--seconds N] [--workers N]
 
+By default it makes at least 100,000 steps, until each required case has happened 100 times, in two processes.
+It directs itself to the cases that are lacking, and stops as soon as no case is lacking.
 The run prints a table of all cases: operations, transitions, refusals, and repeated calls.
 The run fails as soon as the scripts and the model disagree, or if a case is too rare when the time is over.
 """

@@ -2,6 +2,7 @@
 
 python -m tests.engine.proof.moves_run [--steps N] [--times N] [--seconds N] [--workers N]
 
+Movers stop, repeat old calls and work side by side, and servers are rolled back.
 The run prints a table of all cases: transitions, verdicts, and other answers.
 """
 

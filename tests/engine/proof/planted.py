@@ -3,6 +3,7 @@
 python -m tests.engine.proof.planted [--workers N] [--parts N] [NAME...]
 
 A bug is a text in a Lua file and its replacement. The text is replaced when the file is read, never on disk.
+A search is the same in each run, and half of it takes the rules often that call the changed script.
 """
 
 from __future__ import annotations

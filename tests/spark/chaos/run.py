@@ -1,6 +1,8 @@
 """The long form of the tests of Spark's jobs that are killed, and of servers that go away under them.
 
 python -m tests.spark.chaos.run [SCENE ...] [--times N] [--seed N]
+
+It takes an hour. After each scene it looks for messages that are missing or there twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of the files for the forge: workflows and Dependabot."""
+"""Tests of the files for the forge: workflows, Dependabot and the forms of issues."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.offenders import for_each
@@ -15,6 +16,7 @@ from tools.repository import ROOT
 
 FORGE = ROOT / ".github"
 WORKFLOWS = sorted((FORGE / "workflows").glob("*.yml"))
+FORMS = sorted(path for path in (FORGE / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 
 
@@ -94,3 +96,19 @@ def test_dependabot_looks_into_folders_that_exist() -> None:
     folders = [folder for each in updates for folder in (each.get("directories") or [each["directory"]])]
     assert [folder for folder in folders if not (ROOT / folder.strip("/")).is_dir()] == []
     assert {f"/{path.parent.name}" for path in ROOT.glob("*/*.lock")} == set(updates[0]["directories"])
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_a_form_asks_for_what_an_answer_needs(path: Path) -> None:
+    form = read(path)
+    assert form["name"]
+    assert form["description"]
+    asked = [part for part in form["body"] if part["type"] != "markdown"]
+    assert len({part["id"] for part in asked}) == len(asked) > 0
+    assert all(part["attributes"]["label"] and part["validations"]["required"] for part in asked)
+
+
+def test_the_files_that_the_forms_name_exist() -> None:
+    named = {name for path in FORMS for name in re.findall(r"`([\w./]+\.md)`", path.read_text("utf-8"))}
+    assert {"SECURITY.md", "docs/index.md"} <= named
+    assert [name for name in named if not (ROOT / name).is_file()] == []

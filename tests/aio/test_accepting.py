@@ -504,13 +504,14 @@ async def test_a_session_accepted_after_cancellation_is_released(url: str, parti
     """The call that accepts the session was already under way, so the session is locked but has no receiver."""
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
-        with Gate(queue.client, "accept_session") as gate:
+        with Calls(queue.transport) as calls, Gate(queue.client, "accept_session") as gate:
             gate.shut = True
             task = opening(queue.session("a"))
             await gate.reached()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             gate.open()
+            await eventually(lambda: calls.by_script["release_session"])  # until then the session may be free or locked
             await eventually(queue.is_unused)
         async with queue.session("a") as receiver:
             (message,) = await receiver.receive_messages(1, 60)

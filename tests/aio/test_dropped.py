@@ -44,6 +44,24 @@ def let_go(held: list[Any]) -> None:
     gc.collect()
 
 
+@pytest.fixture(autouse=True)
+def _no_garbage_of_earlier_tests() -> None:
+    """Collect what earlier tests left, because its warnings would be taken for warnings about the clients of a test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
+
+
+async def ended(connection: Connection) -> None:
+    """Wait until a client is closed, and until its transport has no task that the end of the test would cancel."""
+
+    def has_ended() -> bool:
+        names = [task.get_name() for task in asyncio.all_tasks()]
+        return connection.transport.closed and not any(name.startswith("sbredis transport") for name in names)
+
+    await eventually(has_ended)
+
+
 # -- dropped -----------------------------------------------------------------------------------------------------------
 
 
@@ -57,7 +75,8 @@ async def test_a_dropped_client_warns_with_its_creation_line_and_is_closed(url: 
     with pytest.warns(ResourceWarning, match="was not closed") as warned:
         let_go(held)
     assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
-    await eventually(lambda: connection.transport.closed and not connection._opened)
+    await ended(connection)
+    assert not connection._opened
 
 
 @pytest.mark.anyio
@@ -77,7 +96,7 @@ async def test_a_sender_or_receiver_keeps_its_client_open(url: str) -> None:
     del receiver
     with pytest.warns(ResourceWarning, match="was not closed"):
         let_go(held)
-    await eventually(lambda: connection.transport.closed)
+    await ended(connection)
 
 
 async def _closed_without(held: list[object], connection: Connection) -> None:
@@ -152,7 +171,7 @@ async def test_a_client_dropped_while_connecting_leaves_nothing_behind(
         gc.collect()
         let.set()
         await eventually(lambda: connection.closed and not connection._opened)
-        await eventually(lambda: connection.transport.closed)
+        await ended(connection)
 
 
 @pytest.mark.anyio
@@ -165,7 +184,7 @@ async def test_a_dropped_administration_client_warns_and_is_closed(url: str) -> 
     with pytest.warns(ResourceWarning, match="was not closed") as warned:
         let_go(held)
     assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
-    await eventually(lambda: connection.transport.closed)
+    await ended(connection)
 
 
 @pytest.mark.anyio

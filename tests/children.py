@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Mapping
@@ -13,9 +14,25 @@ from typing import IO
 
 from tools.repository import ROOT
 
-__all__ = ["child"]
+__all__ = ["child", "run_module"]
 
 Stream = int | IO[bytes] | None
+
+
+def run_module(module: str, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m MODULE`` with these arguments in a folder, and return what it printed and its exit status.
+
+    ``environment`` is added to the environment.
+    """
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
 
 
 @asynccontextmanager

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run_module
 from tools.check_commits import LONGEST, UncheckedHistoryError, findings, problems
 from tools.repository import ROOT
 
@@ -151,13 +151,5 @@ def test_a_history_without_a_beginning_is_not_checked(clone: Path) -> None:
 
 
 def test_a_machine_without_git_passes_the_check(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.check_commits"],
-        cwd=ROOT,
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_module("tools.check_commits", cwd=ROOT, PATH=str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "no commit was checked: git is not installed\n", "")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run_module
 from tests.house.test_targets import FIXTURES
 from tests.plugins.parts import parts_of
 from tools.repository import ROOT
@@ -95,15 +94,8 @@ def collected(folder: Path, tests: str, part: str, *options: str) -> subprocess.
     (folder / "conftest.py").write_text(FIXTURES, "utf-8")
     (folder / "test_it.py").write_text(tests, "utf-8")
     plugins = ("-p", "tests.plugins.targets", "-p", "tests.plugins.parts", "-p", "no:cacheprovider")
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", *plugins, "--part", part, *options],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    chosen = ("--collect-only", "-q", *plugins, "--part", part, *options)
+    return run_module("pytest", *chosen, cwd=folder, PYTHONPATH=str(ROOT))
 
 
 def names(folder: Path, part: str, *options: str) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import run_module
 from tests.plugins.parts import first
 from tests.plugins.progress import LONG, LONGEST_REASON, Tally
 from tools.repository import ROOT
@@ -19,16 +20,8 @@ def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess
     """Run tests with the plugins, away from the settings of this repository."""
     (folder / "test_it.py").write_text(code, "utf-8")
     plugins = ["-p", "tests.plugins.progress", "-p", "tests.plugins.patience", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", "-q", "-o", "console_output_style=classic", "--rootdir=.", *plugins]
-    return subprocess.run(
-        [*command, *arguments, "test_it.py"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    options = ["-q", "-o", "console_output_style=classic", "--rootdir=.", *plugins, *arguments, "test_it.py"]
+    return run_module("pytest", *options, cwd=folder, PYTHONPATH=str(ROOT))
 
 
 # -- the tally --------------------------------------------------------------------------------------------------------

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.children import run_module
 from tools.repository import ROOT
 
 FIXTURES = """
@@ -82,16 +80,7 @@ def collected(folder: Path, tests: str) -> str:
     (folder / "conftest.py").write_text(FIXTURES, "utf-8")
     (folder / "test_it.py").write_text(tests, "utf-8")
     plugins = ("-p", "tests.plugins.targets", "-p", "no:cacheprovider")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", *plugins],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    return done.stdout
+    return run_module("pytest", "--collect-only", "-q", *plugins, cwd=folder, PYTHONPATH=str(ROOT)).stdout
 
 
 def test_marks_select_the_targets_of_a_test(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.testing import Bus, _fixtures
+from tests.children import run_module
 
 IMPORTS = """
 import pytest
@@ -80,15 +79,8 @@ def test_with_loops_of_its_own(sbredis_bus):
 
 def run(folder: Path, *arguments: str, **environment: str) -> str:
     """Run pytest in a folder with warnings as errors, and return its output."""
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-        env={**os.environ, **environment},
-    )
+    options = ("-W", "error", "-p", "no:cacheprovider", *arguments)
+    done = run_module("pytest", *options, cwd=folder, PYTHONDEVMODE="1", **environment)
     return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
 
 

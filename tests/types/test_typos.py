@@ -6,16 +6,14 @@ The tests run mypy. ``make check`` runs pyright on the same two files.
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.children import run_module
 from tests.house.modules import importable_modules
 from tests.offenders import for_each
 from tests.samples.derivation import MODULES, synchronous_source
@@ -33,15 +31,8 @@ def mypy(folder: Path, text: str, **others: str) -> tuple[set[int], str]:
     programs = [folder / f"{name}.py" for name in ("program", *others)]
     for program, content in zip(programs, (text, *others.values()), strict=True):
         program.write_text(content, "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--python-version=3.11", "--no-incremental", *map(str, programs)],
-        cwd=folder,
-        env={**os.environ, "MYPYPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    options = ("--strict", "--python-version=3.11", "--no-incremental", *map(str, programs))
+    done = run_module("mypy", *options, cwd=folder, MYPYPATH=str(ROOT))
     assert done.returncode in {0, 1}, f"{done.stdout}{done.stderr}"
     return {int(line) for line in re.findall(r"program\.py:(\d+): error", done.stdout)}, done.stdout
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.offenders import for_each
+from tools.lock import LOCKS
 from tools.repository import ROOT
 
 FORGE = ROOT / ".github"
@@ -95,7 +96,7 @@ def test_dependabot_looks_into_folders_that_exist() -> None:
     assert [each["package-ecosystem"] for each in updates] == ["pip", "github-actions"]
     folders = [folder for each in updates for folder in (each.get("directories") or [each["directory"]])]
     assert [folder for folder in folders if not (ROOT / folder.strip("/")).is_dir()] == []
-    assert {f"/{path.parent.name}" for path in ROOT.glob("*/*.lock")} == set(updates[0]["directories"])
+    assert {f"/{Path(requirements).parent}" for requirements in LOCKS} == set(updates[0]["directories"])
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)

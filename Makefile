@@ -2,6 +2,7 @@
 PY := .venv/bin/python
 TESTS ?= tests
 ARGS ?=
+WHAT ?=
 # Whether the tests that need Java and PySpark are among the tests to run.
 SPARK := $(filter tests tests/spark%,$(TESTS))
 
@@ -15,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-pythons test-bare check sync docs picture format lock bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers prove-engine prove-moves prove-reserved prove-time prove-sessions prove-removal prove-spark prove-workers prove-bytes dist environment clean
+.PHONY: help demo quick test test-all test-pythons test-bare check sync docs format lock bench prove dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -66,9 +67,6 @@ sync: environment ## make the modules of sbredis/sync, and their tests, from tho
 docs: environment-docs ## build the documentation site into .cache/site/html
 	$(PY) -m tools.site
 
-picture: environment-test ## run the demonstration, and draw its terminal for the README (docs/demo.svg)
-	$(PY) -m tools.picture
-
 format: environment ## format the code, and correct what the linter can correct
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
@@ -76,81 +74,18 @@ format: environment ## format the code, and correct what the linter can correct
 lock: environment-test ## lock the packages of requirements/ with their hashes (ARGS=--upgrade for newer ones)
 	$(PY) -m tools.lock $(ARGS)
 
-bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due bench-transactions bench-forward bench-spark bench-workers ## run all benchmarks
+bench: environment-test ## run all benchmarks (WHAT=client for one, ARGS=… for it)
+	@$(PY) -m tools.runs bench "$(WHAT)" $(ARGS)
 
-bench-transport: environment-test ## measure the transport
-	$(PY) -m benchmarks.transport $(ARGS)
-
-bench-faults: environment-test ## show the effects of faults on callers, beside redis-py
-	$(PY) -m benchmarks.faults $(ARGS)
-
-bench-engine: environment-test ## measure the engine beside bare streams: server time, memory, long queues, bounds, reserved ranges, audit
-	$(PY) -m benchmarks.engine $(ARGS)
-
-bench-client: environment-test ## measure the client beside NATS and bare streams: ways of calling, partitions, cluster, idle latency
-	@tools/nats
-	$(PY) -m benchmarks.client $(ARGS)
-
-bench-sessions: environment-test ## measure sessions beside a queue: many in one entity, latency, memory, server time
-	$(PY) -m benchmarks.sessions $(ARGS)
-
-bench-topics: environment-test ## measure topics beside a queue: fan-out, filters, many subscriptions
-	$(PY) -m benchmarks.topics $(ARGS)
-
-bench-rules: environment-test ## measure the rules: filters a second, indexed and not
-	$(PY) -m benchmarks.rules $(ARGS)
-
-bench-due: environment-test ## measure how long calls hold the server while a million messages are due at once
-	$(PY) -m benchmarks.due $(ARGS)
-
-bench-transactions: environment-test ## measure a transaction beside its calls alone: server time, through the client, goals
-	$(PY) -m benchmarks.transactions $(ARGS)
-
-bench-forward: environment-test ## measure moves within a slot and between slots: bulk, latency, goals
-	$(PY) -m benchmarks.forward $(ARGS)
-
-bench-spark: environment-test ## measure Spark beside redis-py and pyarrow: reads, writes, streams, jobs, goals
-	@tools/system-packages java
-	@tools/spark
-	$(PY) -m benchmarks.spark $(ARGS)
-
-bench-workers: environment-test ## measure the worker beside other frameworks, and draw the picture for the guide (20 minutes)
-	@tools/peers
-	$(PY) -m benchmarks.workers --json .cache/bench-workers.json --picture docs/workers-speed.svg $(ARGS)
-
-prove-engine: environment-test ## run the long test of the engine: its state machine against its model
-	$(PY) -m tests.engine.proof.long_run $(ARGS)
-
-prove-moves: environment-test ## run the long test of moves: movers, receivers and failures
-	$(PY) -m tests.engine.proof.moves_run $(ARGS)
-
-prove-reserved: environment-test ## run the long test of reserved ranges: readers that crash, old calls, failovers
-	$(PY) -m tests.engine.proof.reserved_run $(ARGS)
-
-prove-time: environment-test ## run the long test of the effects of time, with and without looks in between
-	$(PY) -m tests.engine.proof.looking $(ARGS)
-
-prove-sessions: environment-test ## run the long test of sessions (some minutes)
-	$(PY) -m tests.engine.proof.sessions_run $(ARGS)
-
-prove-removal: environment-test ## run the long test of the removal of unused entities
-	$(PY) -m tests.registry.removal.run $(ARGS)
-
-prove-spark: environment-test ## run the long test of Spark's jobs: kills of Python, Java and servers (ARGS='captures --times 4')
-	@tools/system-packages java
-	@tools/spark
-	$(PY) -m tests.spark.chaos.run $(ARGS)
-
-prove-workers: environment-test ## run the long tests of workers: kills, signals, outages, pauses, failovers, memory (ARGS='kills --times 20')
-	$(PY) -m tests.workers.chaos.run $(ARGS)
-
-prove-bytes: environment-test ## search for bytes that a decoder does not read as it should (ARGS='message --seconds 600')
-	$(PY) -m tests.hostile.run $(ARGS)
+prove: environment-test ## list the proofs, which are long random tests (WHAT=moves runs one, ARGS=… for it)
+	@$(PY) -m tools.runs prove "$(WHAT)" $(ARGS)
 
 dist: environment ## build the sdist and the wheel into dist/, and try the wheel with each extra; uploads nothing
 	$(PY) -m tools.dist
 
-environment: ## make .venv with all packages that the targets need
+# The targets below make .venv with the packages that a target needs; `make environment` makes it with all of them.
+.PHONY: environment
+environment:
 	@tools/environment check
 
 .PHONY: environment-demo

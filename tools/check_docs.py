@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.repository import ROOT, files
+from tools.runs import RUNS
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^ *```", re.MULTILINE | re.DOTALL)
 CODE_SPAN = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(?P<title>.+?) *$", re.MULTILINE)
 MAKE = re.compile(r"\bmake (?P<target>[a-z][a-z-]*)")
+WHAT = re.compile(r"\bmake (?P<kind>bench|prove) WHAT=(?P<what>[\w-]*)")
 LEFTOVER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 FILE = re.compile(r"`(?P<name>[\w./-]+\.(?:lua|py|toml|txt))`")
 INTERNAL = ("ARCHITECTURE.md", "CONTRIBUTING.md", "lua/", "sbredis/", "workers/")
@@ -77,6 +79,9 @@ def check_targets(text: str, targets: set[str]) -> Iterator[str]:
     code += CODE_SPAN.findall(FENCE.sub("", text))
     for named in sorted({make["target"] for part in code for make in MAKE.finditer(part)} - targets):
         yield f"`make {named}` is no target of the Makefile"
+    for kind, what in sorted({make.group("kind", "what") for part in code for make in WHAT.finditer(part)}):
+        if what not in RUNS[kind]:
+            yield f"`make {kind} WHAT={what}` is no choice of it"
 
 
 def check_files(text: str, paths: set[str]) -> Iterator[str]:

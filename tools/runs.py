@@ -68,9 +68,7 @@ BENCHMARKS = {
 PROOFS = {
     "engine": LongRun("tests.engine.proof.long_run", "the state machine of the engine against its model"),
     "moves": LongRun("tests.engine.proof.moves_run", "moves: movers, receivers and failures"),
-    "reserved": LongRun(
-        "tests.engine.proof.reserved_run", "reserved ranges: readers that crash, old calls, failovers"
-    ),
+    "reserved": LongRun("tests.engine.proof.reserved_run", "reserved ranges: readers that crash, old calls, failovers"),
     "time": LongRun("tests.engine.proof.looking", "the effects of time, with and without looks in between"),
     "sessions": LongRun("tests.engine.proof.sessions_run", "sessions: their order and their locks (some minutes)"),
     "removal": LongRun("tests.registry.removal.run", "the removal of unused entities"),
@@ -123,7 +121,7 @@ def main(kind: str, what: str, *arguments: str) -> int:
         if code:
             return code
     os.chdir(ROOT)
-    os.execv(last[0], last)  # so the last program gets the signals that are sent to this one  # noqa: S606 - no shell
+    return os.execv(last[0], last)  # noqa: S606 - no shell is needed; the last program gets the signals for this one
 
 
 if __name__ == "__main__":

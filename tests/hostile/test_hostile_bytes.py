@@ -1,6 +1,6 @@
 """Decoders read damaged inputs as values, or refuse them with their own error, within limits of time and memory.
 
-``make prove-bytes`` is the long form of these tests.
+``make prove WHAT=bytes`` is the long form of these tests.
 """
 
 from __future__ import annotations

@@ -40,9 +40,10 @@ def pins(name: str) -> dict[str, str]:
 
 
 def test_make_alone_lists_every_target_with_its_purpose() -> None:
-    promised = {"demo", "test", "test-all", "check", "bench", "bench-transport", "dist", "clean", "help"}
+    promised = {"demo", "test", "test-all", "check", "bench", "prove", "dist", "clean", "help"}
     listed = dict(re.findall(r"^ +make ([a-z-]+) +(\S.*)$", make(), re.MULTILINE))
     assert set(listed) >= promised
+    assert len(listed) <= 16, "a reader takes in no longer list; give a target a WHAT instead"
     phony = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[0].split()
     assert set(listed) == set(phony)
 

@@ -62,6 +62,11 @@ def test_a_make_target_that_does_not_exist_is_found() -> None:
     assert list(check_targets(text, {"test"})) == ["`make tea` is no target of the Makefile"]
 
 
+def test_a_benchmark_or_proof_that_does_not_exist_is_found() -> None:
+    text = "`make bench WHAT=tea`, `make bench WHAT=client` and `make prove WHAT=moves ARGS=--help`\n"
+    assert list(check_targets(text, {"bench", "prove"})) == ["`make bench WHAT=tea` is no choice of it"]
+
+
 def test_a_file_that_does_not_exist_is_found() -> None:
     text = "`a/_one.py` `_one.py` `lua/NAME.lua` `_other.py` `b/_one.py`\n```\n`none.py`\n```\n"
     found = list(check_files(text, {"src/a/_one.py"}))

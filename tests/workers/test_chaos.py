@@ -1,6 +1,6 @@
 """Workers that are killed and terminated, and servers that go away, while they handle messages: the short forms.
 
-``make prove-workers`` runs the long forms, and more.
+``make prove WHAT=workers`` runs the long forms, and more.
 """
 
 from __future__ import annotations

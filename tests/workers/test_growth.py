@@ -1,4 +1,4 @@
-"""A worker keeps nothing of the messages that it has handled. ``make prove-workers`` measures a million."""
+"""A worker keeps nothing of the messages that it has handled. ``make prove WHAT=workers`` measures a million."""
 
 from __future__ import annotations
 

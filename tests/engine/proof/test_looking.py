@@ -12,7 +12,7 @@ from tests.plugins.parts import first
 
 EXAMPLES = {("server", "narrow"): 12, ("server", "real"): 4, ("memory", "narrow"): 3, ("memory", "real"): 2}
 """With the real bounds each step compares hundreds of messages, and steps in memory take several times as long.
-``make prove-time`` runs many more of all.
+``make prove WHAT=time`` runs many more of all.
 """
 
 

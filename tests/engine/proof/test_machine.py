@@ -12,7 +12,7 @@ from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds
 from tests.plugins.parts import first, rounds
 
 SHARES = {"server": 1.0, "memory": 0.4}
-"""The share of the examples that a host runs. ``make prove-engine`` runs many more on both."""
+"""The share of the examples that a host runs. ``make prove WHAT=engine`` runs many more on both."""
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)

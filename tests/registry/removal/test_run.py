@@ -1,4 +1,4 @@
-"""A short form of the proof of the removal of unused entities; ``make prove-removal`` is the long form."""
+"""A short form of the proof of the removal of unused entities; ``make prove WHAT=removal`` is the long form."""
 
 from __future__ import annotations
 

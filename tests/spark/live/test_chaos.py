@@ -1,4 +1,4 @@
-"""Jobs of Spark that are killed: the short forms. ``make prove-spark`` runs the long forms, and more."""
+"""Jobs of Spark that are killed: the short forms. ``make prove WHAT=spark`` runs the long forms, and more."""
 
 from __future__ import annotations
 

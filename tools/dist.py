@@ -39,7 +39,7 @@ else:
 """
 
 TRIALS = {
-    "": ["python worker.py {url}"],
+    "": ["python worker.py {url}", "python -m sbredis.workers --help"],
     "cli": [
         "sbredis --url {url} queue create tried",
         "sbredis --url {url} send tried hello",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from sbredis._arguments import refusal
 from sbredis._version import __version__
 from sbredis._visible import visible
 from sbredis.cli._commands import LazyGroup, common_options
@@ -100,8 +101,7 @@ def run(arguments: Sequence[str]) -> int:
         error.show()
         return ExitCode.USAGE
     except click.UsageError as error:
-        hint = f"\nTry '{error.ctx.command_path} --help' for help." if error.ctx is not None else ""
-        return _refuse(f"{error.format_message()}{hint}", ExitCode.USAGE)
+        return _refuse(refusal(error), ExitCode.USAGE)
     except click.ClickException as error:
         return _refuse(error.format_message(), ExitCode.FAILED)
     except (click.Abort, KeyboardInterrupt):

@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
+from sbredis._arguments import OrderedGroup, examples_text
 from sbredis._root_error import ServiceBusError
 from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._running import CommandFunction, run_work
 
-__all__ = ["LazyGroup", "OrderedGroup", "command", "common_options", "group", "wrong_arguments"]
+__all__ = ["LazyGroup", "command", "common_options", "group", "wrong_arguments"]
 
 _CONNECTION = (
     click.Option(
@@ -30,15 +31,6 @@ _CONNECTION = (
 _OUTPUT = click.Option(
     ["common_output", "--output", "-o"], type=click.Choice(["table", "json"]), help="The form of results. [table]"
 )
-
-
-class OrderedGroup(click.Group):
-    """A group of commands. Its help lists them in the order in which they were added."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order in which they were added."""
-        del ctx
-        return list(self.commands)
 
 
 class LazyGroup(OrderedGroup):
@@ -105,7 +97,7 @@ def command(
                 invocation.take_url()
             ctx.exit(run_work(work, invocation, given))
 
-        made = click.command(name, help=text, epilog=_epilog(examples))(run)
+        made = click.command(name, help=text, epilog=examples_text(examples))(run)
         made.params += [*params, *(_CONNECTION if connects else ()), _OUTPUT]
         if into is not None:
             into.add_command(made)
@@ -116,7 +108,7 @@ def command(
 
 def group(name: str, text: str, *, examples: Sequence[str]) -> OrderedGroup:
     """Make a group of commands with this help."""
-    return OrderedGroup(name, help=text, epilog=_epilog(examples))
+    return OrderedGroup(name, help=text, epilog=examples_text(examples))
 
 
 def common_options(made: click.Command) -> None:
@@ -142,8 +134,3 @@ def _settings(ctx: click.Context, given: dict[str, Any]) -> Settings:
     if own["url"] or own["context"]:
         program["url"] = program["context"] = None  # the command names another server than the program
     return Settings(**{name: own[name] if own[name] is not None else program[name] for name in Settings.NAMES})
-
-
-def _epilog(examples: Sequence[str]) -> str:
-    heading = "Example:" if len(examples) == 1 else "Examples:"
-    return "\b\n" + "\n".join([heading, *(f"  {line}" for line in examples)])

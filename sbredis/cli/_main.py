@@ -1,4 +1,4 @@
-"""The entry point of the command. It needs no package of the extra ``cli`` until it runs."""
+"""The entry point of the command, which says if the extra ``cli`` is missing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 
 __all__ = ["main"]
 
+_EXTRA = ("rich", "yaml")
+"""What the extra ``cli`` brings. It is imported when it is needed, but no command begins without it."""
 _SILENT = logging.NullHandler()
 
 
@@ -33,9 +36,7 @@ def _run(arguments: Sequence[str]) -> int:
         from sbredis.cli._app import run
     except KeyboardInterrupt:
         return interrupted_before_work()
-    except ModuleNotFoundError as error:
-        if error.name not in ("click", "rich", "yaml"):
-            raise
+    if None in map(find_spec, _EXTRA):
         text = "sbredis: this command needs the extra cli: pip install '.[cli]' in the checkout of sbredis"
         print(text, file=sys.stderr)  # noqa: T201 -- it is a program
         return ExitCode.USAGE

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from sbredis._arguments import ParamType
 from sbredis.cli._commands import command, group
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._parameters import ParamType, WholeRange
+from sbredis.cli._parameters import WholeRange
 
 if TYPE_CHECKING:
     from sbredis.model import NamespaceProperties

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from sbredis._arguments import CheckedType, ParamType
 from sbredis.cli._invocation import Invocation, Settings
 from sbredis.operating import duration_of
 
@@ -23,7 +24,6 @@ __all__ = [
     "PROPERTY",
     "RULE_VALUE",
     "NumberRange",
-    "ParamType",
     "WholeRange",
     "confirmed",
     "dead_letters",
@@ -41,10 +41,6 @@ Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 if TYPE_CHECKING:
     from sbredis.operating import EntityKind
 
-    ParamType = click.ParamType[Any, Any]
-else:
-    ParamType = click.ParamType  # it is generic only in newer releases of click
-
 
 class WholeRange(click.IntRange):
     """A range of whole numbers. A refusal speaks of a whole number, and not of an 'integer range'."""
@@ -56,18 +52,6 @@ class NumberRange(click.FloatRange):
     """Numbers of a range, with fractions."""
 
     name = "number"
-
-
-class _DurationType(ParamType):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        try:
-            return duration_of(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 class _TimeType(ParamType):
@@ -110,7 +94,7 @@ class _PropertyType(ParamType):
             self.fail(f"{value!r}: the value behind ':=' must be JSON: {error}", param, ctx)
 
 
-DURATION: Any = _DurationType()
+DURATION: Any = CheckedType("duration", duration_of)
 """``90s``, ``5m``, ``1h30m``, ``0.5`` (seconds), or ISO 8601: a timedelta."""
 MOMENT: Any = _TimeType()
 """A time in ISO 8601, in UTC unless it has an offset, or a duration from now on: a datetime."""

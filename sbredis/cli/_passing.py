@@ -46,7 +46,7 @@ def _passing(name: str, text: str, examples: list[str], main: Callable[[Invocati
             # the program says what is missing, if it needs a server
         try:
             return main(invocation, list(arguments))
-        except SystemExit as end:  # argparse ends so
+        except SystemExit as end:  # its help, or a refusal of its arguments
             return end.code if isinstance(end.code, int) else 1
         finally:
             if environment is None:

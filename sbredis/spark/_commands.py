@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from sbredis._arguments import ArgumentParser
 from sbredis.registry import STALE_AFTER, split_path
 from sbredis.spark._values import duration
 
@@ -96,125 +96,158 @@ def read_command(arguments: Sequence[str] | None = None, program: Sequence[str] 
 
     ``program`` is the command that runs jobs, as the user has typed it.
     """
+    import click
+
+    from sbredis._arguments import CheckedType, OrderedGroup, examples_text, read_arguments
+
     name = "sbredis spark" if program[0] == "sbredis" else shlex.join(PROGRAM)
-    parser = ArgumentParser(
-        prog=name,
-        description="Run a job on the messages of a queue or a subscription with Spark.",
-        epilog="examples:\n" + "".join(f"  {name} {line}\n" for line in _EXAMPLES.values()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    count, rate, path = CheckedType("number", _count), CheckedType("number", _rate), CheckedType("path", _path)
+    jobs = OrderedGroup(
+        help="Run a job on the messages of a queue or a subscription with Spark.",
+        epilog=examples_text([f"{name} {line}" for line in _EXAMPLES.values()]),
+        subcommand_metavar="JOB ...",
+        no_args_is_help=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
-    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
 
-    def job(kind: str, text: str, *, entity: bool = True, server: bool = True) -> ArgumentParser:
-        made = jobs.add_parser(
-            kind,
-            help=text,
-            description=f"{text[0].upper()}{text[1:]}.",
-            epilog=f"example:\n  {name} {_EXAMPLES[kind]}\n",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        if entity:
-            made.add_argument("entity", type=_path, metavar="ENTITY", help="queue, or TOPIC/subscriptions/NAME")
+    def option(*names: str, **settings: Any) -> click.Option:
+        return click.Option([*names], **settings)
+
+    def job(kind: str, text: str, *own: click.Option, entity: bool = True, server: bool = True) -> None:
+        params: list[click.Parameter] = [click.Argument(["entity"], type=path, metavar="ENTITY")] if entity else []
         if server:
-            _add_server(made)
+            params += [
+                option("--url-env", metavar="NAME", help=f"environment variable with the connection string ({_URL})"),
+                option("--url-file", metavar="FILE", help="file with the connection string"),
+                option("--url", metavar="URL", help="connection string; Spark logs it, so not with a password"),
+                option("--namespace", metavar="NAME", help="namespace, if the connection string names none"),
+            ]
         if kind not in _WITHOUT_SPARK:
-            made.add_argument("--master", help="where Spark runs, such as local[4] or spark://host:7077")
-        return made
+            params.append(
+                option("--master", metavar="MASTER", help="where Spark runs, such as local[4] or spark://host:7077")
+            )
 
-    one = job("capture", "move the messages of an entity into parquet files, each exactly once")
-    one.add_argument("--to", required=True, metavar="DIR", help="folder of the files")
-    one.add_argument("--checkpoint", required=True, metavar="DIR", help="folder in which Spark remembers its progress")
-    one.add_argument(
-        "--consumer", default="capture", help="name of the reservation; another one for each job (capture)"
+        def read(**given: Any) -> JobCommand:
+            found = _server(given) if server else {}
+            return _checked(JobCommand(job=kind, server=found, program=tuple(program), **given))
+
+        described = f"{text[0].upper()}{text[1:]}."
+        about_entity = "\n\nENTITY is a queue, or TOPIC/subscriptions/NAME." if entity else ""
+        made = click.Command(
+            kind,
+            callback=read,
+            params=[*params, *own],
+            help=f"{described}{about_entity}",
+            short_help=text,
+            epilog=examples_text([f"{name} {_EXAMPLES[kind]}"]),
+        )
+        jobs.add_command(made)
+
+    csv = option("--csv", metavar="FILE", help="write the report there; - for the standard output")
+    job(
+        "capture",
+        "move the messages of an entity into parquet files, each exactly once",
+        option("--to", required=True, metavar="DIR", help="folder of the files"),
+        option("--checkpoint", required=True, metavar="DIR", help="folder in which Spark remembers its progress"),
+        option(
+            "--consumer",
+            default="capture",
+            metavar="CONSUMER",
+            help="name of the reservation; another one for each job (capture)",
+        ),
+        option(
+            "--every",
+            type=CheckedType("time", _every),
+            metavar="DURATION",
+            help="go on for ever, with a batch every '10 seconds'",
+        ),
+        option("most_rows", "--max-messages", type=count, metavar="N", help="largest number of messages of a batch"),
+        option("--accept-loss", is_flag=True, help="go on after messages were lost (failOnDataLoss=false)"),
     )
-    one.add_argument("--every", type=_every, metavar="DURATION", help="go on for ever, with a batch every '10 seconds'")
-    one.add_argument("--max-messages", type=_count, metavar="N", help="largest number of messages of a batch")
-    one.add_argument("--accept-loss", action="store_true", help="go on after messages were lost (failOnDataLoss=false)")
-
-    one = job("replay", "send rows of parquet files as messages, each exactly once")
-    one.add_argument("--source", required=True, metavar="DIR", help="folder of parquet files")
-    one.add_argument("--where", metavar="SQL", help="send only the rows for which this is true")
-    one.add_argument(
-        "--drop", action="append", default=[], metavar="COLUMN", help="leave out a column of the files; repeatable"
+    job(
+        "replay",
+        "send rows of parquet files as messages, each exactly once",
+        option("--source", required=True, metavar="DIR", help="folder of parquet files"),
+        option("--where", metavar="SQL", help="send only the rows for which this is true"),
+        option("--drop", multiple=True, metavar="COLUMN", help="leave out a column of the files; repeatable"),
+        option("--rate", type=rate, metavar="N", help="send no more than N messages a second"),
+        option("--tasks", type=count, default=8, metavar="N", help="tasks that send (8); the same in each run"),
+        option("--write-id", metavar="ID", help="name under which a repeated run recognises what is sent already"),
+        option("--dry-run", is_flag=True, help="count the rows, and send nothing"),
     )
-    one.add_argument("--rate", type=_rate, metavar="N", help="send no more than N messages a second")
-    one.add_argument("--tasks", type=_count, default=8, metavar="N", help="tasks that send (8); the same in each run")
-    one.add_argument("--write-id", metavar="ID", help="name under which a repeated run recognises what is sent already")
-    one.add_argument("--dry-run", action="store_true", help="count the rows, and send nothing")
-
-    one = job("dlq-report", "say why messages are dead letters: reasons, fingerprints, sessions and keys")
-    one.add_argument("--top", type=_count, default=3, metavar="N", help="how many sessions and keys to name (3)")
-    one.add_argument("--csv", metavar="FILE", help="write the report there; - for the standard output")
-
-    one = job("dlq-resubmit", "move chosen dead letters back to their queue, each exactly once")
-    one.add_argument("--report", metavar="FILE", help="rows of a report as CSV: their dead letters are chosen")
-    one.add_argument(
-        "--fingerprint", action="append", default=[], metavar="TEXT", help="choose by fingerprint; repeatable"
+    job(
+        "dlq-report",
+        "say why messages are dead letters: reasons, fingerprints, sessions and keys",
+        option("--top", type=count, default=3, metavar="N", help="how many sessions and keys to name (3)"),
+        csv,
     )
-    one.add_argument("--rate", type=_rate, metavar="N", help="move no more than N messages a second")
-    one.add_argument("--dry-run", action="store_true", help="count the dead letters, and move nothing")
-
-    one = job("latency", "measure how long messages waited and were worked on; the entity needs audit=True")
-    one.add_argument("--csv", metavar="FILE", help="write the report there; - for the standard output")
-
-    one = job("skew", "count messages and bytes by partition, session and key")
-    one.add_argument("--top", type=_count, default=10, metavar="N", help="how many sessions and keys to name (10)")
-    one.add_argument("--csv", metavar="FILE", help="write the report there; - for the standard output")
-
-    one = job("compact", "write captured files again: fewer, larger, without duplicates", entity=False, server=False)
-    one.add_argument("--source", required=True, metavar="DIR", help="folder of captured files")
-    one.add_argument("--to", required=True, metavar="DIR", help="another folder")
-    one.add_argument("--files", type=_count, default=1, metavar="N", help="files for each hour of an entity (1)")
-
-    one = job("reservations", "list what queries have reserved: by whom, since when, and how far", entity=False)
-    one.add_argument(
-        "--stale-after",
-        type=_duration,
-        default=STALE_AFTER,
-        metavar="DURATION",
-        help="mark those without a sign of life for this time, with the command that releases them (15 min)",
+    job(
+        "dlq-resubmit",
+        "move chosen dead letters back to their queue, each exactly once",
+        option("--report", metavar="FILE", help="rows of a report as CSV: their dead letters are chosen"),
+        option(
+            "fingerprints", "--fingerprint", multiple=True, metavar="TEXT", help="choose by fingerprint; repeatable"
+        ),
+        option("--rate", type=rate, metavar="N", help="move no more than N messages a second"),
+        option("--dry-run", is_flag=True, help="count the dead letters, and move nothing"),
+    )
+    job("latency", "measure how long messages waited and were worked on; the entity needs audit=True", csv)
+    job(
+        "skew",
+        "count messages and bytes by partition, session and key",
+        option("--top", type=count, default=10, metavar="N", help="how many sessions and keys to name (10)"),
+        csv,
+    )
+    job(
+        "compact",
+        "write captured files again: fewer, larger, without duplicates",
+        option("--source", required=True, metavar="DIR", help="folder of captured files"),
+        option("--to", required=True, metavar="DIR", help="another folder"),
+        option("--files", type=count, default=1, metavar="N", help="files for each hour of an entity (1)"),
+        entity=False,
+        server=False,
+    )
+    job(
+        "reservations",
+        "list what queries have reserved: by whom, since when, and how far",
+        option(
+            "--stale-after",
+            type=CheckedType("time", _duration),
+            default=STALE_AFTER,
+            metavar="DURATION",
+            help="mark those without a sign of life for this time, with the command that releases them (15 min)",
+        ),
+        entity=False,
     )
     job("release", "end a reservation, so that receivers get the messages again")
+    found: JobCommand = read_arguments(jobs, sys.argv[1:] if arguments is None else arguments, name)
+    return found
 
-    given = parser.parse_args(arguments)
-    command = JobCommand(
-        **{_NAMES.get(name, name): value for name, value in vars(given).items() if name not in _READ_APART},
-        server=_server(given) if hasattr(given, "url_env") else {},
-        fingerprints=tuple(getattr(given, "fingerprint", ())),
-        drop=tuple(getattr(given, "drop", ())),
-        program=tuple(program),
-    )
+
+def _checked(command: JobCommand) -> JobCommand:
+    """Refuse arguments that do not fit together."""
+    from click import UsageError
+
     if command.job == "dlq-resubmit" and not command.report and not command.fingerprints:
-        parser.error("give --report or --fingerprint, which choose the dead letters")
+        raise UsageError("Give --report or --fingerprint, which choose the dead letters.")
     if command.job == "compact" and os.path.realpath(command.source) == os.path.realpath(command.to):
-        parser.error("--to must be another folder than --source: compacting reads one and writes the other")
+        raise UsageError("--to must be another folder than --source: compacting reads one and writes the other.")
     return command
 
 
-_NAMES = {"max_messages": "most_rows"}
-_READ_APART = ("url", "url_env", "url_file", "namespace", "fingerprint", "drop")
+def _server(given: dict[str, Any]) -> dict[str, str]:
+    """Return the options that say where the connection string is, and take them out of the arguments."""
+    from click import UsageError
+
+    namespace = given.pop("namespace")
+    found = {key: value for name, key in _PLACES.items() if (value := given.pop(name)) is not None}
+    if len(found) > 1:
+        raise UsageError("Give one of --url-env, --url-file and --url.")
+    found = found or {"urlEnv": _URL}
+    return found if namespace is None else {**found, "namespace": namespace}
 
 
-def _add_server(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--url-env", default=None, metavar="NAME", help=f"environment variable with the connection string ({_URL})"
-    )
-    where.add_argument("--url-file", metavar="FILE", help="file with the connection string")
-    where.add_argument("--url", metavar="URL", help="connection string; Spark logs it, so not with a password")
-    parser.add_argument("--namespace", metavar="NAME", help="namespace, if the connection string names none")
-
-
-def _server(given: argparse.Namespace) -> dict[str, str]:
-    if given.url is not None:
-        found = {"url": given.url}
-    elif given.url_file is not None:
-        found = {"urlFile": given.url_file}
-    else:
-        found = {"urlEnv": given.url_env or _URL}
-    return found if given.namespace is None else {**found, "namespace": given.namespace}
-
-
+_PLACES = {"url_env": "urlEnv", "url_file": "urlFile", "url": "url"}
 _FLAGS = {"urlEnv": "--url-env", "urlFile": "--url-file", "namespace": "--namespace"}
 
 
@@ -235,33 +268,24 @@ def with_program(text: str, command: JobCommand) -> str:
 
 
 def _path(text: str) -> str:
-    try:
-        split_path(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    split_path(text)
     return text
 
 
 def _duration(text: str) -> float:
-    try:
-        seconds = duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    seconds = duration(text)
     if not seconds:
-        raise argparse.ArgumentTypeError("it must be longer than 0")
+        raise ValueError("it must be longer than 0")
     return seconds
 
 
 def _every(text: str) -> str:
-    try:
-        return f"{round(duration(text) * 1000)} milliseconds"
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return f"{round(duration(text) * 1000)} milliseconds"
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+        raise ValueError(f"{text!r} is not a whole number from 1 on")
     return int(text)
 
 
@@ -271,5 +295,5 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = 0.0
     if not 0 < rate < 1e12:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of messages a second")
+        raise ValueError(f"{text!r} is not a number of messages a second")
     return rate

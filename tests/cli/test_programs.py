@@ -248,8 +248,8 @@ def test_a_server_that_the_options_name_wrongly_is_no_reason_to_take_another(
 def test_the_help_of_a_program_is_its_own(sbredis: Command, name: str, shown: str) -> None:
     ran = sbredis(name, "--help")
     assert (ran.code, shown in ran.out) == (0, True)
-    assert ran.out.startswith(f"usage: sbredis {name} ")
-    assert f"  sbredis {name} " in ran.out.partition("examples:")[2]
+    assert ran.out.startswith(f"Usage: sbredis {name} ")
+    assert f"  sbredis {name} " in ran.out.partition("Examples:")[2]
     ran = sbredis(name, "--nonsense")
     hint = f"Try 'sbredis {name} --help' for help."
     assert ran == (2, "", f"sbredis: No such option '--nonsense'.\n{hint}\n")

@@ -56,6 +56,15 @@ CODES: dict[str, tuple[Exception, int, str]] = {
 }
 
 
+@pytest.mark.parametrize("package", ["rich", "yaml"])
+def test_no_command_begins_without_the_packages_of_its_extra(
+    sbredis: Command, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    text = "sbredis: this command needs the extra cli: pip install '.[cli]' in the checkout of sbredis\n"
+    assert sbredis("queue", "list") == sbredis("--help") == (2, "", text)
+
+
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize(("error", "code", "said"), CODES.values(), ids=CODES)
 def test_an_error_is_told_in_one_line_and_has_an_exit_code(

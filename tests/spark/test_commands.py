@@ -11,15 +11,21 @@ from sbredis.spark.__main__ import main
 from sbredis.spark._commands import SETUP_FAILED, JobCommand, read_command, release_line
 
 WRONG = {
-    "no job": ([], "sbredis: Missing argument 'JOB'.\nTry 'python -m sbredis.spark --help' for help."),
-    "an unknown job": (["captur", "orders"], "No such job 'captur'. Did you mean 'capture'?"),
-    "an unknown option": (["skew", "--nope"], "No such option '--nope'.\nTry 'python -m sbredis.spark skew --help'"),
+    "no job": ([], "sbredis: Missing command.\nTry 'python -m sbredis.spark --help' for help."),
+    "an unknown job": (["captur", "orders"], "No such command 'captur'. Did you mean 'capture'?"),
+    "an unknown option": (
+        ["skew", "--unknown"],
+        "No such option '--unknown'.\nTry 'python -m sbredis.spark skew --help'",
+    ),
     "nearly an option": (["capture", "--too", "x"], "No such option '--too'. Did you mean '--to'?"),
-    "too much": (["skew", "q", "r"], "Got unexpected arguments: r."),
+    "too much": (["skew", "q", "r"], "Got unexpected extra argument (r)"),
     "no entity": (["skew"], "Missing argument 'ENTITY'."),
     "no name of an entity": (["skew", "a b/"], "Invalid value for 'ENTITY': "),
-    "two connection strings": (["skew", "q", "--url", "x", "--url-env", "Y"], "not allowed with argument"),
-    "no folder": (["capture", "q"], "Missing arguments: --to, --checkpoint."),
+    "two connection strings": (
+        ["skew", "q", "--url", "x", "--url-env", "Y"],
+        "Give one of --url-env, --url-file and --url.",
+    ),
+    "no folder": (["capture", "q"], "Missing option '--to'."),
     "no choice": (["dlq-resubmit", "q"], "Give --report or --fingerprint"),
     "a rate that is none": (["replay", "q", "--source", "x", "--rate", "fast"], "'fast' is not a number"),
     "a rate of nothing": (["replay", "q", "--source", "x", "--rate", "0"], "'0' is not a number"),
@@ -58,7 +64,9 @@ def test_the_examples_of_the_help_are_right(capsys: pytest.CaptureFixture[str]) 
         read_command(["--help"])
     told = capsys.readouterr().out
     lines = [
-        line.split("sbredis.spark ", 1)[1] for line in told.splitlines() if line.startswith("  python -m sbredis.spark")
+        line.split("sbredis.spark ", 1)[1]
+        for line in told.splitlines()
+        if line.startswith("    python -m sbredis.spark")
     ]
     assert len(lines) == 9
     for line in lines:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sbredis._arguments import ArgumentParser
 from sbredis._server_url import URL_VARIABLE
 from sbredis.workers.declaring._checks import address_of
 
@@ -17,15 +17,15 @@ PROGRAM = "python -m sbredis.workers"
 _DESCRIPTION = f"""\
 Run a worker: the handlers of a Worker in one or several processes.
 
+MODULE:WORKER is where the Worker is, such as orders.app:worker.
 It runs on the server that its module names, or on that of ${URL_VARIABLE} if the module names none.
 'sbredis --url URL worker …' and 'sbredis --context NAME worker …' run it on another server.
 """
-_EXAMPLES = """\
-examples:
-  {program} orders.app:worker
-  {program} orders.app:worker --processes 4 --http 0.0.0.0:8080
-  {program} orders.app:worker --reload
-"""
+_EXAMPLES = (
+    "orders.app:worker",
+    "orders.app:worker --processes 4 --http 0.0.0.0:8080",
+    "orders.app:worker --reload",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,57 +61,67 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
 
     ``program`` is the command as the user has typed it.
     """
-    parser = ArgumentParser(
-        prog=program,
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES.format(program=program),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    import click
+
+    from sbredis._arguments import CheckedType, examples_text, read_arguments
+
+    def option(*names: str, **settings: Any) -> click.Option:
+        return click.Option([*names], **settings)
+
+    count, address = CheckedType("number", _count), CheckedType("address", _address)
+    params: list[click.Parameter] = [
+        click.Argument(["target"], metavar="MODULE:WORKER"),
+        option("--processes", type=count, metavar="N", help="run N processes, and replace those that end"),
+        option("--reload", is_flag=True, help="start again when a Python file changes"),
+        option(
+            "queues", "--queue", multiple=True, metavar="PATH", help="run only the handlers of this entity; repeatable"
+        ),
+        option(
+            "--concurrency", type=count, metavar="N", help="how many handlers of each entity run at once in a process"
+        ),
+        option(
+            "max_messages",
+            "--max-messages-per-process",
+            type=count,
+            metavar="N",
+            help="replace a process that has begun N messages",
+        ),
+        option("--http", type=address, metavar="HOST:PORT", help="serve /live, /ready and /metrics there"),
+        option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            help="the form of log lines (text on a terminal, else json)",
+        ),
+        # 'sbredis worker' gives these two. A connection string may have a password, so it is not among the arguments.
+        option("--server-of-command", is_flag=True, hidden=True),
+        option("--namespace-of-command", hidden=True),
+        option("--reports-to", type=int, hidden=True),
+    ]
+    command = click.Command(
+        "worker",
+        callback=_command_of,
+        params=params,
+        help=_DESCRIPTION,
+        epilog=examples_text([f"{program} {line}" for line in _EXAMPLES]),
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
-    parser.add_argument("target", metavar="MODULE:WORKER", help="where the Worker is, such as orders.app:worker")
-    parser.add_argument("--processes", type=_count, metavar="N", help="run N processes, and replace those that end")
-    parser.add_argument("--reload", action="store_true", help="start again when a Python file changes")
-    parser.add_argument(
-        "--queue", action="append", default=[], metavar="PATH", help="run only the handlers of this entity; repeatable"
-    )
-    parser.add_argument(
-        "--concurrency", type=_count, metavar="N", help="how many handlers of each entity run at once in a process"
-    )
-    parser.add_argument(
-        "--max-messages-per-process", type=_count, metavar="N", help="replace a process that has begun N messages"
-    )
-    parser.add_argument("--http", type=_address, metavar="HOST:PORT", help="serve /live, /ready and /metrics there")
-    parser.add_argument(
-        "--log-format",
-        choices=("text", "json"),
-        help="the form of log lines (text on a terminal, else json)",
-    )
-    # 'sbredis worker' gives these two. A connection string may have a password, so it is not among the arguments.
-    parser.add_argument("--server-of-command", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--namespace-of-command", help=argparse.SUPPRESS)
-    parser.add_argument("--reports-to", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.processes is not None and given.processes > 4 * (os.cpu_count() or 1):
-        parser.error(f"--processes {given.processes} is more than four times the {os.cpu_count()} processors here")
-    return WorkerCommand(
-        target=given.target,
-        processes=given.processes,
-        reload=given.reload,
-        queues=tuple(given.queue),
-        concurrency=given.concurrency,
-        max_messages=given.max_messages_per_process,
-        http=given.http,
-        log_format=given.log_format,
-        server_of_command=given.server_of_command,
-        namespace_of_command=given.namespace_of_command,
-        reports_to=given.reports_to,
-    )
+    found: WorkerCommand = read_arguments(command, sys.argv[1:] if arguments is None else arguments, program)
+    return found
+
+
+def _command_of(**given: Any) -> WorkerCommand:
+    command = WorkerCommand(**given)
+    if command.processes is not None and command.processes > 4 * (os.cpu_count() or 1):
+        import click
+
+        raise click.UsageError(
+            f"--processes {command.processes} is more than four times the {os.cpu_count()} processors here."
+        )
+    return command
 
 
 def _address(text: str) -> str:
-    try:
-        address_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    address_of(text)
     return text
 
 
@@ -119,7 +129,7 @@ def _count(text: str) -> int:
     try:
         value = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        raise ValueError(f"{text!r} is not a whole number") from None
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+        raise ValueError(f"{value} is less than 1")
     return value

@@ -22,24 +22,10 @@ from hypothesis import strategies as st
 from sbredis.aio import ServiceBusClient
 from sbredis.cli._top import keys_of
 from sbredis.cli._top_screen import ViewSettings, frame, pressed
-from sbredis.model import RuleProperties, ServiceBusMessage, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
-from sbredis.operating import Sample, Sampler, Sight, gets_all
+from sbredis.model import ServiceBusMessage
+from sbredis.operating import Sample, Sampler, Sight
 from tests.cli.conftest import Bus
-
-
-def sample(path: str, at: float = 0.0, **given: int) -> Sample:
-    states = ("active", "locked", "delayed", "deferred", "scheduled")
-    return Sample(
-        path=path,
-        at=at,
-        counts={state: given.get(state, 0) for state in states},
-        dead=given.get("dead", 0),
-        oldest=given.get("oldest"),
-        consumers=given.get("consumers", 0),
-        arrived=given.get("arrived"),
-        unavailable=given.get("unavailable", 0),
-    )
-
+from tests.operating.samples import sample
 
 SIGHTS = [
     Sight(sample("orders", 2, active=600, locked=200, scheduled=200, arrived=2000, oldest=90, consumers=2)).then(
@@ -138,49 +124,10 @@ def test_what_a_terminal_sends_is_read_as_keys() -> None:
     assert keys_of(b"") == []
 
 
-def test_rates_come_from_two_samples_of_the_same_entity() -> None:
-    first = Sight(sample("q", 1, active=10, arrived=100))
-    assert (first.incoming, first.outgoing, first.rates_are_least) == (None, None, False)
-    second = first.then(sample("q", 3, active=4, arrived=120))
-    assert (second.incoming, second.outgoing) == (10.0, 13.0)
-    assert second.then(sample("q", 4, active=9, arrived=5)).incoming is None, "the entity was made again"
-    assert second.then(sample("q", 4, arrived=200, unavailable=1)).incoming is None
-
-
-RATES = {
-    "more messages": ({"active": 10}, {"active": 16}, (3, 0)),
-    "fewer messages": ({"active": 16}, {"active": 10}, (0, 3)),
-    "dead letters": ({"active": 16}, {"active": 10, "dead": 8}, (1, 4)),
-    "a redrive": ({"dead": 8}, {"active": 8}, (0, 0)),
-}
-
-
-@pytest.mark.parametrize(("before", "after", "rates"), RATES.values(), ids=RATES)
-def test_without_a_count_of_arrivals_the_rates_are_the_least_that_explains_the_change(
-    before: dict[str, int], after: dict[str, int], rates: tuple[int, int]
-) -> None:
-    sight = Sight(sample("q", 1, **before)).then(sample("q", 3, **after))
-    assert (sight.incoming, sight.outgoing, sight.rates_are_least) == (*rates, True)
+def test_rates_that_are_the_least_are_marked() -> None:
+    sight = Sight(sample("q", 1, active=16)).then(sample("q", 3, active=10, dead=8))
     row = frame("x", [sight], ViewSettings(), 120)[3].split()
-    assert [word.strip("≥") for word in row if word.startswith("≥")] == [
-        f"{rate:.1f}" if rate else "0" for rate in rates
-    ]
-
-
-EVERY, SOME, CHANGE = TrueRuleFilter(), SqlRuleFilter("x = 1"), SqlRuleAction("SET x = 2")
-RULES = {
-    "the default": ([RuleProperties("$Default")], True),
-    "true with an action": ([RuleProperties("a", filter=EVERY, action=CHANGE)], True),
-    "true and a filter": ([RuleProperties("a", filter=EVERY), RuleProperties("b", filter=SOME)], True),
-    "a filter": ([RuleProperties("a", filter=SOME)], False),
-    "no rule": ([], False),
-    "a second copy": ([RuleProperties("a"), RuleProperties("b", filter=SOME, action=CHANGE)], False),
-}
-
-
-@pytest.mark.parametrize(("rules", "expected"), RULES.values(), ids=RULES)
-def test_some_rules_give_a_subscription_each_message_once(rules: list[RuleProperties], expected: bool) -> None:
-    assert gets_all(rules) is expected
+    assert [word for word in row if word.startswith("≥")] == ["≥1.0", "≥4.0"]
 
 
 SAMPLES = st.builds(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sbredis.cli._commands import command, group
-from sbredis.cli._entity_paths import entity_of
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import entity_names
+from sbredis.operating import entity_of
 
 if TYPE_CHECKING:
     from sbredis.engine import AccessTo

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._browsing import browse, show_messages, source_of
 from sbredis.cli._commands import command, group
-from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._first_messages import FEW, first_of, remark_more
 from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, PROPERTY, NumberRange, WholeRange, confirmed, entity_argument
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._purge import purge_path
+from sbredis.cli._showing import FEW, remark_more, show_messages
 from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.operating import browse, choice_of, dead_letters_of, entity_of, first_of, source_of
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusReceiver
-    from sbredis.model import RedriveResult, ServiceBusReceivedMessage
+    from sbredis.model import RedriveResult
 
 __all__ = ["dlq", "move_dead_letters"]
 
@@ -46,20 +45,15 @@ _filter = click.option(
 @click.option("--count", type=WholeRange(1), metavar="N", help="Show N messages at most. [20]")
 async def list_(invocation: Invocation, *, entity: str, reason: str | None, text: str | None, count: int | None) -> int:
     """List dead letters with their reasons. Nothing is received or changed."""
-    from sbredis.moving import condition_of
-
-    condition = None if text is None else condition_of(text)
+    matches = choice_of(text=text, reason=reason)
     path = dead_letters_of(entity)
-
-    def matches(message: ServiceBusReceivedMessage) -> bool:
-        return reason in {None, message.dead_letter_reason} and (condition is None or condition(message))
 
     async with invocation.client() as client, invocation.looking_for(entity_of(path)):
         await source_of(client, path)
         found, more = await first_of(browse(client.get_receiver(path)), count or FEW, matches)
     show_messages(invocation, found)
     if more and count is None:
-        remark_more(invocation, chosen=reason is not None or condition is not None)
+        remark_more(invocation, chosen=reason is not None or text is not None)
     return ExitCode.DONE if found else ExitCode.DIFFERENT
 
 

@@ -9,31 +9,38 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from sbredis._counting import counted
 from sbredis._visible import json_line
-from sbredis.cli._browsing import browse, source_of
 from sbredis.cli._commands import command
-from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import dead_letters, entity_argument, existing_file
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.cli._streams import Sink, everything, is_terminal
-from sbredis.operating import fields_of, read_line
+from sbredis.operating import (
+    Matches,
+    browse,
+    choice_of,
+    dead_letters_of,
+    entity_of,
+    fields_of,
+    names_dead_letters,
+    read_line,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusReceiver
     from sbredis.bulk import BulkWriter, WriteSummary
-    from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+    from sbredis.model import ServiceBusMessage
 
 __all__ = ["dump", "load"]
 
 _AT_ONCE = 1000
-_Choice: TypeAlias = "Callable[[ServiceBusReceivedMessage], bool]"
 _Write = Callable[[bytes, Stop], Awaitable[bool]]
 """Writes a line. Returns False if the command is interrupted before all of it is written."""
 
@@ -57,7 +64,7 @@ async def dump(
     'sbredis load' reads these lines. Messages that come or go meanwhile may be in it or not.
     """
     source = dead_letters_of(entity) if dead_letters else entity
-    is_chosen = _choice(state, text)
+    is_chosen = choice_of(state=state, text=text)
     with ProgressCounter("written", beside_output=path is None and sys.stdout.isatty()) as progress:
         async with invocation.client() as client, invocation.looking_for(entity_of(source)):
             await source_of(client, source)
@@ -125,17 +132,8 @@ async def load(invocation: Invocation, *, entity: str, path: str | None, name: s
     invocation.out.done(f"sent {counted(summary.stored, 'message')} to {entity}{known}{dropped}", **facts)
 
 
-def _choice(state: str | None, text: str | None) -> _Choice:
-    from sbredis.model import ServiceBusMessageState
-    from sbredis.moving import condition_of
-
-    matches = None if text is None else condition_of(text)
-    wanted = None if state is None else ServiceBusMessageState[state.upper()]
-    return lambda message: (wanted is None or message.state is wanted) and (matches is None or matches(message))
-
-
 async def _dump_all(
-    receiver: ServiceBusReceiver, is_chosen: _Choice, write: _Write, progress: ProgressCounter, stop: Stop
+    receiver: ServiceBusReceiver, is_chosen: Matches, write: _Write, progress: ProgressCounter, stop: Stop
 ) -> None:
     async for message in browse(receiver):
         if is_chosen(message):

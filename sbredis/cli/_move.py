@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from sbredis.cli._commands import command
-from sbredis.cli._entity_paths import names_dead_letters
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import WholeRange, entity_argument
+from sbredis.operating import names_dead_letters
 
 __all__ = ["move"]
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._browsing import PAGE, browse, source_of
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._progress import ProgressCounter
@@ -34,6 +33,7 @@ from sbredis.model import (
     as_message,
     outgoing,
 )
+from sbredis.operating import PAGE, browse, source_of
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusClient, ServiceBusReceiver, ServiceBusSender

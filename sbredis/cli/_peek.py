@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING
 import click
 
 from sbredis._visible import json_line
-from sbredis.cli._browsing import browse, found_by_number, show_messages, source_of
 from sbredis.cli._commands import command, group
-from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._first_messages import FEW, Matches, first_of, remark_more
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import WholeRange, confirmed, dead_letters, entity_argument
 from sbredis.cli._purge import require_unprotected
-from sbredis.operating import fields_of, shown_body
+from sbredis.cli._showing import FEW, remark_more, show_messages
+from sbredis.operating import (
+    Matches,
+    browse,
+    choice_of,
+    dead_letters_of,
+    entity_of,
+    fields_of,
+    first_of,
+    found_by_number,
+    names_dead_letters,
+    shown_body,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo
@@ -61,15 +71,8 @@ async def peek(
 
     Nothing is locked, and no delivery is counted. A locked or delayed message is 'active', too.
     """
-    from sbredis.model import ServiceBusMessageState
-    from sbredis.moving import condition_of
-
-    condition = None if text is None else condition_of(text)
-    chosen = None if state is None else ServiceBusMessageState[state.upper()]
+    matches = choice_of(state=state, text=text)
     path = dead_letters_of(entity) if dead_letters else entity
-
-    def matches(message: ServiceBusReceivedMessage) -> bool:
-        return (chosen is None or message.state is chosen) and (condition is None or condition(message))
 
     async with invocation.client() as client, invocation.looking_for(entity_of(path)):
         await source_of(client, path)
@@ -80,7 +83,7 @@ async def peek(
         found, more = await first_of(browse(receiver, start=start, session=session), count or FEW, matches)
     show_messages(invocation, found)
     if more and count is None:
-        remark_more(invocation, chosen=chosen is not None or condition is not None)
+        remark_more(invocation, chosen=state is not None or text is not None)
     return ExitCode.DONE if found else ExitCode.DIFFERENT
 
 

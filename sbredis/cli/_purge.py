@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sbredis._counting import counted
-from sbredis.cli._browsing import browse, source_of
 from sbredis.cli._commands import command
-from sbredis.cli._entity_paths import dead_letters_of, entity_of
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, confirmed, dead_letters, entity_argument
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._server_clocks import read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end
+from sbredis.operating import browse, dead_letters_of, entity_of, source_of
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusReceiver

@@ -17,9 +17,7 @@ import click
 
 from sbredis._counting import counted
 from sbredis._visible import json_line
-from sbredis.cli._browsing import source_of
 from sbredis.cli._commands import command
-from sbredis.cli._entity_paths import dead_letters_of, entity_of, names_dead_letters
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, WholeRange, dead_letters, entity_argument
@@ -27,7 +25,7 @@ from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.cli._streams import Sink
 from sbredis.exceptions import OperationTimeoutError, ServiceBusError
-from sbredis.operating import fields_of, shown_body
+from sbredis.operating import dead_letters_of, entity_of, fields_of, names_dead_letters, shown_body, source_of
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver

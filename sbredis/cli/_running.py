@@ -58,6 +58,8 @@ def run_work(work: CommandFunction, invocation: Invocation, given: dict[str, Any
         print("nothing was changed", file=sys.stderr)  # noqa: T201 -- it is a program
         return ExitCode.FAILED
     except _EXPECTED as error:
+        if isinstance(error, operating.WrongUseError):
+            raise click.UsageError(str(error)) from error
         return _report(error)
 
 

@@ -116,7 +116,7 @@ PURE = {
         "maintenance": ("_agenda", "_idling"),
         "moving": ("_moves", "_redrive_limits"),
         "receiving": ("_fetching", "_handles", "_searching"),
-        "cli": ("_entity_paths", "_server_choice", "_top_screen"),
+        "cli": ("_server_choice", "_top_screen"),
         "operating": (
             "_declared",
             "_exporting",

@@ -1,24 +1,21 @@
-"""Looking through the messages of an entity without changing them, and showing them as a table."""
+"""How the messages that a command has found are shown."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
-from sbredis.exceptions import MessageNotFoundError, Outcome
 from sbredis.operating import fields_of, shown_body
 
 if TYPE_CHECKING:
-    from sbredis.aio import EntityInfo, ServiceBusClient, ServiceBusReceiver
     from sbredis.model import ServiceBusReceivedMessage
 
-__all__ = ["browse", "found_by_number", "show_messages", "source_of"]
+__all__ = ["FEW", "remark_more", "show_messages"]
 
-PAGE = 500
+FEW = 20
+"""The number of messages that are shown if the user gives no number."""
 _COLUMNS = (
     TableColumn("number"),
     TableColumn("state"),
@@ -33,37 +30,6 @@ _COLUMNS = (
 )
 _OPTIONAL = {"due", "session", "subject", "reason"}
 """The columns that are left out if no message has a value."""
-
-
-async def source_of(client: ServiceBusClient, path: str) -> EntityInfo:
-    """Return what is at a path. A topic is refused, because it keeps no messages."""
-    info = await client.describe_entity(path)
-    if info.kind == "topic":
-        raise click.UsageError(f"{info.path} is a topic: name one of its subscriptions, as in topic/subscriptions/all.")
-    return info
-
-
-async def browse(
-    receiver: ServiceBusReceiver, *, start: int = 0, session: str | None = None, page: int = PAGE
-) -> AsyncIterator[ServiceBusReceivedMessage]:
-    """Yield the messages of a receiver that is not opened, from a sequence number on, in the order of the numbers."""
-    while found := await receiver.peek_messages(page, sequence_number=start, session_id=session):
-        start = 0  # the receiver goes on where it is
-        for message in found:
-            yield message
-
-
-async def found_by_number(receiver: ServiceBusReceiver, numbers: Sequence[int]) -> list[ServiceBusReceivedMessage]:
-    """Return the messages with these numbers, in any state. Raises an error that names the missing ones."""
-    found: list[ServiceBusReceivedMessage] = []
-    for number in numbers:
-        messages = await receiver.peek_messages(1, sequence_number=number)
-        found += [message for message in messages if message.sequence_number == number]
-    missing = sorted({*numbers} - {message.sequence_number for message in found})
-    if missing:
-        text = f"{receiver.entity_path} has no message {', '.join(map(str, missing))}."
-        raise MessageNotFoundError(text, outcome=Outcome.REFUSED)
-    return found
 
 
 def show_messages(invocation: Invocation, messages: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -95,3 +61,9 @@ def _row(message: ServiceBusReceivedMessage) -> dict[str, Any]:
         "reason": message.dead_letter_reason,
         "body": shown_body(message),
     }
+
+
+def remark_more(invocation: Invocation, *, chosen: bool) -> None:
+    """Say that only some messages were shown. If the user has ``chosen`` them, the others may not match."""
+    verb = "may be" if chosen else "are"
+    invocation.out.remark(f"only the first {FEW} messages are shown, and there {verb} more: see --count")

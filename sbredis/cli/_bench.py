@@ -15,8 +15,8 @@ import click
 from sbredis._counting import counted
 from sbredis._tasks import to_the_end
 from sbredis.cli._commands import command
-from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
+from sbredis.cli._output import TableColumn
 from sbredis.cli._parameters import DURATION, WholeRange
 from sbredis.cli._progress import ProgressCounter
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError

@@ -12,8 +12,8 @@ import click
 from sbredis._server_url import URL_VARIABLE
 from sbredis.cli._book_file import load_book, save_book
 from sbredis.cli._commands import command, group
-from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
+from sbredis.cli._output import TableColumn
 from sbredis.cli._server_choice import (
     CONTEXT_VARIABLE,
     Book,

@@ -11,8 +11,8 @@ import click
 from sbredis._counting import counted
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
+from sbredis.cli._output import TableColumn
 from sbredis.cli._parameters import DURATION, PROPERTY, NumberRange, WholeRange, confirmed, entity_argument
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._purge import purge_path

@@ -13,9 +13,8 @@ from click.shell_completion import CompletionItem
 
 from sbredis._arguments import OrderedGroup, ParamType
 from sbredis.cli._commands import command, group, wrong_arguments
-from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._output import Output
+from sbredis.cli._output import Output, TableColumn
 from sbredis.cli._parameters import RULE_VALUE, names_of
 from sbredis.exceptions import DataLayoutError
 from sbredis.model import (

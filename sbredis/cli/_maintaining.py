@@ -10,8 +10,8 @@ import click
 from sbredis import operating
 from sbredis.cli._commands import command
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
+from sbredis.cli._output import TableColumn
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 
 if TYPE_CHECKING:

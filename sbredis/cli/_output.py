@@ -7,20 +7,33 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TextIO, cast
 
 import click
 
 from sbredis._visible import json_line, visible
-from sbredis.cli._fitting import GAP, TableColumn, broken, fitted
 from sbredis.cli._stopping import ending_at_once
 
-__all__ = ["Output", "plain"]
+__all__ = ["GAP", "Output", "TableColumn", "broken", "fitted", "plain"]
 
+GAP = 2
+"""The blanks between two columns."""
 _READABLE = 100  # columns of a text
 _USUAL = 80  # columns of a terminal that does not say how wide it is
 _LEAST = 20  # columns into which a value is broken; a terminal that is narrower breaks the lines itself
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table, and what becomes of it on a narrow terminal."""
+
+    name: str
+    rank: int = 0
+    """Its place in the order of importance. Those of rank 0 are always shown, and a high rank is left out first."""
+    shortest: int | None = None
+    """The width down to which its texts may be cut; ``None`` for numbers, states and names, which are never cut."""
 
 
 class Output:
@@ -39,7 +52,7 @@ class Output:
     ) -> None:
         """Print rows. A column's heading is its name in capitals. With JSON, print a list of objects with all keys.
 
-        On a terminal, texts are cut and columns are left out as :class:`~sbredis.cli._fitting.TableColumn` declares. A
+        On a terminal, texts are cut and columns are left out as :class:`TableColumn` declares. A
         remark names the columns that are left out. In a pipe the table is whole.
         """
         if self.as_json:
@@ -200,3 +213,50 @@ def plain(value: object) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+# -- which columns of a table fit, and where long texts are broken -----------------------------------------------------
+
+
+def fitted(columns: Sequence[TableColumn], widths: Mapping[str, int], room: int) -> dict[str, int]:
+    """Return the columns that fit into ``room``, with their widths. ``widths`` has the width of each whole column.
+
+    Texts that may be cut make room first. Then a column is left out if it does not fit beside more important ones. What
+    is always shown may be wider than ``room``.
+    """
+    least = {each.name: _least(each, widths[each.name]) for each in columns}
+    found: dict[str, int] = {}
+    by_rank = sorted(columns, key=lambda each: each.rank)
+    for each in by_rank:
+        wider = {**found, each.name: least[each.name]}
+        if not each.rank or _taken(wider) <= room:
+            found = wider
+    for each in by_rank:  # the most important text is the last one to be cut
+        if each.name in found:
+            found[each.name] += min(widths[each.name] - found[each.name], max(0, room - _taken(found)))
+    return {each.name: found[each.name] for each in columns if each.name in found}
+
+
+def _least(column: TableColumn, width: int) -> int:
+    return width if column.shortest is None else min(width, column.shortest)
+
+
+def _taken(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * max(0, len(widths) - 1)
+
+
+def broken(text: str, room: int) -> list[str]:
+    """Break a text into lines of at most ``room`` columns, at a blank where there is one."""
+    from rich.cells import cell_len, chop_cells
+
+    lines: list[str] = []
+    for line in text.splitlines() or [""]:
+        rest = line
+        while cell_len(rest) > room:
+            piece = next(filter(None, chop_cells(rest, room)))
+            at = len(piece) if rest[len(piece)] == " " else piece.rfind(" ")
+            end = at if piece[: max(at, 0)].strip() else len(piece)
+            lines.append(rest[:end].rstrip())
+            rest = rest[end:].lstrip()
+        lines.append(rest)
+    return lines

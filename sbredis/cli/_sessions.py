@@ -6,8 +6,8 @@ import click
 
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
-from sbredis.cli._fitting import TableColumn
 from sbredis.cli._invocation import Invocation
+from sbredis.cli._output import TableColumn
 from sbredis.cli._parameters import WholeRange, entity_argument
 from sbredis.operating import bytes_field
 

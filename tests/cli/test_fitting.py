@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sbredis.cli._fitting import GAP, TableColumn, broken, fitted
-from sbredis.cli._output import Output
+from sbredis.cli._output import GAP, Output, TableColumn, broken, fitted
 from tests.cli.conftest import Bus
 
 # -- which columns fit -------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
     from sbredis.model import UnreadableEntity
-    from sbredis.operating import EntityKind, Names
+    from sbredis.operating import Existing
 
 __all__ = ["maintain", "upgrade"]
 
@@ -50,7 +50,8 @@ async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
     from sbredis.registry import LAYOUT
 
     async with invocation.administration() as administration:
-        rows = [await _row(administration, kind, names) for kind, names in await _entities(administration)]
+        entities = await operating.existing_in(administration, rules=False)
+        rows = [await _row(administration, each) for each in entities]
         known = {row["name"].lower() for row in rows}
         listed = [each async for each in administration.list_unreadable_entities()]
         rows += [_unreadable_row(each) for each in listed if each.path.lower() not in known]
@@ -73,18 +74,7 @@ async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
     return ExitCode.DIFFERENT if left and plan_only else ExitCode.DONE
 
 
-async def _entities(administration: ServiceBusAdministrationClient) -> list[tuple[EntityKind, Names]]:
-    from sbredis.operating import QUEUE, SUBSCRIPTION, TOPIC
-
-    found: list[tuple[EntityKind, Names]] = [(QUEUE, (each.name,)) async for each in administration.list_queues()]
-    topics = [each.name async for each in administration.list_topics()]
-    for topic in topics:
-        found.append((TOPIC, (topic,)))
-        found += [(SUBSCRIPTION, (topic, each.name)) async for each in administration.list_subscriptions(topic)]
-    return found
-
-
-async def _row(administration: ServiceBusAdministrationClient, kind: EntityKind, names: Names) -> dict[str, Any]:
+async def _row(administration: ServiceBusAdministrationClient, entity: Existing) -> dict[str, Any]:
     """Read an entity and its partitions. If this release cannot read one of them, the row has the error."""
     from sbredis.model import EntityStatus
     from sbredis.registry import LAYOUT
@@ -92,28 +82,28 @@ async def _row(administration: ServiceBusAdministrationClient, kind: EntityKind,
     half_done = {EntityStatus.CREATING: "finish its creation", EntityStatus.DELETING: "finish its deletion"}
     to_do, error = None, None
     try:
-        found = await kind.call(administration, "get")(*names)
+        found = await entity.kind.call(administration, "get")(*entity.names)
         to_do = half_done.get(found.status)
         if to_do is None:
-            _ = [each async for each in administration.list_partitions(operating.path_of(names))]
+            _ = [each async for each in administration.list_partitions(entity.path)]
     except DataLayoutError as refusal:
         error = refusal
     layout = LAYOUT if error is None else None
-    facts = {"name": operating.path_of(names), "kind": kind.word, "layout": layout, "to_do": to_do, "error": error}
-    return {**facts, "names": names, "of": kind}
+    facts = {"name": entity.path, "kind": entity.kind.word, "layout": layout, "to_do": to_do, "error": error}
+    return {**facts, "entity": entity}
 
 
 def _unreadable_row(entity: UnreadableEntity) -> dict[str, Any]:
     """Return the row of an entity or a rule that lists leave out."""
     kind = "rule" if "/rules/" in entity.path else "subscription" if "/subscriptions/" in entity.path else None
     facts = {"name": entity.path, "kind": kind, "layout": entity.layout, "to_do": None, "error": entity.reason}
-    return {**facts, "names": (), "of": None}
+    return {**facts, "entity": None}
 
 
 async def _finish(administration: ServiceBusAdministrationClient, row: dict[str, Any]) -> None:
     """Name the entity in a call, which continues what was interrupted."""
-    kind: EntityKind = row["of"]
+    entity: Existing = row["entity"]
     try:
-        await kind.call(administration, "get", of="_runtime_properties")(*row["names"])
+        await entity.kind.call(administration, "get", of="_runtime_properties")(*entity.names)
     except MessagingEntityNotFoundError:
         return  # its deletion is complete

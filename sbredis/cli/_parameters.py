@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from sbredis import operating
 from sbredis._arguments import CheckedType, ParamType
 from sbredis.cli._invocation import Invocation, Settings
 from sbredis.operating import duration_of
@@ -150,12 +151,7 @@ def names_of(kind: EntityKind) -> Completion:
 
 async def _all_paths(invocation: Invocation) -> list[str]:
     async with invocation.administration() as administration:
-        found = [each.name async for each in administration.list_queues()]
-        async for topic in administration.list_topics():
-            found.append(topic.name)
-            async for each in administration.list_subscriptions(topic.name):
-                found.append(f"{topic.name}/subscriptions/{each.name}")  # noqa: PERF401 -- an async iterator
-        return found
+        return [each.path for each in await operating.existing_in(administration, rules=False)]
 
 
 def _matching(ctx: click.Context, incomplete: str, names: Callable[[Invocation], Any]) -> list[str]:

@@ -17,12 +17,11 @@ import yaml
 from sbredis.exceptions import RuleSyntaxError
 from sbredis.model import RuleProperties, rule_created
 from sbredis.operating._filters import read_action, read_filter, under_mistake
-from sbredis.operating._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Key, Names, key_of, path_of
+from sbredis.operating._kinds import NESTED, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Key, Names, key_of, path_of
 from sbredis.operating._properties import read_value
 
 __all__ = ["LONGEST_FILE", "DeclaredEntity", "Mistake", "MistakesError", "read_declarations"]
 
-NESTED = {TOPIC: SUBSCRIPTION, SUBSCRIPTION: RULE}
 LONGEST_FILE = 16_000_000
 """The longest file that is read, in characters. A namespace with 10,000 entities and all their defaults takes 8 MB."""
 _DEEPEST = 64

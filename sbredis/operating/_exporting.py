@@ -10,8 +10,7 @@ import yaml
 
 from sbredis._visible import visible
 from sbredis.model import DEFAULT_RULE, TrueRuleFilter
-from sbredis.operating._declared import NESTED
-from sbredis.operating._kinds import QUEUE, RULE, TOPIC, EntityKind, Existing, Names
+from sbredis.operating._kinds import NESTED, QUEUE, RULE, TOPIC, EntityKind, Existing, Names
 from sbredis.operating._properties import written
 
 __all__ = ["export_text"]

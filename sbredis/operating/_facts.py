@@ -11,9 +11,8 @@ from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
-    from sbredis.model import PartitionRuntimeProperties, QueueProperties, SubscriptionProperties, TopicProperties
-
-    _Properties = QueueProperties | TopicProperties | SubscriptionProperties
+    from sbredis.model import PartitionRuntimeProperties
+    from sbredis.operating._kinds import Existing
 
 __all__ = ["EntityFacts", "read_entities"]
 
@@ -45,37 +44,29 @@ async def read_entities(administration: ServiceBusAdministrationClient) -> list[
 
     Each partition of an entity costs two short reads. One entity is read after the other.
     """
+    from sbredis.operating._inspecting import existing_in  # it needs all properties, which help does not
+
     found: list[EntityFacts] = []
-
-    async def add(kind: str, path: str, properties: _Properties) -> None:
+    for entity in await existing_in(administration, rules=False):
         with suppress(MessagingEntityNotFoundError, DataLayoutError):  # deleted, or its record is damaged, meanwhile
-            partitions = [partition async for partition in administration.list_partitions(path)]
-            found.append(_facts(kind, path, properties, tuple(partitions)))
-
-    async for queue in administration.list_queues():
-        await add("queue", queue.name, queue)
-    async for topic in administration.list_topics():
-        await add("topic", topic.name, topic)
-        with suppress(MessagingEntityNotFoundError):
-            async for subscription in administration.list_subscriptions(topic.name):
-                await add("subscription", f"{topic.name}/subscriptions/{subscription.name}", subscription)
+            partitions = [partition async for partition in administration.list_partitions(entity.path)]
+            found.append(_facts(entity, tuple(partitions)))
     return found
 
 
-def _facts(
-    kind: str, path: str, properties: _Properties, partitions: tuple[PartitionRuntimeProperties, ...]
-) -> EntityFacts:
+def _facts(entity: Existing, partitions: tuple[PartitionRuntimeProperties, ...]) -> EntityFacts:
     """Return the facts of an entity. A topic has no locks, and a subscription has no size of its own."""
-    megabytes: int | None = getattr(properties, "max_size_in_megabytes", None)
+    properties = entity.properties
+    megabytes: int | None = properties.get("max_size_in_megabytes")
     return EntityFacts(
-        path=path,
-        kind=kind,
-        status=str(getattr(properties.status, "value", properties.status)),
-        lock_duration=getattr(properties, "lock_duration", None),
-        time_to_live=_limit(properties.default_message_time_to_live),
+        path=entity.path,
+        kind=entity.kind.word,
+        status=str(getattr(properties["status"], "value", properties["status"])),
+        lock_duration=properties.get("lock_duration"),
+        time_to_live=_limit(properties["default_message_time_to_live"]),
         max_size_in_bytes=megabytes * _MEGABYTE if megabytes else None,
-        forwards=any(getattr(properties, name, None) for name in _FORWARDING),
-        removed_when_idle=_limit(properties.auto_delete_on_idle) is not None,
+        forwards=any(properties.get(name) for name in _FORWARDING),
+        removed_when_idle=_limit(properties["auto_delete_on_idle"]) is not None,
         partitions=partitions,
     )
 

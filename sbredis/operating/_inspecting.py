@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sbredis._counting import counted
+from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import Described, PartitionRuntimeProperties
-from sbredis.operating._kinds import QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Existing, Key, Names, path_of
+from sbredis.operating._kinds import NESTED, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Existing, Key, Names, path_of
 from sbredis.operating._properties import written
 
 if TYPE_CHECKING:
@@ -121,20 +123,25 @@ async def messages_in(administration: ServiceBusAdministrationClient, kind: Enti
     return MessageCount(here, silent)
 
 
-async def existing_in(administration: ServiceBusAdministrationClient) -> list[Existing]:
-    """Return all entities and rules of the namespace."""
+async def existing_in(administration: ServiceBusAdministrationClient, *, rules: bool = True) -> list[Existing]:
+    """Return all queues, topics and subscriptions of the namespace, and ``rules`` too.
+
+    Each topic is followed by its subscriptions, and each of these by its rules. What is deleted meanwhile is left out.
+    """
     found: list[Existing] = []
 
-    async def add(kind: EntityKind, parents: Names) -> list[Names]:
-        listed: list[Described] = [each async for each in kind.call(administration, "list")(*parents)]
-        new = [Existing(kind, (*parents, each.name), dict(each)) for each in listed]
-        found.extend(new)
-        return [each.names for each in new]
+    async def add(kind: EntityKind, parents: Names = ()) -> None:
+        listed: list[Described] = []
+        with suppress(MessagingEntityNotFoundError):  # of the parent
+            listed = [each async for each in kind.call(administration, "list")(*parents)]
+        for each in listed:
+            found.append(Existing(kind, (*parents, each.name), dict(each)))
+            inside = NESTED.get(kind)
+            if inside is not None and (rules or inside is not RULE):
+                await add(inside, found[-1].names)
 
-    await add(QUEUE, ())
-    for topic in await add(TOPIC, ()):
-        for subscription in await add(SUBSCRIPTION, topic):
-            await add(RULE, subscription)
+    await add(QUEUE)
+    await add(TOPIC)
     return found
 
 

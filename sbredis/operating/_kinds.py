@@ -100,6 +100,11 @@ class Existing:
         """What identifies the entity."""
         return self.kind.word, key_of(self.names)
 
+    @property
+    def path(self) -> str:
+        """The path of the entity in the namespace."""
+        return path_of(self.names)
+
 
 def plain_text(docs: str) -> str:
     """Return a docstring's text without markup, on one line."""
@@ -148,3 +153,5 @@ RULE = EntityKind(
 
 KINDS: Sequence[EntityKind] = (QUEUE, TOPIC, SUBSCRIPTION, RULE)
 """All kinds; one that belongs to another one comes after it."""
+NESTED: Mapping[EntityKind, EntityKind] = {TOPIC: SUBSCRIPTION, SUBSCRIPTION: RULE}
+"""The kind of what is inside an entity of a kind."""

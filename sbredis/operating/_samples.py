@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sbredis.model import PartitionRuntimeProperties, RuleProperties
+    from sbredis.operating._kinds import Names
 
 __all__ = ["Sample", "SampledEntity", "Sight", "gets_all", "row_of", "sample_of"]
 
@@ -83,7 +84,7 @@ class SampledEntity:
     """An entity to read."""
 
     path: str
-    subscription: tuple[str, str] | None = None
+    subscription: Names | None = None
     """The names of the topic and of the subscription, if it is one."""
     gets_all: bool | None = None
     """Whether a subscription gets each message of its topic once; ``None`` before its rules are read."""

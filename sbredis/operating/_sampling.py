@@ -68,12 +68,12 @@ class Sampler:
 
     async def _list(self) -> None:
         """Find the entities."""
-        found = [SampledEntity(queue.name) async for queue in self._administration.list_queues()]
-        async for topic in self._administration.list_topics():
-            found.append(SampledEntity(topic.name))
-            with suppress(MessagingEntityNotFoundError):
-                async for each in self._administration.list_subscriptions(topic.name):
-                    found.append(SampledEntity(f"{topic.name}/subscriptions/{each.name}", (topic.name, each.name)))  # noqa: PERF401 -- an async iterator
+        from sbredis.operating._inspecting import existing_in  # it needs all properties, which help does not
+
+        found = [
+            SampledEntity(each.path, each.names if each.kind.parents else None)
+            for each in await existing_in(self._administration, rules=False)
+        ]
         self._entities = found
         self._listed_at = self._clock()
         known = {entity.path for entity in found}

@@ -18,7 +18,7 @@
 --   partition has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
 -- Facts: repeatable, laneless
--- @use advance begin finish has_overdue leave_ready movable_messages name_runs outstanding_batch parse_destination
+-- @use advance begin finish has_overdue leave_places movable_messages name_runs outstanding_batch parse_destination
 -- @use refuse refuse_while_due side_of split_words
 local p, refusal = begin(KEYS, ARGV, 'freeze', 10, true)
 if not p then
@@ -52,7 +52,7 @@ if #found.names == 0 or #split_words(batches) >= 64 then
   finish(p, '')
   return { p.more, '0', '', '', '' }
 end
-leave_ready(p, found)
+leave_places(p, found)
 for i = 1, #found.names do
   local side, own = side_of(found.names[i])
   p.placed[#p.placed + 1] = side.frozen + own

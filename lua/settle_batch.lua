@@ -1,8 +1,10 @@
 #!lua flags=allow-oom
 -- Ends an outstanding batch of messages that were frozen: deletes the messages that are at their destination, and
--- returns the others to their places. A message that was refused for good goes to the dead-letter queue, and a transfer
--- to the transfer dead-letter queue. A dead letter that was refused for good can be received as before, but is not
--- forwarded again. If the batch is not outstanding, the script changes nothing. So the call may be repeated.
+-- returns the others to their places. A message that was deferred is deferred again, and a delay is over. A message
+-- that was refused for good goes to the dead-letter queue. If it is a transfer, or if its batch has a purpose, because
+-- a client has chosen it, it goes to the transfer dead-letter queue. A dead letter that was refused for good can be
+-- received as before, but is not forwarded again. If the batch is not outstanding, the script changes nothing. So the
+-- call may be repeated.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -17,7 +19,8 @@
 -- Result: { more, 1 if the batch was outstanding, otherwise 0 }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance begin bury delete_moved entry_or_default expire finish make_ready message_names names_of_runs never
+-- @use advance begin bury delete_moved entry_or_default expire finish make_deferred make_ready message_names
+-- @use names_of_runs never
 -- @use outstanding_batch parse_destination read_many read_records record_of record_session refuse side_of
 -- @use sides split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'settle_batch', 10, true)
@@ -37,7 +40,7 @@ if not destination or not wanted or p.lane ~= '' or #listed > 0 and not message_
   or verdict ~= 'taken' and verdict ~= 'back' and #listed == 0 then
   return refuse('BADCALL', 'settle_batch')
 end
-local number, _, runs = outstanding_batch(p, destination)
+local number, _, runs, purpose = outstanding_batch(p, destination)
 if tonumber(number) ~= wanted or redis.call('HGET', p.state, 'birth') ~= ARGV[9] then
   return { 0, 0 }
 end
@@ -58,11 +61,13 @@ for i = 1, #names do
   if not at[name] then
     delete_moved(p, name, text)
   elseif side.prefix ~= '' then
-    p.placed[#p.placed + 1] = (changes and side.kept or side.ready) + own
+    local home = text and string.sub(text, 14, 14)
+    local deferred = (home == 'f' or home == 'g') and side.deferred
+    p.placed[#p.placed + 1] = (deferred or changes and side.kept or side.ready) + own
     p.placed[#p.placed + 1] = name
   else
     local e = entry_or_default(text, record)
-    local transfer, expires = e.home == 'x', tonumber(e.expires)
+    local transfer, deferred, expires = e.home == 'x', e.home == 'f' or e.home == 'g', tonumber(e.expires)
     e.session = p.index and not transfer and record_session(record) or nil
     if changes then
       p.bytes = p.bytes + #changes - #e.changes
@@ -70,10 +75,12 @@ for i = 1, #names do
       if e.size + #changes > p.biggest then
         p.biggest, p.changed.biggest = e.size + #changes, e.size + #changes
       end
-      bury(p, name, e, 'A', transfer and SIDES.t or SIDES.d)
+      bury(p, name, e, 'A', (transfer or purpose ~= '') and SIDES.t or SIDES.d)
     elseif transfer then
       p.placed[#p.placed + 1] = side.transfer + own
       p.placed[#p.placed + 1] = name
+    elseif deferred then
+      make_deferred(p, name, side, own, e)
     elseif expires <= p.now then
       expire(p, name, e)
     else

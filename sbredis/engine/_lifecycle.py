@@ -23,10 +23,10 @@ On its side a message is in exactly one *state*. These are the ways out of each 
                either ► EXPIRED or the dead side
                and purge leads from ACTIVE, DELAYED and DEFERRED to PURGED,
                and bury leads from ACTIVE, HELD and DEFERRED to the dead side
-               and freeze and withdraw lead from ACTIVE and TRANSFER to FROZEN and MOVED
+               and freeze and withdraw lead from ACTIVE, DELAYED, DEFERRED and TRANSFER to FROZEN and MOVED
                and commit leads from ACTIVE to COMPLETED, in a reserved partition
                and lose leads from SCHEDULED, ACTIVE, DELAYED, DEFERRED and HELD to the dead side
-    FROZEN     take ► MOVED    return ► back, or as ACTIVE    refuse ► dead sides, or KEPT, which is as ACTIVE
+    FROZEN     take ► MOVED    return ► back, or as ACTIVE    refuse ► dead sides, back, or KEPT, which is as ACTIVE
 
 An *event* is an action of a caller (receive, complete, …) or an effect of time (lapse, activate, wake, expire). If the
 table has no row for an event in a state, the event cannot happen to a message in that state. Such an event is refused,
@@ -175,6 +175,7 @@ class Condition(Enum):
     FAULTY = "a rule failed on it"
     NO_SESSION = "it has no session, and its subscription requires one"
     HOME_TRANSFER = "it is a transfer"
+    CHOSEN = "it is a transfer, or a client has chosen it, so its batch has a purpose"
     SESSION = "it belongs to a session"
     LIMIT = "its failures, this one included, have reached the delivery limit"
     HOME_DEFERRED = "it was deferred when it was locked"
@@ -222,7 +223,7 @@ _ALWAYS = Condition.OTHERWISE
 _FAILED: Mapping[Condition, Stage] = {Condition.LIMIT: Stage(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
 _DROPPED: Mapping[Condition, Stage] = {Condition.DUPLICATE: Stage(_MAIN, State.DROPPED)}
 _MOVED: Mapping[Condition, Stage] = {_ALWAYS: Stage(_MAIN, State.MOVED)}
-_TRANSFER_BURIED = {Condition.HOME_TRANSFER: Stage(_TRANSFER, State.ACTIVE, Reason.APPLICATION)}
+_TRANSFER_BURIED = {Condition.CHOSEN: Stage(_TRANSFER, State.ACTIVE, Reason.APPLICATION)}
 _HOME: Mapping[Condition, Stage] = {Condition.HOME_DEFERRED: Stage(_MAIN, State.DEFERRED)}
 _EXPIRY: Mapping[Condition, Stage] = {
     Condition.EXPIRED_KEPT: Stage(_DEAD, State.ACTIVE, Reason.EXPIRED),
@@ -289,10 +290,19 @@ _ROWS: _Rows = {
     (_MAIN, State.NEW, Event.TRANSFER): {_ALWAYS: Stage(_MAIN, State.TRANSFER)},
     (_MAIN, State.ACTIVE, Event.WITHDRAW): _MOVED,
     (_MAIN, State.ACTIVE, Event.FREEZE): {_ALWAYS: Stage(_MAIN, State.FROZEN)},
+    (_MAIN, State.DELAYED, Event.WITHDRAW): _MOVED,
+    (_MAIN, State.DELAYED, Event.FREEZE): {_ALWAYS: Stage(_MAIN, State.FROZEN)},
+    (_MAIN, State.DEFERRED, Event.WITHDRAW): _MOVED,
+    (_MAIN, State.DEFERRED, Event.FREEZE): {_ALWAYS: Stage(_MAIN, State.FROZEN)},
     (_MAIN, State.TRANSFER, Event.WITHDRAW): _MOVED,
     (_MAIN, State.TRANSFER, Event.FREEZE): {_ALWAYS: Stage(_MAIN, State.FROZEN)},
     (_MAIN, State.FROZEN, Event.TAKE): _MOVED,
-    (_MAIN, State.FROZEN, Event.RETURN): {Condition.HOME_TRANSFER: Stage(_MAIN, State.TRANSFER), **_EXPIRY, **_BACK},
+    (_MAIN, State.FROZEN, Event.RETURN): {
+        Condition.HOME_TRANSFER: Stage(_MAIN, State.TRANSFER),
+        **_HOME,
+        **_EXPIRY,
+        **_BACK,
+    },
     (_MAIN, State.FROZEN, Event.REFUSE): {**_TRANSFER_BURIED, **_BURIED},
     # -- the dead side: no limit, no expiry, and only a redrive leads back
     (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Stage(_DEAD, State.LOCKED)},
@@ -302,8 +312,8 @@ _ROWS: _Rows = {
     (_DEAD, State.ACTIVE, Event.WITHDRAW): {_ALWAYS: Stage(_DEAD, State.MOVED)},
     (_DEAD, State.ACTIVE, Event.FREEZE): {_ALWAYS: Stage(_DEAD, State.FROZEN)},
     (_DEAD, State.FROZEN, Event.TAKE): {_ALWAYS: Stage(_DEAD, State.MOVED)},
-    (_DEAD, State.FROZEN, Event.RETURN): _DEAD_BACK,
-    (_DEAD, State.FROZEN, Event.REFUSE): {_ALWAYS: Stage(_DEAD, State.KEPT)},
+    (_DEAD, State.FROZEN, Event.RETURN): {**_DEAD_HOME, **_DEAD_BACK},
+    (_DEAD, State.FROZEN, Event.REFUSE): {**_DEAD_HOME, _ALWAYS: Stage(_DEAD, State.KEPT)},
     (_DEAD, State.LOCKED, Event.RENEW): {_ALWAYS: Stage(_DEAD, State.LOCKED)},
     (_DEAD, State.LOCKED, Event.COMPLETE): {_ALWAYS: Stage(_DEAD, State.COMPLETED)},
     (_DEAD, State.LOCKED, Event.ABANDON): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
@@ -313,10 +323,14 @@ _ROWS: _Rows = {
     (_DEAD, State.DELAYED, Event.WAKE): _DEAD_BACK,
     (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Stage(_DEAD, State.PURGED)},
     (_DEAD, State.DELAYED, Event.REDRIVE): _BACK,
+    (_DEAD, State.DELAYED, Event.WITHDRAW): {_ALWAYS: Stage(_DEAD, State.MOVED)},
+    (_DEAD, State.DELAYED, Event.FREEZE): {_ALWAYS: Stage(_DEAD, State.FROZEN)},
     (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Stage(_DEAD, State.LOCKED)},
     (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Stage(_DEAD, State.COMPLETED)},
     (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Stage(_DEAD, State.PURGED)},
     (_DEAD, State.DEFERRED, Event.REDRIVE): _BACK,
+    (_DEAD, State.DEFERRED, Event.WITHDRAW): {_ALWAYS: Stage(_DEAD, State.MOVED)},
+    (_DEAD, State.DEFERRED, Event.FREEZE): {_ALWAYS: Stage(_DEAD, State.FROZEN)},
 }
 
 # A receive by number in the wide mode is like a receive. A delayed message has no session.

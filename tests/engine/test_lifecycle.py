@@ -221,7 +221,7 @@ def test_a_purge_keeps_locked_and_scheduled_messages() -> None:
 def test_a_message_that_a_caller_holds_is_never_moved() -> None:
     moving = {(side, state) for side, state, event in TRANSITIONS if event in {Event.FREEZE, Event.WITHDRAW}}
     assert moving == {
-        *((side, State.ACTIVE) for side in Side),
+        *((side, state) for side in Side for state in (State.ACTIVE, State.DELAYED, State.DEFERRED)),
         (MAIN, State.TRANSFER),
         (DEAD, State.KEPT),
     }

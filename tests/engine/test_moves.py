@@ -18,6 +18,8 @@ from sbredis.engine import (
     Origin,
     Outgoing,
     Recipient,
+    SessionLock,
+    SidePrefix,
     calling,
     encode,
     encode_changes,
@@ -253,6 +255,82 @@ async def test_a_dead_letter_that_is_refused_stays_and_is_not_forwarded_again(to
     assert (held.name, held.changes) == (one.name, one.changes)
     await town.tell(town.of["q"].abandon(town.call_id(), [Lock(token, one.name)]))
     assert (await town.waiting()).messages == (one,)
+
+
+# -- messages that a client has chosen ---------------------------------------------------------------------------------
+
+CHOSEN = b"any text"
+
+
+async def set_aside(town: Town, name: str = "n", side: SidePrefix = "") -> tuple[Delivery, ...]:
+    """Return messages of an entity that does not forward: an active one, a delayed one and a deferred one."""
+    if side:
+        await town.bury(name, b"active", b"delayed", b"deferred")
+    else:
+        await town.send(name, b"active", b"delayed", b"deferred")
+    token = new_token()
+    active, delayed, deferred = (Lock(token, each.name) for each in await town.receive(name, token, 3, side=side))
+    await town.tell(town.of[name].abandon(town.call_id(), [delayed._replace(delay=5000)], counted=False))
+    await town.tell(town.of[name].defer(town.call_id(), [deferred]))
+    await town.tell(town.of[name].abandon(town.call_id(), [active], counted=False))
+    found = await town.peek(name, side)
+    assert [each.state for each in found] == ["a", "w", "f"]
+    return found
+
+
+@pytest.mark.parametrize("side", ["", "d"])
+async def test_delayed_and_deferred_messages_can_be_moved(town: Town, side: SidePrefix) -> None:
+    await town.move(A, *await set_aside(town, side=side), name="n")
+    assert await town.received("a") == [b"active", b"delayed", b"deferred"]
+    assert await town.peek("n", side) == ()
+    assert await town.field("n", "store", "bytes") == b"0"
+    town.now += 10_000
+    await town.due("n")  # nothing wakes
+    assert await town.peek("n", side) == ()
+
+
+@pytest.mark.parametrize("side", ["", "d"])
+async def test_delayed_and_deferred_messages_can_be_withdrawn(town: Town, side: SidePrefix) -> None:
+    found = await set_aside(town, side=side)
+    sending = Operation(town.of["q"], town.sending(Destination("q", 0), *found))
+    await town.transact(withdraw(town.of["n"], await town.birth("n"), found), sending)
+    assert await town.bodies("q") == [b"active", b"delayed", b"deferred"]
+    assert await town.peek("n", side) == ()
+    assert await town.field("n", "store", "bytes") == b"0"
+
+
+@pytest.mark.parametrize("side", ["", "d"])
+async def test_a_deferred_message_is_deferred_again_when_it_comes_back(town: Town, side: SidePrefix) -> None:
+    active, delayed, deferred = await set_aside(town, side=side)
+    batch = await town.freeze(A, active, delayed, deferred, name="n", purpose=CHOSEN)
+    assert batch is not None
+    assert await town.tell(town.settling(batch, "back", await town.birth("n"), name="n"))
+    assert [each.state for each in await town.peek("n", side)] == ["a", "a", "f"]
+    assert await town.received("n", side) == [b"active", b"delayed"]
+    found = await town.tell(town.of["n"].receive_deferred(town.call_id(), new_token(), [deferred.name]))
+    assert [body_of(each) for each in found.messages] == [b"deferred"]
+
+
+async def test_messages_that_a_client_has_chosen_become_transfer_dead_letters_when_they_are_refused(town: Town) -> None:
+    found = await set_aside(town)
+    batch = await town.freeze(A, *found, name="n", purpose=CHOSEN)
+    assert batch is not None
+    changes = {each.name: WHY for each in found}
+    assert await town.tell(town.settling(batch, "refused", await town.birth("n"), changes=changes, name="n"))
+    assert await town.peek("n") == await town.peek("n", "d") == ()
+    dead = await town.peek("n", "t")
+    assert [(body_of(each), each.reason, each.changes, each.state) for each in dead] == [
+        (body, "A", WHY, "a") for body in (b"active", b"delayed", b"deferred")
+    ]
+
+
+async def test_a_deferred_dead_letter_stays_deferred_when_it_is_refused(town: Town) -> None:
+    *_, deferred = await set_aside(town, side="d")
+    batch = await town.freeze(A, deferred, name="n", purpose=CHOSEN)
+    assert batch is not None
+    settling = town.settling(batch, "refused", await town.birth("n"), changes={deferred.name: WHY}, name="n")
+    assert await town.tell(settling)
+    assert (await town.peek("n", "d"))[-1] == deferred
 
 
 # -- rolled back, made again -------------------------------------------------------------------------------------------
@@ -536,3 +614,23 @@ async def test_withdrawn_messages_leave_their_sessions(town: Town) -> None:
     await town.tell(transact(town.call_id(), [work, sending]))
     assert await in_sessions(town) == []
     assert await town.bodies("n") == [b"1"]
+
+
+async def test_a_deferred_message_leaves_its_session_and_comes_back_deferred(town: Town) -> None:
+    of, token = town.of["e"], new_token()
+    await town.put("e", forwards="0")
+    await town.tell(of.send(town.call_id(), [Outgoing(encode(Content(b"1", session_id="x")))]))
+    await town.tell(of.accept_session(town.call_id(), token, "x"))
+    (held,) = (await town.tell(of.receive(town.call_id(), token, 1, session="x"))).messages
+    await town.tell(of.defer(town.call_id(), [Lock(token, held.name)]))
+    await town.tell(of.release_session(town.call_id(), SessionLock("x", token)))
+    before = await in_sessions(town)
+    (deferred,) = await town.peek("e")
+    assert deferred.state == "f"
+    birth = await town.birth("e")
+    batch = await town.freeze(A, deferred, name="e", purpose=CHOSEN)
+    assert batch is not None
+    assert await in_sessions(town) == []
+    assert await town.tell(town.settling(batch, "back", birth, name="e"))
+    assert await in_sessions(town) == before
+    assert await town.peek("e") == (deferred,)

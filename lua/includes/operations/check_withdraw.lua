@@ -16,13 +16,13 @@ local function check_withdraw(p, argv, at)
   if has_overdue(p) then -- a message that has expired is about to leave its place
     local numbers = {}
     for i = 1, #found.names do
-      if found.main[i] then
+      if found.letters[i] == 'a' then
         numbers[#numbers + 1] = found.entries[i] and string.match(found.entries[i], '^%d+;(%d+);', 34) or found.names[i]
       end
     end
     local records, at_record = #numbers > 0 and read_records(p.keys, numbers) or {}, 0
     for i = 1, #found.names do
-      if found.main[i] then
+      if found.letters[i] == 'a' then
         at_record = at_record + 1
         late[i] = tonumber(entry_or_default(found.entries[i], records[at_record]).expires) <= p.now
       end

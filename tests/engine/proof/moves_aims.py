@@ -63,7 +63,7 @@ class AimedMovesMachine(FailingMovesMachine):
         to = "n" if event is Event.WITHDRAW else "a"
         if self._outstanding(to):
             self._finish(to)
-        transferred = condition is Condition.HOME_TRANSFER or state is State.TRANSFER
+        transferred = condition in {Condition.HOME_TRANSFER, Condition.CHOSEN} or state is State.TRANSFER
         name = self._made(side, to, transferred=transferred, brief=expiring)
         if condition is Condition.HOME_DEFERRED:
             self._settle_alone("defer", self._lock(name))

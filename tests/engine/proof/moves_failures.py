@@ -22,12 +22,12 @@ class FailingMovesMachine(MovesMachine):
     @rule(
         name=st.sampled_from("ab"),
         most=st.integers(1, 6),
-        side=st.sampled_from(["d", "d", "t"]),
+        side=st.sampled_from(["", "d", "d", "t"]),
         purpose=st.sampled_from([b"one", b"any \x00 other\n"]),
     )
     def begin_a_redrive(self, name: str, most: int, side: SidePrefix, purpose: bytes) -> None:
-        """Let a client redrive dead letters elsewhere. It is a mover with a purpose."""
-        request = self.of["q"].peek(0, 1000, side=side, states="a", call_id=CallId("", 0, self.now))
+        """Let a client move messages that it has chosen, or redrive dead letters. It is a mover with a purpose."""
+        request = self.of["q"].peek(0, 1000, side=side, states="awf", call_id=CallId("", 0, self.now))
         letters = tuple(each for each in self._tell("q", request).messages if self._destination(each) == name)[:most]
         if letters:
             self.movers.append(Mover(self.to[name], letters, self._read().birth, purpose=purpose))

@@ -73,8 +73,8 @@ OF_MOVES = (
     Bug(
         "a freeze takes messages that a receiver holds",
         file="includes/movable_messages",
-        right="movable = main and",
-        wrong="movable = score >= 0 and",
+        right="place >= 0 and place < LEVELS * BAND and",
+        wrong="place >= 0 and",
         of="moves",
     ),
     Bug(
@@ -86,9 +86,9 @@ OF_MOVES = (
     ),
     Bug(
         "a frozen message expires",
-        file="includes/leave_ready",
-        right="      if awaited then",
-        wrong="      if false then",
+        file="includes/leave_places",
+        right="    if awaited and",
+        wrong="    if false and",
         of="moves",
     ),
     Bug(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -149,7 +149,7 @@ class Mover:
                 if failed is not None:
                     raise failed
                 return True
-            error = await self._move(Carrier(connection, source, number, waiting.birth, destinations), waiting, doors)
+            error = await self._move(Carrier(source, number, waiting.birth, destinations, doors), waiting)
             if error is not None:
                 failed, start = error, waiting.onward
                 if not start:
@@ -158,35 +158,16 @@ class Mover:
             raise failed
         return False
 
-    async def _move(
-        self, carrier: Carrier, waiting: MovesRead, doors: Mapping[Destination, str]
-    ) -> ServiceBusError | None:
-        """Move the messages of one reading, to all their destinations at the same time. Return an error if one failed.
-
-        The messages for a destination wait until an outstanding batch for it is complete.
-        """
+    async def _move(self, carrier: Carrier, waiting: MovesRead) -> ServiceBusError | None:
+        """Move the messages of one reading. Return an error if some of them could not be moved."""
         heaps, error = await carrier.destinations.sorted(waiting.messages, waiting.now)
-        outstanding = {batch.destination for batch in waiting.batches}
-        works = {place: carrier.carry(place, None, door=doors.get(place, "")) for place in outstanding}
-        for heap in heaps:
-            if heap.destination not in works:
-                door = doors.get(heap.destination, "")
-                works[heap.destination] = carrier.carry(heap.destination, heap.entity, heap.moves, door)
-        results = await asyncio.gather(*works.values(), return_exceptions=True)
-        for place, result in zip(works, results, strict=True):
-            if isinstance(result, ServiceBusError):
-                if isinstance(result, MessagingEntityNotFoundError):
-                    raise result  # the source does not exist any more
-                error = result
-            elif isinstance(result, BaseException):
-                raise result
-            elif result:
-                self._doors[place] = result
+        failed = await carrier.carry_all(heaps, [batch.destination for batch in waiting.batches])
+        self._doors |= carrier.doors
         self._strangers |= carrier.strangers
         for forgettable in (self._doors, self._strangers):
             if len(forgettable) > _MOST_REMEMBERED:
                 forgettable.clear()
-        return error
+        return failed or error
 
     def knows_the_gone(self) -> bool:
         """Return whether a source does not exist any more that a destination remembers."""

@@ -69,11 +69,11 @@ from sbredis.model._moved import (
     MoveKind,
     Purpose,
     TooManyHopsError,
-    key_at_destination,
+    key_of_content,
     moved,
     read_purpose,
 )
-from sbredis.model._received import BROKERS_REASONS, ServiceBusReceivedMessage, delivered, hold_of
+from sbredis.model._received import BROKERS_REASONS, ServiceBusReceivedMessage, current_content, delivered, hold_of
 from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of
 from sbredis.model._reservation import ReservationPosition, ReservationStatus
 from sbredis.model._rights import AuthorizationRule, rule_as_kept
@@ -184,6 +184,7 @@ __all__ = [
     "content_of",
     "contents_of",
     "copied",
+    "current_content",
     "delivered",
     "due_time",
     "duplicate_key",
@@ -194,7 +195,7 @@ __all__ = [
     "from_content",
     "hold_of",
     "keep_id",
-    "key_at_destination",
+    "key_of_content",
     "keywords_of",
     "message_key",
     "moment",

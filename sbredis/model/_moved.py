@@ -10,11 +10,13 @@ from sbredis.engine import (
     MOST_HOPS,
     NEVER,
     Changes,
+    Content,
     Delivery,
     Outgoing,
     decode_changes,
     encode,
     encode_changes,
+    is_dead,
     read_record,
 )
 from sbredis.exceptions import ServiceBusError
@@ -25,11 +27,11 @@ from sbredis.model._redrive import redriven_changes
 if TYPE_CHECKING:
     from sbredis.engine import Value
 
-__all__ = ["MoveKind", "Purpose", "TooManyHopsError", "key_at_destination", "moved", "read_purpose"]
+__all__ = ["MoveKind", "Purpose", "TooManyHopsError", "key_of_content", "moved", "read_purpose"]
 
-MoveKind = Literal["forward", "dead", "transfer", "redrive"]
+MoveKind = Literal["forward", "dead", "transfer", "redrive", "chosen"]
 """Why a message is moved: its entity forwards its messages, or its dead letters; a transaction sent it to an entity in
-another slot; or a redrive moves a dead letter elsewhere."""
+another slot; a redrive moves a dead letter elsewhere; or a client has chosen it."""
 
 
 class TooManyHopsError(ServiceBusError):
@@ -39,38 +41,38 @@ class TooManyHopsError(ServiceBusError):
 class Purpose(NamedTuple):
     """The instructions for the messages of a batch. They are stored with it, so every mover makes the same messages."""
 
-    redriven: bool = False
-    """Whether a redrive has chosen the messages. If not, they wait to be moved."""
+    chosen: bool = False
+    """Whether a client has chosen the messages, as a redrive does. If not, they wait to be moved."""
     modify: Mapping[str, Value] | None = None
     """The properties that a redrive adds to the application properties, or replaces."""
     to: str | None = None
-    """The name of the destination of a redrive."""
+    """The name of the destination that the client has chosen."""
 
     def stored(self) -> bytes:
         """Return the purpose as it is stored with a batch; empty for messages that wait to be moved."""
-        if not self.redriven:
+        if not self.chosen:
             return b""
-        return _REDRIVEN + encode_changes(Changes(dict(self.modify or {}) or None, destination=self.to))
+        return _CHOSEN + encode_changes(Changes(dict(self.modify or {}) or None, destination=self.to))
 
     def kind(self, message: Delivery) -> MoveKind:
         """Return why a message is moved."""
-        if self.redriven:
-            return "redrive"
+        if self.chosen:
+            return "redrive" if is_dead(message.name) else "chosen"
         if message.state == "x":
             return "transfer"
         return "dead" if message.name.startswith("d") else "forward"
 
 
-_REDRIVEN = b"redrive "
+_CHOSEN = b"redrive "
 
 
 def read_purpose(stored: bytes) -> Purpose:
     """Return the purpose of a batch. Raises :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
     if not stored:
         return Purpose()
-    if not stored.startswith(_REDRIVEN):
+    if not stored.startswith(_CHOSEN):
         raise unreadable("The purpose of a batch", "it has a form that this release does not know")
-    changes = decode_changes(stored.removeprefix(_REDRIVEN))
+    changes = decode_changes(stored.removeprefix(_CHOSEN))
     return Purpose(True, changes.properties, changes.destination)
 
 
@@ -82,12 +84,14 @@ def moved(
     now: int,
     died_in: str | None = None,
     detects_duplicates: bool = False,
-) -> Outgoing:
-    """Return what the destination gets of a message.
+    partitioned: bool = False,
+) -> tuple[Outgoing, Content]:
+    """Return what the destination gets of a message, and its content there.
 
     ``number`` is the full sequence number of the message in its source, and of a dead letter the one that it had before
     it died. ``now`` is the time of the source partition, and ``died_in`` the path of the entity in which a dead letter
-    died. Raises :class:`TooManyHopsError`.
+    died. In a ``partitioned`` destination, a chosen message without a key gets its id as its key, so that such messages
+    are spread over the partitions. Raises :class:`TooManyHopsError`.
     """
     kind = purpose.kind(message)
     if kind == "redrive":
@@ -101,29 +105,33 @@ def moved(
         if hops >= MOST_HOPS:
             raise TooManyHopsError(f"The message was forwarded {MOST_HOPS} times already.")
         content.hops = hops + 1
-    if kind != "transfer" and content.enqueued_number is None:
+    if kind == "chosen":  # as if its sender had sent it to the destination
+        content.hops = content.enqueued_number = content.dead_letter_source = content.dead_letter_number = None
+        if partitioned and key_of_content(content, detects_duplicates=detects_duplicates) is None:
+            content.partition_key = None if content.message_id is None else str(content.message_id)
+    elif kind != "transfer" and content.enqueued_number is None:
         content.enqueued_number = number
     if died_in is not None:
         content.dead_letter_source, content.dead_letter_number = died_in, number
     time_to_live, due = content.time_to_live, None
     if kind == "transfer":
         due = None if content.scheduled is None else max(content.scheduled, 0)
-    elif kind == "forward":
+    elif kind in {"forward", "chosen"}:
         expires = record.expires if message.expires is None else message.expires
         time_to_live = None if expires >= NEVER else max(0, expires - now)
     message_id = content.message_id
-    return Outgoing(
+    made = Outgoing(
         encode(content),
         time_to_live,
         record.level,
         duplicate_key(message_id) if detects_duplicates and message_id is not None else b"",
         due,
     )
+    return made, content
 
 
-def key_at_destination(message: Delivery, *, detects_duplicates: bool = False) -> str | bytes | None:
+def key_of_content(content: Content, *, detects_duplicates: bool) -> str | bytes | None:
     """Return the key that chooses the partition of a partitioned destination; ``None`` if the message has no key."""
-    content = current_content(message, with_reason=False)
     if content.session_id is not None:
         return content.session_id
     if content.partition_key is not None:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from sbredis.moving._carrying import Carrier, ask
 from sbredis.moving._choosing import Condition, condition_of
+from sbredis.moving._chosen import ChosenMover, finding
 from sbredis.moving._destinations import Destinations, Finder, NotKnownYetError
 from sbredis.moving._redrive_limits import LONGEST_LINE, NO_REASON, fingerprint
 from sbredis.moving._redriving import RedriveArguments, Redriver
 from sbredis.moving._reserve import has_reserve
+from sbredis.moving._sides import MessageSide
 
 __all__ = [
     "LONGEST_LINE",
     "NO_REASON",
     "Carrier",
+    "ChosenMover",
     "Condition",
     "Destinations",
     "Finder",
+    "MessageSide",
     "NotKnownYetError",
     "RedriveArguments",
     "Redriver",
     "ask",
     "condition_of",
+    "finding",
     "fingerprint",
     "has_reserve",
 ]

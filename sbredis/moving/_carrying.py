@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +22,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     PartRefusedError,
+    Recipient,
     Request,
     Sent,
     SettingsBehindError,
@@ -44,7 +45,7 @@ from sbredis.exceptions import (
     ServiceBusServerBusyError,
 )
 from sbredis.model import read_purpose
-from sbredis.moving._destinations import Destinations, fault_of
+from sbredis.moving._destinations import Destinations, Heap, fault_of
 from sbredis.moving._moves import (
     MOST_AT_ONCE,
     Bound,
@@ -130,37 +131,61 @@ class Carrier:
     """Carries messages out of one source partition."""
 
     def __init__(
-        self, connection: Connection, source: Entity, number: int, birth: str, destinations: Destinations
+        self,
+        source: Entity,
+        number: int,
+        birth: str,
+        destinations: Destinations,
+        doors: Mapping[Destination, str] | None = None,
     ) -> None:
-        self._connection = connection
+        self._connection = source.connection
         self._source = source
         self._number = number
         self._origin = Origin(source.record.id, birth)
         self.destinations = destinations
+        self.doors = dict(doors or {})
+        """The doors of destinations: before a move, those that were known before the messages were read."""
+        self.carried: set[str] = set()
+        """The names of messages that calls of this carrier have moved or frozen, or may have moved."""
         self.given_up: set[str] = set()
         """The names of messages that no destination takes. Their source has them with the reason."""
         self.strangers: dict[Origin, tuple[Entity, int]] = {}
         """Older sources that a destination knows, each with the destination and the number of its partition."""
 
-    async def carry(
-        self, destination: Destination, entity: Entity | None, moves: Sequence[Move] = (), door: str = ""
-    ) -> str:
+    async def carry_all(self, heaps: Iterable[Heap], outstanding: Iterable[Destination] = ()) -> ServiceBusError | None:
+        """Carry messages to all their destinations at the same time. Return an error if one failed.
+
+        The messages for a destination wait until an ``outstanding`` batch for it is complete.
+        """
+        works = {place: self.carry(place, None) for place in outstanding}
+        for heap in heaps:
+            if heap.destination not in works:
+                works[heap.destination] = self.carry(heap.destination, heap.entity, heap.moves)
+        failed: ServiceBusError | None = None
+        for result in await asyncio.gather(*works.values(), return_exceptions=True):
+            if isinstance(result, MessagingEntityNotFoundError) or not isinstance(result, ServiceBusError | None):
+                raise result  # the source does not exist any more, or there is a fault in the program
+            failed = result or failed
+        return failed
+
+    async def carry(self, destination: Destination, entity: Entity | None, moves: Sequence[Move] = ()) -> None:
         """Carry messages to one destination, or complete the outstanding batch if there are no ``moves``.
 
-        ``entity`` is ``None`` if the messages cannot be moved to any destination. ``door`` is the door of the
-        destination that was known before the messages were read. Return the door that is known now.
+        ``entity`` is ``None`` if the messages cannot be moved to any destination.
         """
         same_slot = entity is not None and destination.number == self._number
         # A call that moves messages to a topic also deletes them at their source, so it makes fewer copies than a send.
         routing = None if entity is None else entity.routing
         most = MOST_AT_ONCE if routing is None else min(MOST_AT_ONCE, max(1, routing.most // 2))
-        group = MoveGroup(moves, same_slot=same_slot, door=door, most=most)
+        group = MoveGroup(moves, same_slot=same_slot, door=self.doors.get(destination, ""), most=most)
         incarnation = (entity or self._source).record.incarnation
         batch: Batch | None = None
         while True:
             match action := group.next():
                 case Ended():
-                    return group.door
+                    if group.door:
+                        self.doors[destination] = group.door
+                    return
                 case MoveInSlot():
                     assert entity is not None  # only a destination that exists is in the same slot
                     await self._in_slot(group, entity, destination, action)
@@ -172,7 +197,8 @@ class Carrier:
                     assert batch is not None
                     await self._take(group, destination, entity, batch, action)
                 case Settle():
-                    await self._settle(group, destination, action)
+                    assert batch is not None
+                    await self._settle(group, destination, batch, action)
 
     async def _in_slot(self, group: MoveGroup, entity: Entity, destination: Destination, action: MoveInSlot) -> None:
         bound = [move.message for move in action.moves]
@@ -198,8 +224,10 @@ class Carrier:
         except ServiceBusError as error:
             if error.outcome is not Outcome.UNKNOWN:
                 raise
+            self.carried.update(each.name for each in bound)
             group.overtaken()  # the next reading shows whether the call has run
         else:
+            self.carried.update(each.name for each in bound)
             group.moved()
 
     async def _refused_in_slot(
@@ -209,7 +237,7 @@ class Carrier:
         error, until = refusal.reason, asyncio.get_running_loop().time() + CALLING
         code = _code_of(error)
         if isinstance(error, MessagesMovedError):
-            group.overtaken()
+            group.absent(refusal.detail.split())
         elif isinstance(error, SettingsBehindError):
             await entity.partition_client(self._number).tell(until)
         elif isinstance(error, SettingsStaleError):
@@ -227,7 +255,7 @@ class Carrier:
             raise error
 
     def _gone_in_slot(self, group: MoveGroup, path: str) -> None:
-        if self.destinations.purpose.redriven:
+        if self.destinations.purpose.chosen:
             group.refused("GONE", "", fault_of("GONE", path))
         else:
             group.overtaken()  # there may be another entity of this name; the next reading finds it
@@ -245,6 +273,7 @@ class Carrier:
         if batch is None:
             group.overtaken()
         else:
+            self.carried.update(batch.names)
             group.frozen(batch.number, batch.names, foreign=batch.purpose != purpose)
         return batch
 
@@ -279,7 +308,7 @@ class Carrier:
                 if not taken.more:
                     break
         except MessagingEntityNotFoundError:
-            if read_purpose(batch.purpose).redriven:
+            if read_purpose(batch.purpose).chosen:
                 group.judged("GONE", "", fault=fault_of("GONE", path))
             else:
                 group.judged("over")  # there may be another entity of this name; the next reading finds it
@@ -316,8 +345,12 @@ class Carrier:
         transport, source = self._connection.transport, self._source.partition(self._number)
         return transport.endpoint_of(destination.keys[0]) == transport.endpoint_of(source.keys[0])
 
-    async def _settle(self, group: MoveGroup, destination: Destination, action: Settle) -> None:
-        changes = {move.message.name: _with_reason(move.message.delivery, fault) for move, fault in action.given_up}
+    async def _settle(self, group: MoveGroup, destination: Destination, batch: Batch, action: Settle) -> None:
+        to = read_purpose(batch.purpose).to
+        recipient = None if to is None else Recipient(destination.entity, batch.incarnation, destination.number, to)
+        changes = {
+            move.message.name: _with_reason(move.message.delivery, fault, recipient) for move, fault in action.given_up
+        }
         now = self._connection.clock.told()
         done = await self._ask(
             lambda source: source.settle_batch(
@@ -369,10 +402,14 @@ def _code_of(error: ServiceBusError) -> str | None:
     return next((code for kind, code in _CODES if isinstance(error, kind)), None)
 
 
-def _with_reason(delivery: Delivery, fault: Fault) -> bytes:
-    """Return the changes of a message that is given up: the reason is added to all earlier changes."""
+def _with_reason(delivery: Delivery, fault: Fault, recipient: Recipient | None) -> bytes:
+    """Return the changes of a message that is given up: the reason is added to all earlier changes.
+
+    If a client has chosen the message, its destination is the ``recipient``, from which a redrive can send it again.
+    """
     try:
         before = decode_changes(delivery.changes)
     except DataLayoutError:
         before = Changes()
-    return encode_changes(replace(before, reason=fault.reason, description=fault.description))
+    after = replace(before, reason=fault.reason, description=fault.description)
+    return encode_changes(after) if recipient is None else recipient.changes(after)

@@ -13,9 +13,9 @@ from sbredis.client import CALLING, facts_of
 from sbredis.engine import (
     LOST_RECORD,
     Batch,
+    Content,
     Delivery,
     Destination,
-    decode,
     number_of,
     partition_for_key,
     recipient_of,
@@ -26,11 +26,12 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     ServiceBusError,
 )
-from sbredis.model import BROKERS_REASONS, MoveKind, Purpose, TooManyHopsError, key_at_destination, moved, read_purpose
+from sbredis.model import BROKERS_REASONS, MoveKind, Purpose, TooManyHopsError, key_of_content, moved, read_purpose
 from sbredis.moving._moves import Bound, Fault, Move
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
+    from sbredis.engine import Outgoing
 
 __all__ = ["Destinations", "Finder", "Heap", "NotKnownYetError", "fault_of", "partition_of"]
 
@@ -59,17 +60,26 @@ def fault_of(code: str, path: str) -> Fault:
     return Fault(reason, text.format(path))
 
 
-def partition_of(entity: Entity, delivery: Delivery, number: int) -> int:
+def partition_of(entity: Entity, content: Content, number: int) -> int:
     """Return the partition of an entity for a message from the partition ``number`` of another entity.
 
     A message without a key stays in the partition with the same number, if there is one.
     """
     if not entity.partitioned:
         return entity.numbers[0]
-    key = key_at_destination(delivery, detects_duplicates=entity.detects_duplicates)
+    key = key_of_content(content, detects_duplicates=entity.detects_duplicates)
     if key is not None:
         return entity.numbers[partition_for_key(key, len(entity.numbers))]
     return number if number in entity.numbers else entity.numbers[0]
+
+
+def _fits(entity: Entity, made: Outgoing) -> bool:
+    """Return whether an entity takes a message of this size, as far as the client knows."""
+    try:
+        entity.partition(entity.numbers[0]).check_outgoing([made])
+    except MessageSizeExceededError:
+        return False
+    return True
 
 
 @dataclass(eq=False, slots=True)
@@ -146,6 +156,8 @@ class Destinations:
                 continue
             entity, path = target
             move, place = self._bound(each, self.purpose, entity, path, now)
+            if entity is not None and move.message.outgoing is not None and not _fits(entity, move.message.outgoing):
+                move, place = Move(Bound(each), fault_of("TOOLARGE", path)), self.nowhere
             if move.fault is not None and entity is not None and key not in renewed:
                 renewed.add(key)
                 with suppress(MessagingEntityNotFoundError):  # found out again by the next attempt
@@ -168,7 +180,7 @@ class Destinations:
         try:
             entity = await self._finder.by_id(destination.entity, purpose.to)
         except MessagingEntityNotFoundError:
-            fault = fault_of("GONE", purpose.to or destination.entity) if purpose.redriven else None
+            fault = fault_of("GONE", purpose.to or destination.entity) if purpose.chosen else None
             return Heap(destination, None, [Move(Bound(each), fault) for each in messages])
         # The destination may have taken the batch before a record was lost, so ask it, although no call can carry it.
         moves = [
@@ -191,13 +203,14 @@ class Destinations:
         number = self._source.base(self._number) + own
         died_in = self._source.name if why in {"dead", "redrive"} else None
         try:
-            made = moved(
+            made, content = moved(
                 delivery,
                 purpose,
                 number=number,
                 now=now,
                 died_in=died_in,
                 detects_duplicates=entity.detects_duplicates,
+                partitioned=entity.partitioned,
             )
         except TooManyHopsError:
             return Move(Bound(delivery), fault_of("HOPS", path)), self.nowhere
@@ -206,15 +219,11 @@ class Destinations:
         except MessageSizeExceededError:
             return Move(Bound(delivery), fault_of("TOOLARGE", path)), self.nowhere
         record = entity.record
-        facts = None
-        if record.kind == "topic" or record.settings.sessions:
-            content = decode(made.payload)
-            if record.settings.sessions and content.session_id is None:
-                return Move(Bound(delivery), fault_of("SESSIONS", path)), self.nowhere
-            if record.kind == "topic" and made.due is None:
-                facts = facts_of(content)
+        if record.settings.sessions and content.session_id is None:
+            return Move(Bound(delivery), fault_of("SESSIONS", path)), self.nowhere
+        facts = facts_of(content) if record.kind == "topic" and made.due is None else None
         if why == "transfer" and (recipient := recipient_of(delivery)) is not None:
             place = Destination(recipient.entity, recipient.number)
         else:
-            place = Destination(record.id, partition_of(entity, delivery, self._number))
+            place = Destination(record.id, partition_of(entity, content, self._number))
         return Move(Bound(delivery, made, facts)), place

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -92,7 +92,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MoveInSlot:
-    """Move these messages with one script. Report ``moved``, ``overtaken`` or ``refused``."""
+    """Move these messages with one script. Report ``moved``, ``absent``, ``overtaken`` or ``refused``."""
 
     moves: tuple[Move, ...]
 
@@ -241,6 +241,16 @@ class MoveGroup:
     def overtaken(self) -> None:
         """Report that another mover or a receiver was faster: the messages or the batch are not there any more."""
         self._next = _Next.END
+
+    def absent(self, names: Collection[str]) -> None:
+        """Report that some messages of the piece are not there any more as they were read. Nothing was changed."""
+        piece = self._pieces[0]
+        left = tuple(move for move in piece.moves if move.message.name not in names)
+        self._pieces.clear()  # the order of the messages is kept by reading the source again
+        if len(left) == len(piece.moves):  # the source was made again
+            left = ()
+        self._push([left])
+        self._next = _Next.PIECE
 
     def moved(self) -> None:
         """Report that one script has moved the piece."""

@@ -10,19 +10,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis._quoting import quoted
 from sbredis._tasks import to_the_end
-from sbredis.client import OWN, Role, deadline_of
+from sbredis.client import OWN, Role
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     MAXIMUM_CHANGES_BYTES,
     Changes,
     SidePrefix,
     encode_changes,
-    entity_name,
     payload_offset,
 )
 from sbredis.exceptions import (
@@ -41,7 +39,7 @@ from sbredis.model import (
     hold_of,
 )
 from sbredis.moving._choosing import Condition, condition_of
-from sbredis.moving._redrive_letters import ANY, MOVABLE, DeadLetters, key_of, own_number
+from sbredis.moving._chosen import ChosenMover, finding
 from sbredis.moving._redrive_limits import (
     DeadLetterCounts,
     PartitionBounds,
@@ -52,6 +50,7 @@ from sbredis.moving._redrive_limits import (
     read_cursor,
 )
 from sbredis.moving._redrive_ways import Back, Elsewhere, Way
+from sbredis.moving._sides import ANY, MOVABLE, DeadLetters, key_of, own_number
 from sbredis.receiving import require_modification
 
 if TYPE_CHECKING:
@@ -135,12 +134,13 @@ class Redriver:
         """Carry out a redrive whose arguments were checked."""
         timeout, modify = arguments.timeout, arguments.modify
         letters = DeadLetters(entity, self._side, timeout)
-        find = partial(self._entity_named, timeout=timeout)
+        find = finding(self._connection, timeout)
         way: Way
         if arguments.to is None:
             way = Back(letters, modify, find)
         else:
-            way = Elsewhere(letters, modify, find, await self._other(arguments.to, entity, timeout))
+            other = self._other(arguments.to, entity, await find(arguments.to))
+            way = Elsewhere(ChosenMover(letters, other, find, modify))
         if arguments.budget is not None:
             _require_watchable(way.watched)
         run = _RedriveRun(letters, arguments, chosen, way, self.goes_on)
@@ -153,16 +153,8 @@ class Redriver:
         finally:
             await to_the_end(claim.give_up())
 
-    async def _entity_named(self, name: str, timeout: float | None) -> Entity:
-        """Return an entity as the registry has it now. An earlier look-up may be of an entity that was deleted."""
-        until = deadline_of(timeout)
-        found = await self._connection.entity(entity_name(name), until)
-        await found.refresh(until)
-        return found
-
-    async def _other(self, to: str, entity: Entity, timeout: float | None) -> Entity:
+    def _other(self, to: str, entity: Entity, found: Entity) -> Entity:
         """Return the entity with the name ``to``. Raise if dead letters cannot be moved to it."""
-        found = await self._entity_named(to, timeout)
         if found.record.id != entity.record.id:
             return found
         if self._side == "t":

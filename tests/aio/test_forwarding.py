@@ -693,7 +693,7 @@ async def test_messages_stay_if_their_destination_is_made_again_during_the_move(
         await flow.admin.delete_queue("to")
         await flow.admin.create_queue("to")
         await heap.entity.refresh(soon())
-        carrier = Carrier(shared.connection, source, number, waiting.birth, destinations)
+        carrier = Carrier(source, number, waiting.birth, destinations)
         await carrier.carry(heap.destination, heap.entity, heap.moves)
         counts = [await flow.admin.get_queue_runtime_properties(name) for name in ("from", "to")]
         assert [each.total_message_count for each in counts] == [1, 0]

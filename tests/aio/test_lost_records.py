@@ -134,7 +134,7 @@ async def test_a_batch_whose_record_is_lost_is_settled_by_what_its_destination_k
         transport: Any = other._connection.transport
         through = transport.call
         divert(transport, call)
-        carrier = Carrier(shared.connection, source, number, waiting.birth, destinations)
+        carrier = Carrier(source, number, waiting.birth, destinations)
         with pytest.raises(ServiceBusConnectionError):
             await carrier.carry(heap.destination, heap.entity, heap.moves)
         divert(transport, through)

@@ -480,6 +480,22 @@ async def test_a_letter_that_a_receiver_gets_before_it_is_moved_elsewhere_is_not
 
 
 @in_memory
+@pytest.mark.parametrize("near", [True, False], ids=["one slot", "several slots"])
+async def test_deferred_letters_are_moved_elsewhere_with_the_others(url: str, near: bool) -> None:
+    async with queue_at(url, partitions=1 if near else 3, partitioned=True) as queue:
+        await queue.client.ensure_queue("other", enable_partitioning=near)
+        await kill(queue, *"abc")
+        letters = queue.receiver(sub_queue="deadletter")
+        (first,) = await letters.receive_messages(1, 60)
+        await letters.defer_message(first)
+        result = await letters.redrive_messages(to="other")
+        assert (result.matched, result.moved, result.skipped) == (3, 3, 0)
+        assert await all_dead(queue) == []
+        async with queue.client.get_queue_receiver("other") as receiver:
+            assert sorted(map(str, await receive_exactly(receiver, 3))) == ["a", "b", "c"]
+
+
+@in_memory
 async def test_a_wrong_destination_is_refused_and_nothing_is_moved(url: str) -> None:
     async with queue_at(url) as queue:
         await kill(queue, "a")

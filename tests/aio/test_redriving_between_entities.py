@@ -57,7 +57,7 @@ async def test_a_mover_completes_a_redrive_as_its_client_would_have(url: str, sc
         letters = await peeked(flow, "from", "deadletter")
         purpose = read_purpose(Purpose(True, CHANGES, "to").stored())
         expected = [
-            moved(hold_of(each).delivery, purpose, number=each.sequence_number or 0, now=0, died_in="from").payload
+            moved(hold_of(each).delivery, purpose, number=each.sequence_number or 0, now=0, died_in="from")[0].payload
             for each in letters
         ]
         async with flow.other_client() as client:

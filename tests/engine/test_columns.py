@@ -31,7 +31,7 @@ from sbredis.engine import (
 )
 from sbredis.engine._columns import Maps
 from sbredis.exceptions import DataLayoutError
-from sbredis.model._received import current_content
+from sbredis.model import current_content
 from tests.engine.test_codec import CHANGES, CONTENTS, TEXT
 
 TEXTS = [field.name for field in fields(Content) if field.type in {"str | None", "MessageId | None"}]

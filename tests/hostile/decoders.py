@@ -47,8 +47,9 @@ from sbredis.model import (
     Reception,
     ServiceBusReceiveMode,
     TooManyHopsError,
+    current_content,
     delivered,
-    key_at_destination,
+    key_of_content,
     moved,
     parse_duration,
     read_purpose,
@@ -182,7 +183,7 @@ def _move(given: Any) -> object:
     for purpose in (Purpose(), Purpose(True, {"added": 1}, "q")):
         with suppress(TooManyHopsError, MessageSizeExceededError):
             made.append(moved(delivery, purpose, number=5, now=1_700_000_000_000, died_in="q", detects_duplicates=True))
-    return made, key_at_destination(delivery, detects_duplicates=True), recipient_of(delivery)
+    return made, key_of_content(current_content(delivery), detects_duplicates=True), recipient_of(delivery)
 
 
 def _columns(given: Any) -> object:

@@ -48,6 +48,23 @@ def test_a_group_in_one_slot_is_moved_with_one_script() -> None:
     assert group.next() == Ended()
 
 
+def test_messages_that_are_absent_do_not_hold_the_others_of_their_piece_up() -> None:
+    """The pieces that follow wait for the next reading of the source, which knows the place of the absent ones."""
+    group = MoveGroup(moves("abcdef"), same_slot=True, most=3)
+    assert group.next() == MoveInSlot(moves("abc"))
+    group.absent({"b"})
+    assert group.next() == MoveInSlot(moves("ac"))
+    group.moved()
+    assert group.next() == Ended()
+
+
+@pytest.mark.parametrize("absent", ["ab", "all"])
+def test_a_group_ends_if_no_message_is_there_as_it_was_read(absent: str) -> None:
+    group = MoveGroup(moves("ab"), same_slot=True)
+    group.absent({*absent} if absent == "ab" else {"all"})
+    assert group.next() == Ended()
+
+
 @pytest.mark.parametrize(
     ("sizes", "pieces"),
     [
@@ -255,8 +272,8 @@ def carry_out(world: World, group: MoveGroup, left: list[str]) -> None:
         match action:
             case MoveInSlot():
                 wanted = list(names(action.moves))
-                if not set(wanted) <= set(left):
-                    group.overtaken()
+                if gone := set(wanted) - set(left):
+                    group.absent(gone)
                     continue
                 code, detail = world.verdict(wanted)
                 if code == "taken":

@@ -289,6 +289,22 @@ def test_messages_that_the_destination_does_not_take_stay_dead_letters(url: str,
 
 
 @in_memory
+@pytest.mark.parametrize("near", [True, False], ids=["one slot", "several slots"])
+def test_deferred_letters_are_moved_elsewhere_with_the_others(url: str, near: bool) -> None:
+    with queue_at(url, partitions=1 if near else 3, partitioned=True) as queue:
+        queue.client.ensure_queue("other", enable_partitioning=near)
+        kill(queue, *"abc")
+        letters = queue.receiver(sub_queue="deadletter")
+        (first,) = letters.receive_messages(1, 60)
+        letters.defer_message(first)
+        result = letters.redrive_messages(to="other")
+        assert (result.matched, result.moved, result.skipped) == (3, 3, 0)
+        assert all_dead(queue) == []
+        with queue.client.get_queue_receiver("other") as receiver:
+            assert sorted(map(str, receive_exactly(receiver, 3))) == ["a", "b", "c"]
+
+
+@in_memory
 def test_a_wrong_destination_is_refused_and_nothing_is_moved(url: str) -> None:
     with queue_at(url) as queue:
         kill(queue, "a")

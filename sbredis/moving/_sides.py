@@ -1,4 +1,4 @@
-"""The calls of a redrive to a dead-letter queue: read it, and move its messages back."""
+"""The messages of one side of an entity: read them, and move dead letters back to the main side."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiv
 if TYPE_CHECKING:
     from sbredis.client import Entity
 
-__all__ = ["ANY", "MOVABLE", "DeadLetters", "key_of", "own_number"]
+__all__ = ["ANY", "MOVABLE", "DeadLetters", "MessageSide", "key_of", "own_number"]
 
 _PAGE_BYTES = 4 * 1024 * 1024
 MOVABLE, ANY = "awf", "alwf"
-"""The states of dead letters that a redrive moves, and of all dead letters."""
+"""The states of messages that can be moved, and of all messages except scheduled ones."""
 _UNHANDLED = {"d": "alw", "t": "x"}
 """The states of redriven messages that nobody has handled yet, by the side from which they were redriven."""
 
 
 def own_number(message: ServiceBusReceivedMessage) -> int:
-    """Return the number of a dead letter within its partition."""
+    """Return the number of a message within its partition."""
     return number_of(hold_of(message).name)
 
 
@@ -42,25 +42,13 @@ def key_of(payload: bytes) -> bytes:
     return blake2b(payload, digest_size=16).digest()
 
 
-class DeadLetters:
-    """A dead-letter queue, or a transfer dead-letter queue, with all its partitions."""
+class MessageSide:
+    """One side of an entity, with all its partitions."""
 
-    def __init__(self, entity: Entity, side: SidePrefix, timeout: float | None) -> None:
+    def __init__(self, entity: Entity, side: SidePrefix, timeout: float | None = None) -> None:
         self.entity = entity
         self.side: SidePrefix = side
         self._timeout = timeout
-
-    async def lasts(self) -> dict[int, int]:
-        """Return the last number of each partition. Messages that die later have higher numbers."""
-        return {number: (await self.redrive(number, [])).last for number in self.entity.numbers}
-
-    async def redrive(self, number: int, messages: Sequence[Redrive]) -> Redriven:
-        """Move messages of one partition back to its main side."""
-
-        def make(partition: Partition, call_id: CallId) -> Request[Redriven]:
-            return partition.redrive(call_id, messages)
-
-        return await self.entity.partition_client(number).call("v", make, deadline_of(self._timeout))
 
     async def page(self, number: int, start: int, wanted: int, states: str = ANY) -> list[ServiceBusReceivedMessage]:
         """Return the first messages of a partition from a number on."""
@@ -81,11 +69,6 @@ class DeadLetters:
                 at += 1
         return found
 
-    async def unhandled(self, number: int, first: int, last: int) -> bool:
-        """Return whether one of the redriven messages with these numbers still waits, or a receiver holds it."""
-        page = await self._peek(number, first, 1, _UNHANDLED[self.side], "")
-        return any(own_number(message) <= last for message in page)
-
     async def _peek(
         self, number: int, start: int, wanted: int, states: str, side: SidePrefix
     ) -> list[ServiceBusReceivedMessage]:
@@ -97,3 +80,24 @@ class DeadLetters:
         page = await self.entity.partition_client(number).read("p", make, deadline_of(self._timeout))
         reception = Reception(self.entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, self.entity, peeked=True)
         return [delivered(each, reception, None) for each in page.messages]
+
+
+class DeadLetters(MessageSide):
+    """A dead-letter queue, or a transfer dead-letter queue."""
+
+    async def lasts(self) -> dict[int, int]:
+        """Return the last number of each partition. Messages that die later have higher numbers."""
+        return {number: (await self.redrive(number, [])).last for number in self.entity.numbers}
+
+    async def redrive(self, number: int, messages: Sequence[Redrive]) -> Redriven:
+        """Move messages of one partition back to its main side."""
+
+        def make(partition: Partition, call_id: CallId) -> Request[Redriven]:
+            return partition.redrive(call_id, messages)
+
+        return await self.entity.partition_client(number).call("v", make, deadline_of(self._timeout))
+
+    async def unhandled(self, number: int, first: int, last: int) -> bool:
+        """Return whether one of the redriven messages with these numbers still waits, or a receiver holds it."""
+        page = await self._peek(number, first, 1, _UNHANDLED[self.side], "")
+        return any(own_number(message) <= last for message in page)

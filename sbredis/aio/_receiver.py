@@ -35,7 +35,7 @@ from sbredis.model import (
     ServiceBusReceiveMode,
     hold_of,
 )
-from sbredis.moving import RedriveArguments, Redriver
+from sbredis.moving import ChosenMover, MessageSide, RedriveArguments, Redriver, finding
 from sbredis.receiving import (
     Deferred,
     EntityLookup,
@@ -49,6 +49,7 @@ from sbredis.receiving import (
     require_no_sessions,
     require_not_forwarding,
     require_reason,
+    require_receivable,
 )
 from sbredis.telemetry import UNOBSERVED
 
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ServiceBusReceiver",
+    "mover_to",
     "prefetch_count_of",
     "report_of",
     "take_back",
@@ -735,6 +737,17 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
 def report_of(receiver: ServiceBusReceiver) -> RenewalReport:
     """Return the object that reports failed renewals of this receiver's message locks."""
     return receiver._report  # pyright: ignore[reportPrivateUsage]
+
+
+async def mover_to(receiver: ServiceBusReceiver, to: str) -> ChosenMover:
+    """Return what moves messages of a receiver's entity, which the caller chooses, to another queue or topic."""
+    deadline, find = deadline_of(None), finding(receiver._connection)  # pyright: ignore[reportPrivateUsage]
+    entity = await receiver._found(deadline)  # pyright: ignore[reportPrivateUsage]
+    await entity.require(require_not_forwarding, deadline)
+    await entity.require(require_receivable, deadline)
+    mover = ChosenMover(MessageSide(entity, receiver._side), await find(to), find)  # pyright: ignore[reportPrivateUsage]
+    await mover.open()
+    return mover
 
 
 def watch_redrives(receiver: ServiceBusReceiver, goes_on: Callable[[int], bool]) -> None:

@@ -1,14 +1,12 @@
-"""The work of ``sbredis move``: each step completes messages and sends their copies in one transaction."""
+"""The work of ``sbredis move``: choose the messages page by page, and say what became of them."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,40 +14,16 @@ from sbredis._counting import counted
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._progress import ProgressCounter
-from sbredis.cli._server_clocks import ServerClocks, read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end
-from sbredis.exceptions import (
-    MessageNotFoundError,
-    MessageSizeExceededError,
-    ServiceBusError,
-    SessionCannotBeLockedError,
-)
-from sbredis.model import (
-    PartitionRuntimeProperties,
-    ServiceBusMessage,
-    ServiceBusMessageState,
-    ServiceBusReceivedMessage,
-    SubscriptionProperties,
-    as_message,
-    outgoing,
-)
+from sbredis.exceptions import ServiceBusError, SessionCannotBeLockedError
+from sbredis.model import PartitionRuntimeProperties, ServiceBusMessageState, ServiceBusReceivedMessage
 from sbredis.operating import PAGE, browse, source_of
 
 if TYPE_CHECKING:
-    from sbredis.aio import EntityInfo, ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-    from sbredis.moving import Condition
+    from sbredis.aio import EntityInfo, ServiceBusClient
+    from sbredis.moving import ChosenMover, Condition
 
 __all__ = ["move_messages"]
-
-_AT_ONCE, _MOST_BYTES = 45, 3_000_000
-"""The limits of one step. A transaction has up to 100 operations, and each message needs two. It has up to 4 MB."""
-_KEY = 600
-"""The largest number of bytes that a partition key adds to a message."""
-_ARRIVING = 30.0
-"""How long to wait until messages have arrived in other partitions, in seconds."""
-_ARRIVING_INTERRUPTED = 5.0
-"""The same after an interruption."""
-_SOONEST, _LATEST = 0.02, 0.5
 
 
 async def move_messages(
@@ -77,10 +51,8 @@ async def move_messages(
                 invocation, client, origin, target, matches, limit,
                 partitions=await _partitions(invocation, origin), dry_run=dry_run, progress=progress,
             )  # fmt: skip
-            maintaining = nullcontext() if dry_run else client.maintain()  # it changes the namespace
-            async with client.get_sender(destination) as sender, maintaining:
-                begun.append(moving)
-                await to_a_good_end(lambda stop: moving.run(sender, stop))
+            begun.append(moving)
+            await to_a_good_end(moving.run)
 
     try:
         with progress:
@@ -127,14 +99,6 @@ def _remark(invocation: Invocation, moving: _MoveRun) -> None:
         )
 
 
-class _Portion(NamedTuple):
-    """Messages that are moved in one transaction."""
-
-    numbers: list[int]
-    partition_key: str | None
-    """The key that they get, if they have none and the destination needs one."""
-
-
 @dataclass
 class _MoveRun:
     """One run of the command."""
@@ -152,49 +116,44 @@ class _MoveRun:
     """The number of messages at the start, by the first 16 bits of their numbers, which name the partition. Messages
     that come later have higher numbers.
     """
-    clocks: ServerClocks | None = None
-    """The clocks of the servers, when a message with an end of its life has come."""
     stay: int = 0
     """The number of messages that match and were not moved."""
     waiting: int | None = None
-    """The number of messages that have not arrived in their new partition. It is unknown until they are counted."""
+    """The number of messages that are on their way to another partition. It is unknown until they are counted."""
     refused: int = 0
-    """The number of messages that the destination has refused when they arrived."""
+    """The number of messages that the destination has refused."""
     progress: ProgressCounter = field(kw_only=True)
 
     def __post_init__(self) -> None:
         self.present = _present(self.partitions)
 
-    async def run(self, sender: ServiceBusSender, stop: Stop) -> None:
-        """Move the messages, and wait until they have arrived, after an interruption only briefly."""
-        await self._move_pages(sender, stop)
-        if not self.dry_run:
-            await self._arrive(stop)
-            self.progress.count -= self.refused
+    async def run(self, stop: Stop) -> None:
+        """Move the messages page by page, and then count those that have not arrived."""
+        from sbredis.aio._receiver import mover_to
 
-    async def _move_pages(self, sender: ServiceBusSender, stop: Stop) -> None:
-        """Move the messages page by page, and within a page step by step."""
+        mover = None if self.dry_run else await mover_to(self.client.get_receiver(self.origin.path), self.target.path)
+        try:
+            await self._move_pages(mover, stop)
+        except ServiceBusError:
+            with suppress(ServiceBusError):
+                await self._count()
+            raise
+        if mover is not None:
+            await self._count()
+
+    async def _move_pages(self, mover: ChosenMover | None, stop: Stop) -> None:
         async for page in self._pages():
             for (_, session), some in groupby(page, key=self._place):
                 if stop:
                     return
-                await self._move_all(sender, session, list(some), stop)
+                await self._move_all(mover, session, list(some))
 
-    async def _arrive(self, stop: Stop) -> None:
-        """Wait until the messages have arrived in other partitions, or until it has taken too long."""
-        now = asyncio.get_running_loop().time
-        end, pause = now() + _ARRIVING, _SOONEST
-        interrupted = False
-        while True:
-            partitions = await _partitions(self.invocation, self.origin)
-            self.waiting = _transfers(partitions)
-            self.refused = max(_refused(partitions) - _refused(self.partitions), 0)
-            if stop and not interrupted:
-                interrupted, end = True, min(end, now() + _ARRIVING_INTERRUPTED)
-            if not self.waiting or now() >= end:
-                return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LATEST)
+    async def _count(self) -> None:
+        """Count the messages that are on their way, and those that the destination has refused."""
+        partitions = await _partitions(self.invocation, self.origin)
+        self.waiting = max(_transfers(partitions) - _transfers(self.partitions), 0)
+        self.refused = max(_refused(partitions) - _refused(self.partitions), 0)
+        self.progress.count -= self.refused
 
     async def _pages(self) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
         """Yield the messages to move, sorted by their places."""
@@ -233,102 +192,18 @@ class _MoveRun:
         return message.sequence_number >> 48, session
 
     async def _move_all(
-        self, sender: ServiceBusSender, session: str | None, messages: Sequence[ServiceBusReceivedMessage], stop: Stop
+        self, mover: ChosenMover | None, session: str | None, messages: Sequence[ServiceBusReceivedMessage]
     ) -> None:
-        """Move messages of one partition and one session."""
-        if self.dry_run:
+        """Move messages of one partition and one session. Nobody else receives from the session meanwhile."""
+        if mover is None:
             self.progress.add(len(messages))
             return
-        receiver = self.client.get_receiver(self.origin.path, session_id=session)
-        try:
-            for step in _steps(messages, self.target):
-                if stop:
-                    return
-                await self._move_step(sender, receiver, step)
-        except SessionCannotBeLockedError:  # a receiver holds the session
-            self.stay += len(messages)
-        finally:
-            await receiver.close()
-
-    async def _move_step(self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Portion) -> None:
-        try:
-            received = await receiver.receive_messages_by_number(step.numbers)
-        except MessageNotFoundError:  # a receiver holds one of them, or it is gone
-            await self._move_parts(sender, receiver, step, size=1)
-            return
-        try:
-            copies = [await self._copy(message, step.partition_key) for message in received]
-            async with self.client.transaction() as transaction:
-                for message, copy in zip(received, copies, strict=True):
-                    transaction.send_messages(sender, copy)
-                    transaction.complete_message(message)
-        except BaseException as error:
-            await asyncio.gather(*(_give_back(receiver, message) for message in received))
-            if not isinstance(error, MessageSizeExceededError):
-                raise
-            await self._move_parts(sender, receiver, step, size=(len(received) + 1) // 2)
-            return
-        self.progress.add(len(received))
-
-    async def _move_parts(
-        self, sender: ServiceBusSender, receiver: ServiceBusReceiver, step: _Portion, *, size: int
-    ) -> None:
-        """Move the messages of a step that was refused in smaller steps. A message that is refused alone stays."""
-        if len(step.numbers) == 1:
-            self.stay += 1
-            return
-        for at in range(0, len(step.numbers), size):
-            await self._move_step(sender, receiver, _Portion(step.numbers[at : at + size], step.partition_key))
-
-    async def _copy(self, message: ServiceBusReceivedMessage, partition_key: str | None) -> ServiceBusMessage:
-        """Return the message to send: it ends when the received one would have ended, by the clock of its server."""
-        copy = as_message(message)
-        if message.expires_at_utc is not None:
-            if self.clocks is None:
-                self.clocks = await read_clocks(self.invocation.server.url)
-            now = self.clocks.now(self._server_of(message))
-            copy.time_to_live = max(message.expires_at_utc - now, timedelta(milliseconds=1))
-        if partition_key is not None:
-            copy.partition_key = partition_key
-        return copy
-
-    def _server_of(self, message: ServiceBusReceivedMessage) -> str | None:
-        """Return the server that had the partition of a message at the start."""
-        if len(self.partitions) == 1:
-            return self.partitions[0].server
-        return next((each.server for each in self.partitions if each.number == message.sequence_number >> 48), None)
-
-
-def _steps(messages: Sequence[ServiceBusReceivedMessage], target: EntityInfo) -> list[_Portion]:
-    """Divide the messages of one partition and session into steps.
-
-    In a partitioned destination, all messages of a transaction must have the same key.
-    """
-    properties = target.properties
-    assert not isinstance(properties, SubscriptionProperties)  # nobody can send to a subscription
-    partitioned = properties.enable_partitioning
-    by_key: dict[str | None, list[ServiceBusReceivedMessage]] = {}
-    for message in messages:
-        key = (message.session_id or message.partition_key) if partitioned else None
-        if partitioned and key is None and properties.requires_duplicate_detection:
-            key = str(message.message_id)
-        by_key.setdefault(key, []).append(message)
-    steps: list[_Portion] = []
-    for key, some in by_key.items():
-        size = 0
-        for at, message in enumerate(some):
-            own = len(outgoing(as_message(message), detects_duplicates=True).payload) + _KEY
-            if not at or len(steps[-1].numbers) == _AT_ONCE or size + own > _MOST_BYTES:
-                steps.append(_Portion([], str(message.message_id) if partitioned and key is None else None))
-                size = 0
-            steps[-1].numbers.append(message.sequence_number)
-            size += own
-    return steps
-
-
-async def _give_back(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
-    with suppress(ServiceBusError):
-        await receiver.release_message(message)
+        moved, path = 0, self.origin.path
+        with suppress(SessionCannotBeLockedError):  # a receiver holds the session
+            async with nullcontext() if session is None else self.client.get_receiver(path, session_id=session):
+                moved = await mover.move_messages(messages)
+        self.progress.add(moved)
+        self.stay += len(messages) - moved
 
 
 async def _partitions(invocation: Invocation, origin: EntityInfo) -> list[PartitionRuntimeProperties]:

@@ -1,11 +1,10 @@
-"""The clocks of the servers, by which messages expire. The clock of this machine may differ."""
+"""The clocks of the servers, by which messages are enqueued. The clock of this machine may differ."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 __all__ = ["ServerClocks", "read_clocks"]
 
@@ -16,11 +15,6 @@ class ServerClocks:
 
     offsets: Mapping[str, float]
     """For the address of each server, the seconds from the monotonic clock of this machine to its clock."""
-
-    def now(self, server: str | None) -> datetime:
-        """Return the time of a server. An unknown server has the clock that is furthest behind."""
-        offset = self.offsets.get(server or "", min(self.offsets.values()))
-        return datetime.fromtimestamp(time.monotonic() + offset, UTC)
 
 
 async def read_clocks(url: str) -> ServerClocks:

@@ -9,6 +9,7 @@ from sbredis.receiving._entity_lookup import (
     require_messages,
     require_no_sessions,
     require_not_forwarding,
+    require_receivable,
     require_sessions,
 )
 from sbredis.receiving._handles import LockHandle, read_handle
@@ -57,6 +58,7 @@ __all__ = [
     "require_no_sessions",
     "require_not_forwarding",
     "require_reason",
+    "require_receivable",
     "require_sessions",
     "state_bytes",
 ]

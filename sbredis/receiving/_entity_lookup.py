@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sbredis.engine import REFUSALS
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.client import Connection, Creation, Entity
     from sbredis.registry import EntityRecord
 
-__all__ = ["EntityLookup", "require_messages", "require_no_sessions", "require_not_forwarding", "require_sessions"]
+__all__ = [
+    "EntityLookup",
+    "require_messages",
+    "require_no_sessions",
+    "require_not_forwarding",
+    "require_receivable",
+    "require_sessions",
+]
 
 
 class EntityLookup:
@@ -96,6 +104,14 @@ def require_not_forwarding(record: EntityRecord) -> None:
                 outcome=Outcome.NEVER_SENT,
             ),
         )
+
+
+def require_receivable(record: EntityRecord) -> None:
+    """Refuse an entity whose status does not permit receiving."""
+    status = record.settings.status
+    if status in {"Disabled", "ReceiveDisabled"}:
+        kind, text = REFUSALS["DISABLED"](status)
+        raise _named(record, kind(text, outcome=Outcome.REFUSED))
 
 
 def _named(record: EntityRecord, error: ServiceBusError) -> ServiceBusError:

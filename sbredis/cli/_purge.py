@@ -13,7 +13,6 @@ from sbredis.cli._commands import command
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, confirmed, dead_letters, entity_argument
 from sbredis.cli._progress import ProgressCounter
-from sbredis.cli._server_clocks import read_clocks
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.operating import browse, dead_letters_of, entity_of, source_of
 
@@ -87,6 +86,15 @@ def require_unprotected(info: EntityInfo, path: str) -> None:
         )
 
 
+async def read_clocks(url: str) -> list[float]:
+    """Return for each server the seconds from the monotonic clock of this machine to the clock of the server."""
+    from sbredis.aio import check_connection
+
+    report = await check_connection(url)
+    here = time.time() - time.monotonic()
+    return [here + server.clock_ahead for server in report.servers]
+
+
 async def _end(invocation: Invocation, older_than: timedelta | None) -> datetime:
     """Return the time, by the clocks of the servers, before which the messages to delete were enqueued.
 
@@ -95,9 +103,9 @@ async def _end(invocation: Invocation, older_than: timedelta | None) -> datetime
     is furthest ahead counts.
     """
     began = time.monotonic()
-    clocks = await read_clocks(invocation.server.url)
+    offsets = await read_clocks(invocation.server.url)
     middle = (began + time.monotonic()) / 2
-    now = datetime.fromtimestamp(middle + max(clocks.offsets.values()), UTC) + timedelta(milliseconds=1)
+    now = datetime.fromtimestamp(middle + max(offsets), UTC) + timedelta(milliseconds=1)
     try:
         return now if older_than is None else now - older_than
     except OverflowError:

@@ -20,7 +20,7 @@ from uuid import UUID
 import pytest
 
 from sbredis.aio import EntityInfo, ServiceBusClient
-from sbredis.cli import _moving
+from sbredis.cli import _move
 from sbredis.cli._invocation import Invocation
 from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
 from tests.aio.test_forwarding import Mortal
@@ -190,16 +190,16 @@ def test_messages_that_come_after_the_start_of_a_move_stay(
     bus.queue(enable_partitioning=partitioned)
     bus.queue("old", enable_partitioning=partitioned)
     filled(bus, 40)
-    count = _moving._partitions
+    count = _move._partitions
 
     async def count_and_send(call: Invocation, origin: EntityInfo) -> list[PartitionRuntimeProperties]:
         counted = await count(call, origin)
-        if not _moving._transfers(counted):
+        if not _move._transfers(counted):
             async with call.client() as client, client.get_sender("orders") as sender:
                 await sender.send_messages([ServiceBusMessage("late") for _ in range(40)])
         return counted
 
-    monkeypatch.setattr(_moving, "_partitions", count_and_send)
+    monkeypatch.setattr(_move, "_partitions", count_and_send)
     bus.did("move", "orders", "old")
     assert sorted(bus.bodies("old")) == sorted(numbers(40))
     assert {*bus.bodies()} == {"late"}

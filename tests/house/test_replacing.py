@@ -41,7 +41,7 @@ ALLOWED = {
     "sbredis.cli._invocation.Invocation.client": FAULT,
     "sbredis.cli._invocation.Invocation.confirm": BETWEEN,
     "sbredis.cli._invocation.first_line": "the test has no terminal from which a line comes",
-    "sbredis.cli._moving._partitions": BETWEEN,
+    "sbredis.cli._move._partitions": BETWEEN,
     "sbredis.cli._parameters._PATIENCE": COMMAND,
     "sbredis.cli._purge.read_clocks": "a server whose clock is ahead",
     "sbredis.client.Connection.entity": FAULT,

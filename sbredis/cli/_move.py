@@ -189,7 +189,7 @@ class _MoveRun:
         partitions = await _partitions(self.invocation, self.origin)
         self.waiting = max(_transfers(partitions) - _transfers(self.partitions), 0)
         self.refused = max(_refused(partitions) - _refused(self.partitions), 0)
-        self.progress.count -= self.refused
+        self.progress.count = max(self.progress.count - self.refused, 0)
 
     async def _pages(self) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
         """Yield the messages to move, sorted by their places."""

@@ -259,11 +259,18 @@ PLANTED = (
         test="tests/aio/test_keeping.py::test_a_role_ends_with_its_claim_if_no_renewal_is_answered",
     ),
     Planted(
-        "a letter that a receiver has counts as moved",
+        "a message that its receiver completes counts as moved",
         file="sbredis/moving/_chosen.py",
-        right="for each in bound), ANY)",
-        wrong="for each in bound), MOVABLE)",
-        test="tests/aio/test_redriving.py::test_a_letter_that_a_receiver_gets_before_it_is_moved_elsewhere_is_not_counted",
+        right=" and each.name in carrier.carried",
+        wrong="",
+        test="tests/aio/test_chosen_moves.py::test_messages_that_a_receiver_gets_do_not_hold_the_others_up",
+    ),
+    Planted(
+        "a letter that is refused counts as moved",
+        file="sbredis/moving/_chosen.py",
+        right="                left.pop(hold_of(message).name, None)\n",
+        wrong="                pass\n",
+        test="tests/aio/test_redriving.py::test_messages_that_the_destination_does_not_take_stay_dead_letters",
     ),
     Planted(
         "the last message of a portion is not waited for",

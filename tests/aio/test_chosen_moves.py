@@ -129,9 +129,10 @@ async def test_clients_that_move_side_by_side_with_a_receiver_share_the_messages
         assert Counter(there + received) == Counter(sent)
 
 
+@pytest.mark.parametrize("completed", [False, True])
 @pytest.mark.parametrize("near", [False, True])
-async def test_messages_that_a_receiver_holds_do_not_hold_the_others_up(url: str, near: bool) -> None:
-    """They were locked after the client had read them, so the call to move all of them is refused."""
+async def test_messages_that_a_receiver_gets_do_not_hold_the_others_up(url: str, near: bool, completed: bool) -> None:
+    """The receiver gets one after the client has read it, so the call to move all of them is refused."""
     async with flow_at(url) as flow, flow.other_client() as other:
         await queues(flow, near=near)
         await flow.send("from", *"abcde")
@@ -143,13 +144,15 @@ async def test_messages_that_a_receiver_holds_do_not_hold_the_others_up(url: str
             async def call(script: Any, *arguments: Any, **options: Any) -> Any:
                 if script.name in {"freeze", "transact"} and not held:
                     held.extend(await receiver.receive_messages(1, 60))
+                    if completed:
+                        await receiver.complete_message(held[0])
                 return await through(script, *arguments, **options)
 
             divert(transport, call)
             assert await move(other) == 4
             assert bodies(held) == ["a"]
             assert bodies(await everything(flow.client, "to")) == ["b", "c", "d", "e"]
-            await receiver.complete_message(held[0])
+            assert bodies(await everything(flow.client, "from")) == ([] if completed else ["a"])
 
 
 @pytest.mark.parametrize("near", [False, True])

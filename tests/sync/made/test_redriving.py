@@ -280,11 +280,13 @@ def test_dead_letters_can_be_moved_to_a_topic(url: str, partitioned: bool) -> No
 def test_messages_that_the_destination_does_not_take_stay_dead_letters(url: str, partitioned: bool) -> None:
     with queue_at(url, partitioned=partitioned) as queue:
         queue.client.ensure_queue("sessions", requires_session=True)
+        queue.client.ensure_queue("closed", status="SendDisabled")
         kill(queue, *"abc")
         letters = queue.receiver(sub_queue="deadletter")
-        result = letters.redrive_messages(to="sessions")
-        assert (result.matched, result.moved, result.skipped) == (3, 0, 3)
-        assert len(all_dead(queue)) == 3
+        for to in ("sessions", "closed"):
+            result = letters.redrive_messages(to=to)
+            assert (result.matched, result.moved, result.skipped) == (3, 0, 3)
+            assert len(all_dead(queue)) == 3
         assert (letters.redrive_messages()).moved == 3
 
 

@@ -18,12 +18,12 @@ from sbredis.cli._parameters import WholeRange, entity_argument
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.exceptions import ServiceBusError, SessionCannotBeLockedError
-from sbredis.operating import PAGE, browse, names_dead_letters, source_of
+from sbredis.operating import PAGE, Matches, browse, choice_of, names_dead_letters, source_of
 
 if TYPE_CHECKING:
     from sbredis.aio import EntityInfo, ServiceBusClient
     from sbredis.model import PartitionRuntimeProperties, ServiceBusReceivedMessage
-    from sbredis.moving import ChosenMover, Condition
+    from sbredis.moving import ChosenMover
 
 __all__ = ["move"]
 
@@ -48,9 +48,7 @@ async def move(
     messages, messages that receivers hold, and messages that come after the start stay. In a partitioned destination,
     messages without a key get a partition key.
     """
-    from sbredis.moving import condition_of
-
-    matches = None if text is None else condition_of(text)
+    matches = choice_of(text=text)
     if names_dead_letters(destination):
         raise click.UsageError("Messages cannot be moved to a dead-letter queue.")
     if names_dead_letters(source):
@@ -66,7 +64,7 @@ async def _move_messages(
     invocation: Invocation,
     source: str,
     destination: str,
-    matches: Condition | None,
+    matches: Matches,
     limit: int | None,
     *,
     dry_run: bool,
@@ -143,7 +141,7 @@ class _MoveRun:
     client: ServiceBusClient
     origin: EntityInfo
     target: EntityInfo
-    matches: Condition | None
+    matches: Matches
     limit: int | None
     partitions: Sequence[PartitionRuntimeProperties] = field(kw_only=True, repr=False)
     """The partitions of the origin at the start."""
@@ -198,7 +196,7 @@ class _MoveRun:
         found: list[ServiceBusReceivedMessage] = []
         chosen = 0
         async for message in self._browsed():
-            if self.matches is not None and not self.matches(message):
+            if not self.matches(message):
                 continue
             if message.state is ServiceBusMessageState.SCHEDULED:
                 self.stay += 1

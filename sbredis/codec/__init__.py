@@ -7,7 +7,6 @@ encoded decodes to an equal value of the same type, also if the type is a union.
 from __future__ import annotations
 
 from sbredis.codec._body import EncodedBody, decode_body, encode_body
-from sbredis.codec._making import check_type
-from sbredis.codec._shape import UnsupportedTypeError
+from sbredis.codec._types import UnsupportedTypeError, check_type
 
 __all__ = ["EncodedBody", "UnsupportedTypeError", "check_type", "decode_body", "encode_body"]

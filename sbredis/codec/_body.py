@@ -1,21 +1,32 @@
 """Encode values to bodies, and decode bodies to values."""
 
+# The values of an application have types that are not known.
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
+import enum
 import json
-from typing import Any, Final, NamedTuple, NoReturn
+import re
+from codecs import BOM_UTF8
+from math import isfinite
+from typing import Any, Final, NamedTuple
 
-from sbredis.codec._making import shape_of
+import msgspec
+
+from sbredis.codec._differing import difference
+from sbredis.codec._misfits import Mismatch
+from sbredis.codec._models import encode_other, is_model
 from sbredis.codec._reading import BodyReading, DeclaredForm, Takes, declared_form, reading_of
-from sbredis.codec._shape import Mismatch, Shape, UnsupportedTypeError
-from sbredis.codec._simple import plain, refuse_inside
+from sbredis.codec._types import BodyType, UnsupportedTypeError, body_type
 from sbredis.exceptions import MessageBodyError
 
 __all__ = ["EncodedBody", "decode_body", "encode_body"]
 
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
-_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_OWN_TYPES: Final = frozenset({str, int, bool, type(None)})
+_encode = msgspec.json.Encoder(enc_hook=encode_other).encode
 
 
 class EncodedBody(NamedTuple):
@@ -46,33 +57,80 @@ def encode_body(value: object) -> EncodedBody:
     try:
         if kind is str:
             return EncodedBody(value.encode(), _TEXT)  # type: ignore[attr-defined]
-        if kind is list or kind is dict:
-            return EncodedBody(_dumps(plain(value, _encode_structured)).encode(), _JSON)
-        shape = shape_of(kind)
-        if shape.to_bytes is not None:
-            return EncodedBody(shape.to_bytes(value), _JSON)
-        if shape.sends_text:
-            return EncodedBody(shape.encode(value).encode(), _TEXT)
-        return EncodedBody(_dumps(shape.encode(value)).encode(), _JSON)
+        if kind is not list and kind is not dict and body_type(kind).sends_text:
+            return EncodedBody(value.value.encode(), _TEXT)  # type: ignore[attr-defined]
+        return EncodedBody(_json(value), _JSON)
     except UnicodeEncodeError as error:
         raise ValueError("The text cannot be sent: it contains half of a surrogate pair.") from error
     except RecursionError as error:
         raise ValueError("The value cannot be sent: it is nested too deeply, or contains itself.") from error
-    except ValueError as error:
-        if "Out of range float" not in str(error):
-            raise
-        raise ValueError("The value cannot be sent: JSON has no infinite number and no NaN.") from error
 
 
-def _encode_structured(value: Any) -> Any:
-    """Encode a value inside a plain ``dict`` or ``list``, whose type must be an object or a list in JSON."""
+def _json(value: Any) -> bytes:
+    """Encode a value to JSON that decodes to an equal value of the same type."""
+    kind = type(value)
+    if kind is list or kind is dict:
+        return _encode(_plain(value))
+    own = body_type(kind)
+    body = _encode(value.value if isinstance(value, enum.Enum) else value)
+    if is_model(kind):  # a model decides itself what it leaves out
+        return body
     try:
-        shape = shape_of(type(value))
+        back = own.from_json(body)
+    except Mismatch as error:
+        _refuse_not_finite(value)
+        text = f"The value cannot be sent, because it would not decode to {own.name}: {error}"
+        raise (TypeError if error.wrong_kind else ValueError)(text) from None
+    if (found := difference(value, back, "$")) is not None:
+        _refuse_not_finite(value)
+        raise TypeError(
+            f"A value of the type {found.kind.__name__} at {found.place} cannot be sent, because it would not decode "
+            "to an equal value."
+        )
+    return body
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with the values inside it encoded that JSON does not have."""
+    kind = type(value)
+    if kind in _OWN_TYPES:
+        return value
+    if kind is float:
+        if not isfinite(value):
+            raise _not_finite()
+        return value
+    if kind is list:
+        return [item if type(item) in _OWN_TYPES else _plain(item) for item in value]
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                raise TypeError(
+                    f"A dict with a key of the type {type(key).__name__} cannot be sent: JSON has only text as keys. "
+                    "Give the field a type, such as dict[int, str] in a dataclass."
+                )
+        return {key: item if type(item) in _OWN_TYPES else _plain(item) for key, item in value.items()}
+    try:
+        structured = body_type(kind).is_structured
     except UnsupportedTypeError:
-        refuse_inside(value)
-    if not shape.kinds <= {"map", "list"}:
-        refuse_inside(value)
-    return shape.encode(value)
+        structured = False
+    if not structured:
+        raise TypeError(
+            f"A value of the type {kind.__name__} inside a plain dict or list cannot be sent, because it would not "
+            "decode to an equal value. Use a dataclass whose field has this type."
+        )
+    return msgspec.Raw(_json(value))
+
+
+def _refuse_not_finite(value: Any) -> None:
+    """Raise the error for numbers of which msgspec makes null, if the value contains one."""
+    try:
+        json.dumps(msgspec.to_builtins(value, str_keys=True, enc_hook=str), allow_nan=False)
+    except ValueError:
+        raise _not_finite() from None
+
+
+def _not_finite() -> ValueError:
+    return ValueError("The value cannot be sent: JSON has no infinite number and no NaN.")
 
 
 def decode_body(body: bytes, content_type: str | None = None, as_type: Any = Any) -> Any:
@@ -93,70 +151,51 @@ def decode_body(body: bytes, content_type: str | None = None, as_type: Any = Any
     """
     if as_type is bytes:
         return body
-    shape = shape_of(as_type)
     if as_type is str:  # this row of the table is known here, because the type is frequent
-        return _decoded_text(shape, body)
+        return _text(body)
+    own = body_type(as_type)
     form = declared_form(content_type)
-    reading = reading_of(shape.takes, form)
+    reading = reading_of(own.takes, form)
     if reading is BodyReading.BYTES:
         return body
-    if reading is BodyReading.TEXT:
-        return _decoded_text(shape, body)
-    if reading is BodyReading.KNOWN_TEXT:
-        return _decoded_known_text(shape, body)
     try:
-        return _decoded_json(shape, body)
-    except json.JSONDecodeError as error:
-        hint = (
-            "" if form is DeclaredForm.JSON or shape.takes is Takes.NOTHING else " Text needs a content type of text."
-        )
-        raise MessageBodyError(f"The body is not JSON: {error.msg}, at character {error.pos}.{hint}") from None
-
-
-def _decoded_text(shape: Shape, body: bytes) -> Any:
-    try:
-        return shape.decode(body.decode(), "$")
-    except UnicodeDecodeError as error:
-        raise _not_text(error) from None
-
-
-def _decoded_known_text(shape: Shape, body: bytes) -> Any:
-    try:
-        return shape.decode(body.decode(), "$")
-    except UnicodeDecodeError as error:
-        unfit = _not_text(error)
+        if reading is BodyReading.TEXT:
+            return own.from_text(_text(body))
+        if reading is BodyReading.KNOWN_TEXT:
+            return _decoded_known_text(own, body)
+        return _decoded_json(own, body)
     except Mismatch as error:
-        unfit = _misfit(shape, error)
-    try:
-        return _decoded_json(shape, body)
-    except json.JSONDecodeError:
-        raise unfit from None
-
-
-def _decoded_json(shape: Shape, body: bytes) -> Any:
-    try:
-        if shape.from_bytes is not None:
-            return shape.from_bytes(body)
-        return shape.decode(json.loads(body, parse_constant=_refuse_constant), "$")
-    except Mismatch as error:
-        raise _misfit(shape, error) from None
-    except UnicodeDecodeError as error:
-        raise _not_text(error) from None
+        raise MessageBodyError(f"The body does not fit {own.name}: {error}") from None
+    except msgspec.DecodeError as error:
+        said = re.fullmatch(r"JSON is malformed: (.*) \(byte (\d+)\)", str(error))
+        text = f"{said[1]}, at byte {said[2]}" if said else "it ends too early"
+        hint = "" if form is DeclaredForm.JSON or own.takes is Takes.NOTHING else " Text needs a content type of text."
+        raise MessageBodyError(f"The body is not JSON: {text}.{hint}") from None
     except RecursionError:
         raise MessageBodyError("The body is nested too deeply.") from None
-    except json.JSONDecodeError:
-        raise  # the caller knows more about it
-    except ValueError:  # Python limits the digits of numbers
-        raise MessageBodyError("The body contains a number with too many digits.") from None
 
 
-def _misfit(shape: Shape, error: Mismatch) -> MessageBodyError:
-    return MessageBodyError(f"The body does not fit {shape.name}: {error}")
+def _decoded_known_text(own: BodyType, body: bytes) -> Any:
+    text = _text(body)
+    try:
+        return own.from_text(text)
+    except Mismatch as unfit:
+        try:
+            return _decoded_json(own, body)
+        except msgspec.DecodeError:
+            raise unfit from None
 
 
-def _not_text(error: UnicodeDecodeError) -> MessageBodyError:
-    return MessageBodyError(f"The body is not UTF-8 text: byte {error.start} is wrong.")
+def _decoded_json(own: BodyType, body: bytes) -> Any:
+    try:
+        return own.from_json(body.removeprefix(BOM_UTF8))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        _text(body)
+        raise
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise Mismatch(f"it contains {name}, which is not JSON.")
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise MessageBodyError(f"The body is not UTF-8 text: byte {error.start} is wrong.") from None

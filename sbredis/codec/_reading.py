@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["BodyReading", "DeclaredForm", "Takes", "declared_form", "reading_of", "union_takes"]
+from msgspec import inspect
+
+__all__ = ["BodyReading", "DeclaredForm", "Takes", "declared_form", "reading_of", "takes_of"]
 
 
 class Takes(enum.Enum):
@@ -79,17 +81,30 @@ def declared_form(content_type: str | None) -> DeclaredForm:
     return DeclaredForm.TEXT if essence.startswith("text/") else DeclaredForm.NOTHING
 
 
-def union_takes(members: Iterable[Takes], kinds: frozenset[str]) -> Takes:
-    """Return what a union takes, from what its members take, and from the kinds of JSON value that it can have.
+def takes_of(members: Sequence[inspect.Type], *, alone: bool) -> Takes:
+    """Return what a type takes, from what msgspec says of the members of its union.
 
-    Of its members, at most one takes text or bytes, because two would look alike in JSON.
+    At most one of them is text in JSON, because two would look alike. ``alone`` says that the type is no union.
     """
-    found = set(members)
-    if found & {Takes.BYTES, Takes.BYTES_OR_MORE}:
-        return Takes.BYTES_OR_MORE
-    or_none = kinds <= {"text", "null"}
-    if found & {Takes.TEXT, Takes.TEXT_OR_NONE, Takes.TEXT_OR_MORE}:
-        return Takes.TEXT_OR_NONE if or_none else Takes.TEXT_OR_MORE
-    if found & {Takes.KNOWN_TEXTS, Takes.KNOWN_TEXTS_OR_MORE}:
-        return Takes.KNOWN_TEXTS if or_none else Takes.KNOWN_TEXTS_OR_MORE
-    return Takes.NOTHING
+    kinds = {type(member) for member in members}
+    or_none = kinds - {inspect.NoneType}
+    if inspect.AnyType in kinds or any(getattr(member, "cls", None) is object for member in members):
+        return Takes.ANYTHING
+    if inspect.BytesType in kinds:
+        return Takes.BYTES if alone else Takes.BYTES_OR_MORE
+    if inspect.StrType in kinds:
+        return Takes.TEXT if alone else Takes.TEXT_OR_NONE if len(or_none) == 1 else Takes.TEXT_OR_MORE
+    known = {value for member in members for value in _values_of(member)}
+    if not any(isinstance(value, str) for value in known):
+        return Takes.NOTHING
+    if or_none <= {inspect.LiteralType, inspect.EnumType} and all(
+        each is None or isinstance(each, str) for each in known
+    ):
+        return Takes.KNOWN_TEXTS
+    return Takes.KNOWN_TEXTS_OR_MORE
+
+
+def _values_of(member: inspect.Type) -> Iterable[object]:
+    if isinstance(member, inspect.EnumType):
+        return [each.value for each in member.cls]
+    return member.values if isinstance(member, inspect.LiteralType) else ()

@@ -139,7 +139,7 @@ def test_without_a_type_the_content_type_decides(value: object) -> None:
         ({"a": [1, None]}, b'{"a":[1,null]}', "application/json"),
         (True, b"true", "application/json"),
         (Line(Key("x"), 2, Decimal("1.50")), b'{"article":"x","count":2,"price":"1.50"}', "application/json"),
-        (timedelta(days=-1, microseconds=1), b'"-P0DT86399.999999S"', "application/json"),
+        (timedelta(days=-1, microseconds=1), b'"-PT86399.999999S"', "application/json"),
     ],
 )
 def test_the_body_of_a_value(value: object, body: bytes, content_type: str | None) -> None:
@@ -157,10 +157,10 @@ def test_a_field_of_a_float_takes_a_whole_number(as_type: Any, number: int) -> N
 
 
 @pytest.mark.parametrize("as_type", [float | None, float | str])
-@pytest.mark.parametrize("value", [True, Size.SMALL, Decimal(1)])
+@pytest.mark.parametrize("value", [True, Decimal(1)])
 def test_a_field_of_a_float_takes_no_other_number(as_type: Any, value: object) -> None:
     measured = make_dataclass("Measured", [("value", as_type)])
-    with pytest.raises(TypeError, match="was expected, not a value of the type"):
+    with pytest.raises(TypeError, match="cannot be sent, because it would not decode"):
         encode_body(measured(value))
 
 
@@ -177,7 +177,7 @@ def test_durations_of_iso_8601_are_read(text: str, seconds: float) -> None:
         (b"{", dict, "The body is not JSON: "),
         (b"\xff", str, "The body is not UTF-8 text: byte 0 is wrong."),
         (b"\xff", dict, "The body is not UTF-8 text: byte 0 is wrong."),
-        (b"NaN", float, "it contains NaN, which is not JSON."),
+        (b"NaN", float, "The body is not JSON: invalid character, at byte 0."),
         (b"[1]", dict, "The body does not fit dict: $ is a list, but must be an object."),
         (b"1.5", int, "$ is a number, but must be a whole number."),
         (b"true", int, "$ is a truth value, but must be a whole number."),
@@ -186,9 +186,9 @@ def test_durations_of_iso_8601_are_read(text: str, seconds: float) -> None:
         (b'{"article":"x","count":2,"price":"secret"}', Line, "$.price is not a decimal number as text."),
         (b'{"article":"x","count":2,"price":"NaN"}', Line, "$.price is not a decimal number as text."),
         (b'[1,"secret"]', list[int], "$[1] is text, but must be a whole number."),
-        (b"[1]", Point, "$ has 1 items, but must have 2."),
-        (b'"secret"', Colour, "$ is none of the values of Colour."),
-        (b'{"secret":1}', dict[int, int], "a key of $ is not a whole number."),
+        (b"[1]", Point, "$ must be a list of length 2."),
+        (b'"secret"', Colour, "The body does not fit Colour: $ is none of the values of its type."),
+        (b'{"secret":1}', dict[int, int], "a key of $ is text, but must be a whole number."),
         (b'{"a":"secret"}', dict[str, int], "$.* is text, but must be a whole number."),
         (b'"secret"', datetime, "$ is not a date and a time in ISO 8601."),
         (b'"P"', timedelta, "$ is not a duration in ISO 8601."),
@@ -196,7 +196,7 @@ def test_durations_of_iso_8601_are_read(text: str, seconds: float) -> None:
         (b'"%%"', list[bytes] | bytes | None, "$ is not base64 text."),
         (b"1" + b"0" * 400, float, "$ is larger than any float."),
         (b"[" * 100_000, list, "The body is nested too deeply."),
-        (b"{}", int | None, "$ is an object, but must be int or None."),
+        (b"{}", int | None, "$ is an object, but must be a whole number or null."),
     ],
 )
 def test_a_body_that_does_not_fit_is_refused_with_its_place_and_no_value(body: bytes, as_type: Any, where: str) -> None:
@@ -240,7 +240,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
         (str | Colour, "look alike in JSON"),
         (str | datetime, "look alike in JSON"),
         (Order | Line, "look alike in JSON"),
-        (dict[float, str], "its keys must be text or int"),
+        (dict[tuple[int, str], str], "its keys must be text or numbers"),
         (complex, "is not a type that bodies can have"),
         (list[complex], "is not a type that bodies can have"),
     ],
@@ -267,6 +267,6 @@ def test_a_value_that_its_class_refuses_is_a_mismatch() -> None:
             if self.count < 0:
                 raise ValueError(f"{self.count} is secret")
 
-    with pytest.raises(MessageBodyError, match=r"\$ was refused by Positive \(ValueError\)") as raised:
+    with pytest.raises(MessageBodyError, match=r"\$ was refused by its class \(ValueError\)") as raised:
         decode_body(b'{"count":-7}', None, Positive)
     assert "-7" not in str(raised.value)

@@ -191,12 +191,7 @@ def test_the_content_type_and_the_type_decide(
 @pytest.mark.parametrize(
     ("as_type", "body", "content_type", "said"),
     [
-        (
-            str | int,
-            b"abc",
-            None,
-            "The body is not JSON: Expecting value, at character 0. Text needs a content type of",
-        ),
+        (str | int, b"abc", None, "The body is not JSON: invalid character, at byte 0. Text needs a content type of"),
         (Literal["a"], b"secret", TEXTS, "The body does not fit Literal['a']: $ is none of the values of"),
         (Literal["a"], b"\xff", TEXTS, "The body is not UTF-8 text: byte 0 is wrong."),
         (str | None, b"\xff", TEXTS, "The body is not UTF-8 text: byte 0 is wrong."),
@@ -220,5 +215,7 @@ def test_a_field_without_a_type_takes_no_model_because_it_would_decode_to_a_dict
     class Loose:
         anything: Any
 
-    with pytest.raises(TypeError, match=r"type Struct inside a plain dict or list cannot be sent"):
+    with pytest.raises(
+        TypeError, match=r"type Struct at \$\.anything\[0\] cannot be sent, because it would not decode"
+    ):
         encode_body(Loose([Struct({})]))

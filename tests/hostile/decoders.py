@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from uuid import UUID
 
 import click
+import msgspec
 from click.exceptions import Exit
 
 from sbredis._unreadable import unreadable
@@ -255,8 +256,18 @@ class _Row:
     inner: tuple[_Row, ...] = ()
 
 
+class _Paid(msgspec.Struct, tag=True):
+    amount: Decimal
+    by: Literal["card", "cash", True, 5] = True
+
+
+class _Sent(msgspec.Struct, tag=True, forbid_unknown_fields=True):
+    parts: set[tuple[int, UUID]] = set()
+
+
 _TYPES: tuple[Any, ...] = (
     Any,
+    _Paid | _Sent | None,
     _Row,
     list[_Row],
     dict[int, Any],
@@ -276,6 +287,8 @@ _BODIES = [
     encode_body([_EMPTY_ROW, replace(_EMPTY_ROW, inner=(_PLAIN_ROW,))]).body,
     b'"2024-01-02T03:04:05Z"',
     b'"P1DT2H"',
+    encode_body(_Paid(Decimal("2.5"), "card")).body,
+    encode_body(_Sent({(1, _UUID), (2, _UUID)})).body,
     b"123",
 ]
 

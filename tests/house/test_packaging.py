@@ -123,7 +123,7 @@ def test_the_metadata_contain_the_facts_that_users_need(metadata: Message) -> No
         "spark",
     }
     needs = [need for need in metadata.get_all("Requires-Dist", []) if "extra ==" not in need]
-    assert sorted(needs) == ["anyio<5,>=4.9", "click<9,>=8.2", "redis<9,>=8.1", "tenacity<10,>=9"]
+    assert sorted(needs) == ["anyio<5,>=4.9", "click<9,>=8.2", "msgspec<1,>=0.22", "redis<9,>=8.1", "tenacity<10,>=9"]
 
 
 def test_the_metadata_claim_only_the_python_versions_that_the_suite_runs_on(metadata: Message) -> None:

@@ -55,6 +55,7 @@ RESERVED: dict[str, str] = {
     "redis": r"sbredis\.transport\..+",
     "hiredis": r"sbredis\.transport\..+",
     "fakeredis": r"sbredis\.transport\..+",
+    "msgspec": r"sbredis\.codec\..+",
     "tenacity": r"sbredis\.(transport\..+|client\._pauses|servers\._locks)",
     "opentelemetry": r"sbredis\.telemetry\..+",
     "click": r"sbredis\.(_arguments|cli\..+|spark\._commands|workers\.supervising\._commands)",

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from sbredis._loop_thread import LoopThread
 from sbredis._tasks import wait_until
 from sbredis.client import CallJob
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Renewed, Request, new_token
@@ -63,8 +62,8 @@ class _RenewedLease:
     """The time of the first look at the message that was seen last."""
 
 
-class RenewalThread(threading.Thread):
-    """Renews the locks that ``held`` names. It is a daemon, so it does not keep the interpreter alive.
+class RenewalThread(LoopThread):
+    """Renews the locks that ``held`` names.
 
     The thread ends when it is stopped, when the client of the application is closed, or after the application's event
     loop was closed.
@@ -78,18 +77,16 @@ class RenewalThread(threading.Thread):
         while_alive: Callable[[], bool] | None,
         longest: float | None,
     ) -> None:
-        super().__init__(name=f"sbredis lock renewal {connection.target}", daemon=True)
+        super().__init__(f"sbredis lock renewal {connection.target}")
         self._connection = connection
         self._own = connection.another()
         self._home = asyncio.get_running_loop()
-        self._loop = asyncio.new_event_loop()
         self._held = held
         self._on_lost = on_lost
         self._while_alive = while_alive
         self._longest = longest
-        self._stopping = False
-        self.ended = Future[None]()
-        """Done when the thread has nothing left to do but to end."""
+        self._over_soon = False
+        """Whether :meth:`stop` was called."""
         self._changed = asyncio.Event()
         """An event that is set when the thread must look at the locks again."""
         self._seen: dict[int, _Seen] = {}
@@ -99,27 +96,19 @@ class RenewalThread(threading.Thread):
         """The error of the last call to each partition, if it failed."""
         self._broken = False
         """Whether a function of the application failed at the last look, and that was logged."""
+        self.stop_after(self._renew)  # when the thread is started
 
     def stop(self) -> None:
         """Let the thread end soon. May be called in any thread."""
-        self._stopping = True
+        self._over_soon = True
         self._check_again()
 
-    def run(self) -> None:
-        """Run the event loop of the thread until the renewals end."""
-        try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._renew())
-        finally:
-            self.ended.set_result(None)
-
     def _check_again(self) -> None:
-        with suppress(RuntimeError):  # the thread has ended
-            self._loop.call_soon_threadsafe(self._changed.set)
+        self.post(self._changed.set)
 
     @property
     def _over(self) -> bool:
-        return self._stopping or self._connection.closed or self._home.is_closed()
+        return self._over_soon or self._connection.closed or self._home.is_closed()
 
     async def _renew(self) -> None:
         unwatch = self._own.clock.when_moved(self._check_again)
@@ -129,7 +118,7 @@ class RenewalThread(threading.Thread):
             while not self._over:
                 self._changed.clear()
                 wait = self._check()
-                await wait_until(self._changed, self._loop.time() + wait)
+                await wait_until(self._changed, self.loop.time() + wait)
         except Exception:  # noqa: BLE001  # a defect: without the thread, all locks would end without a word
             _log.exception("the renewal of locks for %s has ended because of a defect", self._own.target)
         finally:
@@ -179,13 +168,13 @@ class RenewalThread(threading.Thread):
             del self._calling[key]
             self._changed.set()
 
-        self._calling[key] = self._loop.create_task(work)
+        self._calling[key] = self.loop.create_task(work)
         self._calling[key].add_done_callback(ended)
 
     async def _open(self) -> None:
         """Connect before the first renewal, because this can take longer than a short lock."""
         with suppress(ServiceBusError):  # the first renewal connects again
-            await self._own.open(self._loop.time() + _CALLING)
+            await self._own.open(self.loop.time() + _CALLING)
 
     def _locks(self) -> Sequence[_RenewedLease]:
         """Return the locks of all messages and sessions that the application holds and has not settled."""
@@ -225,7 +214,7 @@ class RenewalThread(threading.Thread):
         """Extend the leases of one partition by one call."""
         name, number = key
         left = locks[0].lease.until - self._own.clock.now()
-        deadline = self._loop.time() + min(max(left, _AGAIN), _CALLING)
+        deadline = self.loop.time() + min(max(left, _AGAIN), _CALLING)
         tokens = [lock.lease.token for lock in locks]
 
         def make(partition: Partition, call_id: CallId) -> Request[Renewed]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
+from sbredis._loop_thread import LoopThread
 from sbredis.aio import ServiceBusClient
 from sbredis.spark._secrets import Server
 
@@ -26,39 +26,29 @@ _AHEAD = 2
 """The number of pages that a reader fetches before Spark has taken them."""
 
 
-class _Loop:
+class _SparkThread(LoopThread):
     """The event loop of this process, and the clients in it."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        super().__init__("sbredis spark")
         self.clients: dict[Server, ServiceBusClient] = {}
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="sbredis spark", daemon=True).start()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work in the loop, and wait for its result."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
 
 
 _lock = threading.Lock()
-_current: list[_Loop] = []
+_current: list[_SparkThread] = []
 
 
-def _loop() -> _Loop:
+def _loop() -> _SparkThread:
     with _lock:
-        if not _current or _current[0].pid != os.getpid():
-            _current[:] = [_Loop()]
+        if not _current or _current[0].in_other_process:
+            _current[:] = [_SparkThread()]
+            _current[0].start()
         return _current[0]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run work in the event loop of this process, and return its result."""
-    return _loop().submit(work)
+    return _loop().call(work)
 
 
 def beside(owner: object, work: Coroutine[Any, Any, None]) -> Callable[[], object]:

@@ -12,11 +12,11 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from sbredis._call_site import Line, calling_line, warn_of_line
+from sbredis._loop_thread import LoopThread, fast_loop
 from sbredis.exceptions import Outcome, ServiceBusError
 
 __all__ = ["Bridge"]
@@ -35,7 +35,7 @@ class _LoopCall(Generic[T]):
     result: T
 
     def __init__(
-        self, make: Callable[[], Awaitable[T]], undo: Callable[[T], object] | None, thread: _LoopThread
+        self, make: Callable[[], Awaitable[T]], undo: Callable[[T], object] | None, thread: _CallThread
     ) -> None:
         self.make = make
         self.undo = undo
@@ -106,45 +106,32 @@ class _LoopCall(Generic[T]):
             self.cleaned_up.release()
 
 
-class _LoopThread(threading.Thread):
-    """The thread with the event loop. It is a daemon, so an unclosed client does not keep the interpreter alive."""
+class _CallThread(LoopThread):
+    """The thread with the event loop, and the calls that it runs for waiting callers.
+
+    :meth:`LoopThread.call` is not enough here: it takes two callbacks in the loop for each call, cannot undo a result
+    that nobody waits for, and leaves callers waiting whose calls come while the loop ends.
+    """
 
     def __init__(self, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self.loop = _event_loop()
+        super().__init__(name, fast_loop)  # this loop is internal, so the application cannot choose one
         self.calls: set[_LoopCall[Any]] = set()
         """The calls for which a caller waits."""
-        self.stopping = False
-        self.over = False
-        self.last: asyncio.Task[None] | None = None
-        """The task that closes the client. It is kept here because a loop references its tasks only weakly."""
 
     def run(self) -> None:
         """Run the loop. When the loop ends, end all calls that have a waiting caller, even calls that came too late."""
         try:
-            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
-                runner.get_loop().run_forever()
-                self.stopping = True  # start no more tasks, because the runner now cancels the running ones
+            super().run()
         finally:
-            self.over = True
             for call in list(self.calls):
                 call.abort()
 
     def begin(self, call: _LoopCall[Any]) -> None:
         """Register a call, and start it in the loop. If the loop ends, the registered calls end too."""
         self.calls.add(call)
-        try:
-            self.post(call.begin)
-        except ValueError:
+        if not self.post(call.begin):
             self.calls.discard(call)
-            raise
-
-    def post(self, callback: Callable[[], object]) -> None:
-        """Schedule a callback in the loop, and do not wait for it."""
-        try:
-            self.loop.call_soon_threadsafe(callback)
-        except RuntimeError:  # the loop is closed
-            raise ValueError(_CLOSED) from None
+            raise ValueError(_CLOSED)
 
     def withdraw(self, call: _LoopCall[Any]) -> None:
         """Cancel a call, and wait until it has ended."""
@@ -152,32 +139,10 @@ class _LoopThread(threading.Thread):
         cleaned_up.acquire()
         call.cleaned_up = cleaned_up
         self.calls.add(call)
-        try:
-            self.post(call.withdraw)
-        except ValueError:
+        if self.post(call.withdraw):
+            cleaned_up.acquire()
+        else:
             self.calls.discard(call)
-            return
-        cleaned_up.acquire()
-
-    def stop(self) -> None:
-        """End the loop soon, without waiting."""
-        with suppress(ValueError):
-            self.post(self.loop.stop)
-
-    def close_and_stop(self, close: _Close) -> None:
-        """End the loop after ``close``, without waiting."""
-
-        async def last() -> None:
-            try:
-                await close()
-            finally:
-                self.loop.stop()
-
-        def begin() -> None:
-            self.last = self.loop.create_task(last())
-
-        with suppress(ValueError):
-            self.post(begin)
 
 
 class Bridge:
@@ -194,9 +159,7 @@ class Bridge:
         self._close = close
         self._made_at = calling_line()
         self._lock = threading.Lock()
-        self._process: int | None = None
-        """The process in which the loop runs, after the first call."""
-        self._thread: _LoopThread | None = None
+        self._thread: _CallThread | None = None
         self._closed = False
         self._detach_finalizer: Callable[[], object] = lambda: None
         _bridges.add(self)
@@ -251,12 +214,13 @@ class Bridge:
         try:
             self._do(function, None)
         except ValueError:
-            if self._thread is not None and not self._thread.over:
+            if self._thread is not None and not self._thread.ended.done():
                 raise
 
     def post(self, callback: Callable[[], object]) -> None:
         """Schedule a callback in the loop, and do not wait for it."""
-        self._running_thread().post(callback)
+        if not self._running_thread().post(callback):
+            raise ValueError(_CLOSED)
 
     def close(self) -> None:
         """Close the client, end the loop and wait for its thread. In another process this does nothing."""
@@ -267,7 +231,7 @@ class Bridge:
         if thread is None:
             return
         try:
-            if first and not thread.over:
+            if first and not thread.ended.done():
                 self._detach_finalizer()  # the client is being closed by its user, so no warning is needed
                 self._do(self._close, None)
         finally:
@@ -311,41 +275,34 @@ class Bridge:
     @property
     def _in_other_process(self) -> bool:
         """Whether the loop runs in another process, from which this one was forked."""
-        return self._process is not None and self._process != os.getpid()
+        return self._thread is not None and self._thread.in_other_process
 
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(_CLOSED)
 
-    def _running_thread(self) -> _LoopThread:
-        if self._in_other_process:
+    def _running_thread(self) -> _CallThread:
+        if self._thread is not None and self._thread.in_other_process:
             raise RuntimeError(
-                f"The client was used in process {self._process}, and cannot be used in process {os.getpid()}, "
+                f"The client was used in process {self._thread.process}, and cannot be used in process {os.getpid()}, "
                 "which was forked from it. Make another client in each process, after the fork (in gunicorn: in the "
                 "hook post_fork), or do not use this client before the fork."
             )
         with self._lock:
             if self._thread is None:
                 self._check_open()
-                thread = _LoopThread(self._name)
-                try:
-                    thread.start()
-                except BaseException:
-                    if thread.ident is None:
-                        thread.loop.close()
-                    else:
-                        thread.stop()
-                    raise
-                self._thread, self._process = thread, os.getpid()
-                finalizer = weakref.finalize(self, _close_forgotten, thread, self._close, self._process, self._made_at)
+                thread = _CallThread(self._name)
+                thread.start()
+                self._thread = thread
+                finalizer = weakref.finalize(self, _close_forgotten, thread, self._close, self._made_at)
                 finalizer.atexit = False
                 self._detach_finalizer = finalizer.detach
             return self._thread
 
 
-def _close_forgotten(thread: _LoopThread, close: _Close, process: int, made_at: Line) -> None:
-    if process == os.getpid() and not thread.over:
-        thread.close_and_stop(close)
+def _close_forgotten(thread: _CallThread, close: _Close, made_at: Line) -> None:
+    if not thread.in_other_process and not thread.ended.done():
+        thread.stop_after(close)
         warn_of_line(f"A client was not closed: {thread.name}", ResourceWarning, made_at)
 
 
@@ -360,12 +317,3 @@ def _reset_locks() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_locks)
-
-
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """Make a loop of uvloop if it is installed. This loop is internal, so the application cannot choose one."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

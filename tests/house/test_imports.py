@@ -34,6 +34,7 @@ EVERYWHERE = {
     "_arguments",
     "_call_site",
     "_counting",
+    "_loop_thread",
     "_nearest",
     "_public",
     "_quoting",

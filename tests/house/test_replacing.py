@@ -93,7 +93,7 @@ ALLOWED = {
     "sbredis.spark._jobs_run._session": "the Spark of the tests",
     "sbredis.spark.jobs.Capture._write": FAULT,
     "sbredis.spark.jobs._capture._query_id": "a name that the test knows",
-    "sbredis.sync._bridge._event_loop": "an event loop that refuses calls from other threads",
+    "sbredis.sync._bridge.fast_loop": "an event loop that refuses calls from other threads",
     "sbredis.sync._renewer._CLOSING": "the real wait is five seconds, and a renewer has no client",
     "sbredis.telemetry._telemetry._LiveObservation": NOTED,
     "sbredis.transport._listening._RESEND_AFTER": "the real wait would hide a request that is sent again",

@@ -38,6 +38,7 @@ PUBLIC = (
 BELOW_ALL_FLOORS = (
     "sbredis._arguments",
     "sbredis._counting",
+    "sbredis._loop_thread",
     "sbredis._nearest",
     "sbredis._quoting",
     "sbredis._server_url",

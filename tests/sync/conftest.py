@@ -21,7 +21,7 @@ def loop_of_asyncio(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     """
     if "target" in request.fixturenames and request.getfixturevalue("target") != "memory":
         return
-    monkeypatch.setattr(_bridge, "_event_loop", OneThreadLoop)
+    monkeypatch.setattr(_bridge, "fast_loop", OneThreadLoop)
 
 
 @pytest.fixture(autouse=True)

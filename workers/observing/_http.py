@@ -15,13 +15,13 @@ import ipaddress
 import json
 import logging
 import re
-import threading
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
+from sbredis._loop_thread import LoopThread
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers.observing._prometheus import CONTENT_TYPE
 
@@ -109,38 +109,27 @@ async def serving_http_in_thread(
     The functions are called in that thread.
     """
     bound: Future[int] = Future()
-    ended: Future[None] = Future()
-    stops: list[Callable[[], object]] = []
-
-    def stop_it(_: object) -> None:
-        for stop in stops:
-            with suppress(RuntimeError):  # its event loop has ended
-                stop()
+    stop = asyncio.Event()
 
     async def serve() -> None:
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        async with serving_http(host, port, live=live, ready=ready, metrics=metrics) as number:
-            stops.append(lambda: loop.call_soon_threadsafe(stop.set))
-            bound.set_result(number)
-            await stop.wait()
-
-    def run() -> None:
         try:
-            asyncio.run(serve())
+            async with serving_http(host, port, live=live, ready=ready, metrics=metrics) as number:
+                bound.set_result(number)
+                await stop.wait()
         except Exception as error:  # noqa: BLE001 -- it is raised where the port is awaited, or logged
             if bound.done():
                 _log.exception("the HTTP server has ended because of a defect")
             else:
                 bound.set_exception(error)
-        finally:
-            ended.set_result(None)
 
-    threading.Thread(target=run, name="sbredis worker http", daemon=True).start()
+    thread = LoopThread("sbredis worker http")
+    thread.stop_after(serve)
+    thread.start()
     try:
         yield await asyncio.shield(asyncio.wrap_future(bound))
     finally:
-        bound.add_done_callback(stop_it)
-        await asyncio.wait((asyncio.wrap_future(ended),), timeout=_ENDING)
+        thread.post(stop.set)
+        await asyncio.wait((asyncio.wrap_future(thread.ended),), timeout=_ENDING)
 
 
 def _response(head: bytes, answer: Answer, host: str, address: str) -> bytes:

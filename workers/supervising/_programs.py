@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 import os
 import shutil
@@ -12,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from typing import Any
 
+from sbredis._loop_thread import fast_loop
 from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, terminal
@@ -43,12 +43,7 @@ def run_in_loop(work: Coroutine[Any, Any, Any], *, leaves_tasks: bool = True) ->
             "A worker that runs as a program needs an event loop of its own, but one runs already: use "
             "`await worker.run()` there."
         )
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    if importlib.util.find_spec("uvloop") is not None:
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    runner = asyncio.Runner(loop_factory=factory)
+    runner = asyncio.Runner(loop_factory=fast_loop)
     try:
         return runner.run(work)
     finally:

@@ -302,7 +302,7 @@ def test_a_query_shows_signs_of_life_between_its_plans_until_it_ends(url: str, m
 
 
 def signs_of_life() -> set[asyncio.Task[Any]]:
-    tasks = asyncio.all_tasks(loop._loop()._loop)
+    tasks = asyncio.all_tasks(loop._loop().loop)
     return {task for task in tasks if getattr(task.get_coro(), "__name__", "") == "_show_life"}
 
 

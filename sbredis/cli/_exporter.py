@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sbredis._http_server import address_of, serving_answers
+from sbredis._prometheus_text import CONTENT_TYPE
 from sbredis.cli._commands import command
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION
@@ -49,8 +51,6 @@ async def exporter(invocation: Invocation, listen: str, every: timedelta, shippe
             (files("sbredis.cli") / "shipped" / _SHIPPED[shipped]).read_text(encoding="utf-8").rstrip("\n")
         )
         return
-    from sbredis.workers.declaring._checks import address_of
-    from sbredis.workers.observing._http import serving_answers
 
     try:
         host, port = address_of(listen)
@@ -95,8 +95,6 @@ class _LastRound:
 
     def answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
         """Answer a request."""
-        from sbredis.workers.observing._prometheus import CONTENT_TYPE
-
         if path == "/metrics":
             return HTTPStatus.OK, CONTENT_TYPE, prometheus_of(self._measures, up=self._up).encode()
         if path != _ENTITIES and not path.startswith(f"{_ENTITIES}/"):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from sbredis._prometheus_text import family, labels, text_of
+
 if TYPE_CHECKING:
     from sbredis.operating._facts import EntityFacts
 
@@ -70,17 +72,16 @@ def prometheus_of(measures: Measures | None, *, up: bool) -> str:
         lines += _plain("round_seconds", "How long the last round of reading took.", round(measures.seconds, 6))
         lines += _plain("maintenance", "Whether a client does maintenance.", int(measures.maintained))
         lines += _of_entities(measures)
-    return "".join(f"{line}\n" for line in lines)
+    return text_of(lines)
 
 
 def _plain(name: str, text: str, value: float) -> Iterator[str]:
-    yield from _head(name, text)
-    yield f"sbredis_{name} {value!r}"
+    return family(name, "gauge", text, [("", value)])
 
 
 def _of_entities(measures: Measures) -> Iterator[str]:
     rows = [
-        (f'namespace="{_escaped(measures.namespace)}",entity="{_escaped(path)}",kind="{found["kind"]}"', found)
+        (labels(namespace=measures.namespace, entity=path, kind=found["kind"]), found)
         for path, found in sorted(json_of(measures).items())
     ]
     samples: dict[str, list[tuple[str, float]]] = {
@@ -103,14 +104,4 @@ def _of_entities(measures: Measures) -> Iterator[str]:
         ],
     }
     for name, values in samples.items():
-        yield from _head(name, _TEXTS[name])
-        yield from (f"sbredis_{name}{{{label}}} {value!r}" for label, value in values)
-
-
-def _head(name: str, text: str) -> Iterator[str]:
-    yield f"# HELP sbredis_{name} {text}"
-    yield f"# TYPE sbredis_{name} gauge"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        yield from family(name, "gauge", _TEXTS[name], values)

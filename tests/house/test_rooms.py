@@ -38,7 +38,9 @@ PUBLIC = (
 BELOW_ALL_FLOORS = (
     "sbredis._arguments",
     "sbredis._counting",
+    "sbredis._http_server",
     "sbredis._loop_thread",
+    "sbredis._prometheus_text",
     "sbredis._nearest",
     "sbredis._quoting",
     "sbredis._server_url",

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.workers.declaring._checks import address_of
+from sbredis._http_server import address_of
 from sbredis.workers.observing._counts import BOUNDS, EntityCounts, Histogram, merged
 from sbredis.workers.observing._http import Health, serving_http
 from sbredis.workers.observing._prometheus import prometheus

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 from sbredis._quoting import quoted
 
 __all__ = [
-    "address_of",
     "require_arguments",
     "require_bool",
     "require_function",
@@ -25,8 +23,6 @@ __all__ = [
     "require_text",
     "require_whole",
 ]
-
-_ADDRESS: Final = re.compile(r"(?:(?:(?P<name>[^\s/:@\[\]]*)|\[(?P<number>[^\s/@\[\]]+)\]):)?(?P<port>[0-9]{1,5})")
 
 _TEXTS: Final = (str, bytes)
 _LONGEST: Final = 366 * 86400
@@ -145,11 +141,3 @@ def _listed(name: str, value: Any, what: str) -> Sequence[Any]:
     if not isinstance(value, Sequence) or isinstance(value, _TEXTS):
         raise TypeError(f"{name} must be {what}, not {type(value).__name__}")
     return value  # pyright: ignore[reportUnknownVariableType]  # the caller checks each of them
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """Read ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``, which means 127.0.0.1."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found["port"]) > 65535:
-        raise ValueError(f"the address of the HTTP port must be HOST:PORT or PORT, not {quoted(text)}")
-    return found["name"] or found["number"] or "127.0.0.1", int(found["port"])

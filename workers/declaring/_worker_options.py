@@ -8,10 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypedDict
 
+from sbredis._http_server import address_of
 from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._checks import (
-    address_of,
     require_arguments,
     require_bool,
     require_function,

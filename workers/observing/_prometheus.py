@@ -1,16 +1,15 @@
-"""Write counts in the text format of Prometheus. Pure."""
+"""The counts of a worker as measures of Prometheus. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from sbredis.workers.observing._counts import BOUNDS, EntityCounts, Histogram
+from sbredis._prometheus_text import family, histogram, labels, text_of
+from sbredis.workers.observing._counts import BOUNDS, EntityCounts
 
-__all__ = ["CONTENT_TYPE", "prometheus"]
+__all__ = ["prometheus"]
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _COUNTERS: Final = {
     "received": ("messages_received_total", "Messages received."),
     "completed": ("messages_completed_total", "Messages completed."),
@@ -22,57 +21,35 @@ _COUNTERS: Final = {
     "locks_lost": ("locks_lost_total", "Locks lost while handlers ran."),
 }
 _LAG: Final = "From the enqueueing of a message to the first start of a handler, by the clocks of server and worker."
+_TOOK: Final = "How long handlers took."
 
 
 def prometheus(namespace: str, entities: Mapping[str, EntityCounts]) -> str:
     """Return the counts of all entities, and nothing else, as Prometheus reads them."""
-    return "".join(f"{line}\n" for line in _lines(namespace, entities))
+    return text_of(_lines(namespace, entities))
 
 
 def _lines(namespace: str, entities: Mapping[str, EntityCounts]) -> Iterator[str]:
-    labels = {entity: f'namespace="{_escaped(namespace)}",entity="{_escaped(entity)}"' for entity in sorted(entities)}
+    found = [(labels(namespace=namespace, entity=entity), counts) for entity, counts in sorted(entities.items())]
     for attribute, (name, text) in _COUNTERS.items():
-        values = [(label, getattr(entities[entity], attribute)) for entity, label in labels.items()]
-        yield from _numbers(name, "counter", text, values)
-    yield from _histograms("lag_seconds", _LAG, [(label, entities[entity].lag) for entity, label in labels.items()])
+        yield from family(
+            f"worker_{name}", "counter", text, [(label, getattr(counts, attribute)) for label, counts in found]
+        )
+    lags = [(label, counts.lag.counts, counts.lag.total) for label, counts in found]
+    yield from histogram("worker_lag_seconds", _LAG, BOUNDS, lags)
     handlers = [
-        (f'{label},handler="{_escaped(name)}"', counts)
-        for entity, label in labels.items()
-        for name, counts in sorted(entities[entity].handlers.items())
+        (f"{label},{labels(handler=name)}", counts)
+        for label, entity in found
+        for name, counts in sorted(entity.handlers.items())
     ]
     errors = [(label, counts.errors) for label, counts in handlers]
-    yield from _numbers("handler_errors_total", "counter", "Calls of handlers that raised an error.", errors)
+    yield from family("worker_handler_errors_total", "counter", "Calls of handlers that raised an error.", errors)
     running = [(label, counts.running) for label, counts in handlers]
-    yield from _numbers("handlers_running", "gauge", "Handlers that are running.", running)
+    yield from family("worker_handlers_running", "gauge", "Handlers that are running.", running)
     scheduled = [(label, counts) for label, counts in handlers if counts.schedules]
     sent = [(label, counts.ticks_sent) for label, counts in scheduled]
-    yield from _numbers("ticks_sent_total", "counter", "Ticks of schedules that were sent.", sent)
+    yield from family("worker_ticks_sent_total", "counter", "Ticks of schedules that were sent.", sent)
     passed = [(label, counts.ticks_passed) for label, counts in scheduled]
-    yield from _numbers("ticks_skipped_total", "counter", "Ticks of schedules that were passed over.", passed)
-    handling = [(label, counts.handling) for label, counts in handlers]
-    yield from _histograms("handling_seconds", "How long handlers took.", handling)
-
-
-def _numbers(name: str, kind: str, text: str, values: Sequence[tuple[str, int]]) -> Iterator[str]:
-    yield from _head(name, kind, text)
-    for label, value in values:
-        yield f"sbredis_worker_{name}{{{label}}} {value}"
-
-
-def _histograms(name: str, text: str, values: Sequence[tuple[str, Histogram]]) -> Iterator[str]:
-    yield from _head(name, "histogram", text)
-    for label, histogram in values:
-        sums = list(accumulate(histogram.counts))
-        for bound, count in zip((*(f"{bound:g}" for bound in BOUNDS), "+Inf"), sums, strict=True):
-            yield f'sbredis_worker_{name}_bucket{{{label},le="{bound}"}} {count}'
-        yield f"sbredis_worker_{name}_sum{{{label}}} {histogram.total!r}"
-        yield f"sbredis_worker_{name}_count{{{label}}} {sums[-1]}"
-
-
-def _head(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP sbredis_worker_{name} {text}"
-    yield f"# TYPE sbredis_worker_{name} {kind}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    yield from family("worker_ticks_skipped_total", "counter", "Ticks of schedules that were passed over.", passed)
+    took = [(label, counts.handling.counts, counts.handling.total) for label, counts in handlers]
+    yield from histogram("worker_handling_seconds", _TOOK, BOUNDS, took)

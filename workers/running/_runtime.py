@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, Literal, Self
 
 from sbredis._counting import counted
+from sbredis._http_server import address_of
 from sbredis._version import __version__
 from sbredis.aio import (
     ServiceBusClient,
@@ -25,7 +26,6 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import Outcome as ServiceBusOutcome
 from sbredis.exceptions import ServiceBusConnectionError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.workers.declaring._checks import address_of
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Outcome
 from sbredis.workers.declaring._retries import fate_of

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sbredis._http_server import address_of
 from sbredis._server_url import URL_VARIABLE
-from sbredis.workers.declaring._checks import address_of
 
 __all__ = ["PROGRAM", "WorkerCommand", "read_command"]
 

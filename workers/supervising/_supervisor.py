@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sbredis._http_server import address_of
 from sbredis.exceptions import WorkerSetupError
-from sbredis.workers.declaring._checks import address_of
 from sbredis.workers.observing._counts import EntityCounts, merged
 from sbredis.workers.observing._http import Health, serving_http
 from sbredis.workers.observing._prometheus import prometheus

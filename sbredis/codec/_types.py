@@ -32,6 +32,8 @@ _OBJECTS: Final[frozenset[type]] = frozenset(
 _STRUCTURED: Final[frozenset[type]] = frozenset(
     {inspect.TypedDictType, inspect.DataclassType, inspect.StructType, inspect.NamedTupleType}
 )
+_OTHER_BYTES: Final = (inspect.ByteArrayType, inspect.MemoryViewType, inspect.RawType, inspect.ExtType)
+"""Types that look like bytes, and that msgspec would send as JSON."""
 _NO_KEYS: Final = (
     inspect.BoolType,
     inspect.NoneType,
@@ -91,6 +93,8 @@ def _made(as_type: Any) -> BodyType:
     rest: Any = Union[tuple(others)] if others else models[0]  # noqa: UP007 -- the members are known only now
     decode_rest, node = _decoder(rest, as_type)
     nodes = list(node.types if isinstance(node, inspect.UnionType) else (node,))
+    if isinstance(node, _OTHER_BYTES):
+        raise _unsupported(as_type)
     if len(models) > 1 or (models and others and not _OBJECTS.isdisjoint(map(type, nodes))):
         raise _look_alike(as_type)
     decode_model = decode_rest
@@ -125,6 +129,10 @@ def _decoder(as_type: Any, whole: Any) -> tuple[Callable[[bytes], Any], inspect.
         if "union" in (text := str(error)):
             union = re.search(r"type `(.*)` is not supported$", text)
             raise _look_alike(union[1] if union else whole) from None
+        if text.startswith("Enums must"):
+            raise UnsupportedTypeError(
+                f"{type_name(whole)} cannot be decoded: the values of an enumeration must be all text or all int."
+            ) from None
         raise _unsupported(whole) from error
     for part in parts_of(node):
         if isinstance(part, inspect.CustomType) and part.cls is not object and not is_model(part.cls):

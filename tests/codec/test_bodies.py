@@ -29,6 +29,11 @@ class Size(enum.IntEnum):
     LARGE = 2
 
 
+class Mixed(enum.Enum):
+    TEXT = "text"
+    NUMBER = 1
+
+
 class Point(NamedTuple):
     x: int
     y: float
@@ -218,6 +223,8 @@ def test_a_body_that_does_not_fit_is_refused_with_its_place_and_no_value(body: b
         ({"a": (1, 2)}, TypeError),
         ([date(2026, 1, 1)], TypeError),
         (object(), TypeError),
+        (bytearray(b"x"), TypeError),
+        (memoryview(b"x"), TypeError),
         (Line("x", "2", Decimal(1)), TypeError),  # type: ignore[arg-type]
         (Line(Key("x"), 2, Decimal("inf")), ValueError),
     ],
@@ -241,6 +248,8 @@ def test_a_value_that_contains_itself_is_refused() -> None:
         (str | datetime, "look alike in JSON"),
         (Order | Line, "look alike in JSON"),
         (dict[tuple[int, str], str], "its keys must be text or numbers"),
+        (Mixed, "the values of an enumeration must be all text or all int"),
+        (bytearray, "is not a type that bodies can have"),
         (complex, "is not a type that bodies can have"),
         (list[complex], "is not a type that bodies can have"),
     ],

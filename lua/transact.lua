@@ -79,10 +79,10 @@ end
 advance_participants(participants, count)
 finish_targets(targets)
 for place = count, 1, -1 do
-  local one = participants[place]
-  if not one.refused then
-    finish(one, place == 1 and table.concat(results, '\n', 2) .. '\n' or '')
-    results[1] = math.max(results[1], one.more)
+  local p = participants[place]
+  if not p.refused then
+    finish(p, place == 1 and table.concat(results, '\n', 2) .. '\n' or '')
+    results[1] = math.max(results[1], p.more)
   end
 end
 return results

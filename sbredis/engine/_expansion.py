@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NoReturn
 
-__all__ = ["COMMENT", "DIRECTIVE", "NAME", "SHEBANG", "ScriptFormatError", "expand"]
+__all__ = ["COMMENT", "DIRECTIVE", "NAME", "SHEBANG", "ScriptFormatError", "bare_code", "expand"]
 
 Read = Callable[[str], str | None]
 
@@ -159,6 +159,11 @@ def _text_of(file: str, read: Read, stack: tuple[str, ...]) -> str:
     if text is None:
         _refuse(stack, f"there is no {file}.lua")
     return text
+
+
+def bare_code(text: str) -> str:
+    """Return Lua without its comments, and with empty strings in the place of its strings."""
+    return _TOKEN.sub(lambda token: "" if token[0].startswith("--") else "''", text)
 
 
 def _inside(text: str) -> set[int]:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
+from sbredis.engine._changes import check_fields
 from sbredis.engine._contracts import Contract, Fact, contract, facts_of_fragment
 from sbredis.engine._expansion import ScriptFormatError, expand
 from sbredis.engine._lua_constants import GENERATED
@@ -26,6 +27,7 @@ __all__ = [
     "facts_of_step",
     "generated",
     "load",
+    "lua_files",
     "operations",
     "positioned",
     "preloaded",
@@ -63,18 +65,27 @@ def read_source(name: str) -> str | None:
 def positioned(name: str, text: str) -> str:
     """Put names and positions of fields into a Lua file, wherever it names a list (:mod:`sbredis.engine._state`).
 
-    Raises :class:`ScriptFormatError` for a field that its list does not have.
+    Raises :class:`ScriptFormatError` for a field that its list does not have, and for one that a table of changes does
+    not have (:mod:`sbredis.engine._changes`).
     """
     try:
-        return with_positions(text)
+        placed = with_positions(text)
+        check_fields(placed)
     except UnknownFieldError as error:
         raise ScriptFormatError(f"{name}: {error}") from None
+    return placed
 
 
 @cache
 def operations() -> tuple[str, ...]:
     """The names of all operations of this package, sorted."""
     return tuple(sorted(_lua_files(_at())))
+
+
+@cache
+def lua_files() -> Mapping[str, str]:
+    """The texts of all Lua files of this package, as :func:`read_source` returns them."""
+    return {name: read_source(name) or "" for name in (*operations(), *(f"includes/{each}" for each in _folders()))}
 
 
 @cache

@@ -263,7 +263,7 @@ def test_publish_expects_the_keys_of_a_target_in_the_declared_order() -> None:
     )
     assert [name for name, _ in found] == list(TARGET_KINDS)
     assert [int(place or 0) for _, place in found] == list(range(len(TARGET_KINDS)))
-    assert "list[i].index, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]" in source
+    assert "target.index, target.turns, target.states = keys[at], keys[at + 1], keys[at + 2]" in source
     assert "check_publish(p, KEYS, ARGV, 7, KEY_COUNT + 1)" in source_of("publish")
     assert (len(KINDS), len(TARGET_KINDS), len(SESSION_KINDS)) == (33, 5, 3)
     with_sessions = Partition("n", "abc", "u", "of-u", 7, PartitionSettings(shared=True, sessions=True), store="e")

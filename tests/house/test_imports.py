@@ -89,6 +89,7 @@ PURE = {
         "engine": (
             "_access",
             "_bands",
+            "_changes",
             "_codec",
             "_columns",
             "_contracts",

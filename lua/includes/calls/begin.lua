@@ -96,7 +96,7 @@ local function begin(keys, argv, name, count, variadic, first)
   end
 
   local sessions = w[WORDS.sessions] == '1'
-  return {
+  local p = {
     state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
     ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
     now = now, now_text = now_text or string.format('%013.0f', now),
@@ -117,4 +117,5 @@ local function begin(keys, argv, name, count, variadic, first)
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
     dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,
   }
+  return p
 end

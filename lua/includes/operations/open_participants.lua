@@ -14,11 +14,14 @@ local function open_participants(first, words)
     local keys = { unpack(KEYS, KEY_COUNT * (place - 1) + 1, KEY_COUNT * place) }
     local argv = { ARGV[1], words[2 * place - 3], words[2 * place - 2], '', '0', ARGV[6] }
     local p, refusal = begin(keys, argv, 'transact', 6, false, first)
-    if p and list[p.state] then
+    if not p then
+      p = { refused = refusal }
+    elseif list[p.state] then
       return nil, refuse('BADCALL', 'participants')
+    else
+      list[p.state] = p
     end
-    list[place] = p or { refused = refusal }
-    list[keys[1]] = p
+    list[place] = p
   end
   return list, count
 end

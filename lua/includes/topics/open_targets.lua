@@ -23,7 +23,7 @@ local function open_targets(p, keys, incarnations, at, open)
       return nil, refuse('BADCALL', 'targets')
     end
     list[keys[at]] = true
-    list[i] = open and open[keys[at]] or {
+    local target = open and open[keys[at]] or {
       state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4], now = p.now,
       ttl = tonumber(w[WORDS.ttl]), head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
       next_due = tonumber(s[TARGET.next_due]), waiting = s[TARGET.waiting] == '1', biggest = tonumber(s[TARGET.biggest]),
@@ -34,15 +34,16 @@ local function open_targets(p, keys, incarnations, at, open)
       changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
       touched = none, bytes = 0, sooner = math.huge,
     }
+    list[i] = target
     if open then
-      open[keys[at]] = list[i]
+      open[keys[at]] = target
     end
     at = at + 5
-    if sessions == '+' and list[i].index then
+    if sessions == '+' and target.index then
       at = at + 3
     elseif sessions == '+' then
-      list[i].index, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]
-      list[i].touched, list[i].index_added, list[i].index_removed = {}, {}, none
+      target.index, target.turns, target.states = keys[at], keys[at + 1], keys[at + 2]
+      target.touched, target.index_added, target.index_removed = {}, {}, none
       at = at + 3
     end
   end

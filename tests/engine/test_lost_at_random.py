@@ -197,9 +197,9 @@ FAULTS = {
         "p.unawaited[#p.unawaited + 1] = due_name('a', member)",
     ),
     "a scheduled message needs its record": (
-        "includes/compute_due",
-        "    if record == LOST_RECORD then",
-        "    if false then",
+        "includes/activate",
+        "  if record == LOST_RECORD then",
+        "  if false then",
     ),
     "a receiver gets a message without content": ("includes/choose_messages", "record == LOST_RECORD", "false"),
     "a malformed record counts as whole": ("includes/readable", "if record and (", "if record and (#record > 14 or "),

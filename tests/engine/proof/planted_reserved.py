@@ -9,8 +9,8 @@ __all__ = ["OF_RESERVED"]
 OF_RESERVED = (
     Bug(
         "a pinned message expires",
-        file="includes/compute_due",
-        right="p.head <= now and p.reserved and pinned_up_to(p) + 1 or 0",
+        file="includes/find_due",
+        right="p.head <= p.now and p.reserved and pinned_up_to(p) + 1 or 0",
         wrong="0",
         of="reserved",
     ),

@@ -122,7 +122,7 @@ OF_SESSIONS = (
     ),
     Bug(
         "locks without messages use no share",
-        file="includes/compute_due",
+        file="includes/lapse_session",
         right="math.max(1, #members)",
         wrong="#members",
         of="sessions",

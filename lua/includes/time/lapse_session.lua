@@ -1,0 +1,31 @@
+-- Ends the lock of a session at the time `at`, for at most as many messages as the pass has share left. Returns how
+-- much of the share that used, and whether messages are left.
+-- @use entry index_entries index_name lapse_message note_moved read_many session_turn settle_turn
+local function lapse_session(p, o, token, name, at)
+  -- The token always has the session's lock here. The check protects another receiver's lock if there is a defect.
+  if redis.call('HGET', p.states, '!' .. name) ~= token then
+    o.leases[#o.leases + 1] = { token = token }
+    return 1
+  end
+  local indexed, members = index_entries(p, name, 'h', 0, 0, o.share), {}
+  for i = 1, #indexed do
+    members[i] = index_name(indexed[i])
+  end
+  local found = read_many('HMGET', p.entries, members)
+  for i = 1, #members do
+    local m = note_moved(o, members[i], 'L', entry(found[i]))
+    m.session = name
+    lapse_message(p, o, m, at)
+  end
+  if #members < o.share then
+    o.unlocked[#o.unlocked + 1] = { token = token, session = name }
+    if o.turning then
+      local turn = session_turn(p, o, name)
+      local till = not turn.unblocked and tonumber(redis.call('HGET', p.states, '~' .. name) or 0) or 0
+      turn.changed, turn.does, turn.since = true, till > at and 'blocked' or 'none', nil
+      turn.till = till
+      settle_turn(turn, at)
+    end
+  end
+  return math.max(1, #members), #members >= o.share
+end

@@ -55,18 +55,18 @@ if p.repeated then
   end
   return answer_repetition(p, results)
 end
-local participants, count = open_participants(p, split_words(ARGV[7]))
+local participants, count = open_participants(p, KEYS, ARGV, split_words(ARGV[7]))
 if not participants then
   return count
 end
-local transactions, malformed = parse_transactions(participants, count)
+local transactions, malformed = parse_transactions(participants, count, KEYS, ARGV)
 if not transactions then
   return malformed
 end
 
 local targets = {}
 for i = 1, #transactions do
-  local refused = check_transaction(transactions[i], participants)
+  local refused = check_transaction(transactions[i], participants, KEYS)
   if not refused then
     advance_participants(participants, count) -- due work comes before the first transaction that happens
     results[i + 1] = apply_transaction(transactions[i], targets)

@@ -41,6 +41,7 @@ SHEBANG = re.compile(r"#!lua(?: flags=(?P<flags>[a-z-]+(?:,[a-z-]+)*))?")
 COMMENT = re.compile(r"\s*--(?!\[=*\[)")
 DIRECTIVE = re.compile(r"\s*--+\s*@")
 _USE = re.compile(rf"-- @use (?P<names>{NAME}(?: {NAME})*?)(?P<inside> inside)?")
+_OF_THE_CALL = re.compile(r"\b(?:KEYS|ARGV)\b")
 _CLOSING = re.compile(r"end\b|[)}\]]")
 
 # Matches long comments and long strings, which may contain line breaks. Also matches line comments and other strings,
@@ -232,4 +233,6 @@ def _fragment(name: str, text: str) -> _File:
             raise _FormError(
                 f"a fragment defines one local with its file's name, and nothing else; found {other!r}", number
             )
+    if named := _OF_THE_CALL.search(bare_code(text)):
+        raise _FormError(f"a fragment gets the keys and arguments of a call from its caller; found {named[0]}")
     return fragment

@@ -141,6 +141,10 @@ NOT_A_USE = "o, line {}: expected '-- @use NAME …', which is the only directiv
         ({"o": "#!lua\n-- @use f", "includes/f": "local f = 1\nlocal g = 1"}, ONE_LOCAL.format(2) + "'local g = 1'"),
         ({"o": "#!lua\n-- @use f", "includes/f": "local f = {}\nf.a = 1"}, ONE_LOCAL.format(2)),
         ({"o": "#!lua\n-- @use f", "includes/f": "local function f()\nend\nreturn f"}, ONE_LOCAL.format(3)),
+        (
+            {"o": "#!lua\n-- @use f", "includes/f": "-- KEYS\nlocal function f()\n  return 'KEYS' .. #ARGV\nend"},
+            "o -> f: a fragment gets the keys and arguments of a call from its caller; found ARGV",
+        ),
         ({"o": "#!lua\n-- @use f", "includes/f": "-- @use f\nlocal f = 1"}, "o -> f -> f: a cycle"),
         (
             {

@@ -1,18 +1,18 @@
 -- Checks one operation of a transaction; `argv` are the arguments that its own script has after those of the call. A
--- settlement and a renewal need the locks of all their messages. `from` is the place of the next key of a subscription,
--- and `open` has the participants under their keys `state`. Returns what apply_operation needs, and the place of the
--- next key; or nil and a refusal.
+-- settlement and a renewal need the locks of all their messages. `from` is the place in `keys` of the next key of a
+-- subscription, and `open` has the participants under their keys `state`. Returns what apply_operation needs, and the
+-- place of the next key; or nil and a refusal.
 --
 -- Refusals: UNLOCKED (some messages are not locked by their tokens now; the detail is their names), DEAD (some messages
 --   are dead letters already; the detail is their names)
 -- @use check_abandon check_advance check_once check_publish check_send check_state check_transfer
 -- @use check_withdraw held_messages lock_groups parse_token refuse
-local function check_operation(p, name, argv, from, open)
+local function check_operation(p, keys, name, argv, from, open)
   local plan, refused, groups, token
   if name == 'send' then
     plan, refused = check_send(p, argv, 1)
   elseif name == 'publish' then
-    plan, refused = check_publish(p, KEYS, argv, 1, from, open)
+    plan, refused = check_publish(p, keys, argv, 1, from, open)
     from = plan and refused
   elseif name == 'once' then
     plan, refused = check_once(p, argv, 1)

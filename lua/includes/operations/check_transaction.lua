@@ -2,7 +2,7 @@
 -- operation gets what apply_operation needs. A check knows what the operations before it in the same transaction will
 -- take. This knowledge is in fields of the participants, and begins anew with each transaction.
 -- @use check_operation flush refuse refuse_part
-local function check_transaction(transaction, participants)
+local function check_transaction(transaction, participants, keys)
   local from, pending = transaction.from, {}
   for i = 1, #transaction do
     local p = transaction[i].of
@@ -24,7 +24,7 @@ local function check_transaction(transaction, participants)
         p.unwritten = (p.unwritten or 0) + other.bytes
       end
     end
-    local plan, last = check_operation(p, operation.name, operation.argv, from, participants)
+    local plan, last = check_operation(p, keys, operation.name, operation.argv, from, participants)
     if not plan then
       return refuse_part(i, last)
     end

@@ -1,35 +1,35 @@
--- Takes the transactions of a call apart. Returns a list of transactions; or nil and a refusal. Each transaction is a
--- list of operations. `from` is the place of the first key of the subscriptions that it publishes to, and `till` is the
--- place after the last of them.
+-- Takes the transactions of a call with these keys and arguments apart. Returns a list of transactions; or nil and a
+-- refusal. Each transaction is a list of operations. `from` is the place of the first key of the subscriptions that it
+-- publishes to, and `till` is the place after the last of them.
 --
 -- Refusals: BADCALL
 -- @use key_count
 -- @use refuse whole_number inside
-local function parse_transactions(participants, count)
+local function parse_transactions(participants, count, keys, argv)
   local list, at, from, total = {}, 8, KEY_COUNT * count + 1, 0
-  while at <= #ARGV do
-    local size, keys = whole_number(ARGV[at], 1, 100), whole_number(ARGV[at + 1], 0, #KEYS)
+  while at <= #argv do
+    local size, theirs = whole_number(argv[at], 1, 100), whole_number(argv[at + 1], 0, #keys)
     total = total + (size or 0)
-    if not size or not keys or #list == 100 or total > 1000 then
+    if not size or not theirs or #list == 100 or total > 1000 then
       return nil, refuse('BADCALL', 'transactions')
     end
-    local transaction = { from = from, till = from + keys }
-    at, from = at + 2, from + keys
+    local transaction = { from = from, till = from + theirs }
+    at, from = at + 2, from + theirs
     for i = 1, size do
-      local place, length = whole_number(ARGV[at], 1, count), whole_number(ARGV[at + 2], 1, #ARGV - at - 2)
+      local place, length = whole_number(argv[at], 1, count), whole_number(argv[at + 2], 1, #argv - at - 2)
       if not place or not length then
         return nil, refuse('BADCALL', 'operations')
       end
-      local argv = {}
+      local own = {}
       for j = 1, length do
-        argv[j] = ARGV[at + 2 + j]
+        own[j] = argv[at + 2 + j]
       end
-      transaction[i] = { of = participants[place], name = ARGV[at + 1], argv = argv }
+      transaction[i] = { of = participants[place], name = argv[at + 1], argv = own }
       at = at + 3 + length
     end
     list[#list + 1] = transaction
   end
-  if #list == 0 or from ~= #KEYS + 1 then
+  if #list == 0 or from ~= #keys + 1 then
     return nil, refuse('BADCALL', 'targets')
   end
   return list

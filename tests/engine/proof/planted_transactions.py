@@ -123,7 +123,7 @@ IN_TRANSACTIONS = (
     Bug(
         "a failover goes unnoticed by other participants",
         file="includes/open_participants",
-        right="{ ARGV[1], words",
+        right="{ argv[1], words",
         wrong="{ '?', words",
         of="transactions",
     ),

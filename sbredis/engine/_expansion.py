@@ -1,4 +1,4 @@
-"""Builds the text of an operation from its Lua file and the fragments that it uses. Pure.
+"""Builds the text of a single script from the Lua file of an operation and the fragments that it uses. Pure.
 
 An operation is ``lua/NAME.lua``. A fragment is ``lua/includes/SUBJECT/NAME.lua``; its name is unique, so only the
 loader needs to know its folder. A constant of ``_lua_constants.py`` is used like a fragment, and is generated when the
@@ -8,17 +8,31 @@ and none changes the meaning of another. The local of a constant may be in upper
 
 ``-- @use NAME NAME inside`` puts fragments inside the function of the fragment. A call takes time for each function
 that it creates. It creates the inside fragments only if it calls the function around them.
+
+:mod:`sbredis.engine._library` makes one library of all operations from the same files.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NoReturn
 
-__all__ = ["COMMENT", "DIRECTIVE", "NAME", "SHEBANG", "ScriptFormatError", "bare_code", "expand"]
+__all__ = [
+    "COMMENT",
+    "DIRECTIVE",
+    "NAME",
+    "SHEBANG",
+    "ClosedOperation",
+    "LuaFile",
+    "Read",
+    "ScriptFormatError",
+    "bare_code",
+    "closed",
+    "expand",
+]
 
 Read = Callable[[str], str | None]
 
@@ -41,6 +55,8 @@ SHEBANG = re.compile(r"#!lua(?: flags=(?P<flags>[a-z-]+(?:,[a-z-]+)*))?")
 COMMENT = re.compile(r"\s*--(?!\[=*\[)")
 DIRECTIVE = re.compile(r"\s*--+\s*@")
 _USE = re.compile(rf"-- @use (?P<names>{NAME}(?: {NAME})*?)(?P<inside> inside)?")
+_REMEMBER = re.compile(r"-- @remember ([1-9]\d*)")
+_OF_A_TEXT = re.compile(rf"local function {NAME}\({NAME}\)")
 _OF_THE_CALL = re.compile(r"\b(?:KEYS|ARGV)\b")
 _CLOSING = re.compile(r"end\b|[)}\]]")
 
@@ -54,7 +70,7 @@ _TOKEN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class LuaFile:
     """One parsed file: the fragments that it names, and its code without comments and blank lines."""
 
     shebang: str | None
@@ -62,6 +78,8 @@ class _File:
     inside: tuple[str, ...]
     """The fragments inside its function, which cost nothing until the function is called."""
     code: tuple[str, ...]
+    remembers: int | None
+    """The number of texts for which a library remembers the results of a fragment."""
     top_level: tuple[tuple[int, str], ...]
     """The lines of code that are not indented, with their numbers; lines inside long strings are left out."""
 
@@ -74,6 +92,35 @@ def expand(name: str, read: Read) -> str:
     For a fragment, ``read`` searches all folders of ``includes``. Raises :class:`ScriptFormatError`, which shows the
     chain of ``@use`` lines that leads to the faulty file.
     """
+    shebang, operation = _operation(name, read)
+    fragments = _Fragments(name, read)
+    lines = [shebang, *fragments.outside(operation.uses), f"-- {name}.lua", *operation.code]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedOperation:
+    """An operation with all fragments that it needs, for a library."""
+
+    flags: tuple[str, ...]
+    uses: tuple[str, ...]
+    """The fragments that its own code uses."""
+    code: tuple[str, ...]
+    fragments: Mapping[str, LuaFile]
+    """Each fragment follows the fragments that it uses, also those that it uses inside its function."""
+
+
+def closed(name: str, read: Read) -> ClosedOperation:
+    """Return an operation with its fragments. ``read`` and the errors are those of :func:`expand`."""
+    shebang, operation = _operation(name, read)
+    flags = SHEBANG.fullmatch(shebang)
+    said = flags["flags"] if flags else None
+    fragments = _Fragments(name, read).all(operation.uses)
+    return ClosedOperation(tuple(said.split(",")) if said else (), operation.uses, operation.code, fragments)
+
+
+def _operation(name: str, read: Read) -> tuple[str, LuaFile]:
+    """Return the first line and the file of an operation."""
     text = _text_of(name, read, (name,))
     try:
         operation = _taken_apart(text)
@@ -81,11 +128,11 @@ def expand(name: str, read: Read) -> str:
         _refuse((name,), mistake.what, mistake.line)
     if operation.shebang is None:
         _refuse((name,), "an operation begins with a line '#!lua' or '#!lua flags=…'")
-    if operation.inside:
-        _refuse((name,), "'@use … inside' is for fragments only, because an operation is not a function")
-    fragments = _Fragments(name, read)
-    lines = [operation.shebang, *fragments.outside(operation.uses), f"-- {name}.lua", *operation.code]
-    return "\n".join(lines) + "\n"
+    if operation.inside or operation.remembers is not None:
+        _refuse(
+            (name,), "'@use … inside' and '@remember' are for fragments only, because an operation is not a function"
+        )
+    return operation.shebang, operation
 
 
 class _Fragments:
@@ -94,7 +141,7 @@ class _Fragments:
     def __init__(self, operation: str, read: Read) -> None:
         self._operation = operation
         self._read = read
-        self._known: dict[str, _File] = {}
+        self._known: dict[str, LuaFile] = {}
 
     def outside(self, uses: tuple[str, ...]) -> list[str]:
         """Return the lines of all fragments that an operation needs; each follows the fragments that it uses."""
@@ -106,7 +153,12 @@ class _Fragments:
         )
         return self._emitted(ordered, frozenset())
 
-    def _fragment(self, name: str, way: tuple[str, ...]) -> _File:
+    def all(self, uses: tuple[str, ...]) -> Mapping[str, LuaFile]:
+        """Return all fragments that an operation needs, in order, also those inside the functions of others."""
+        ordered = self._needed(uses, (self._operation,), lambda used: self._known[used].inside)
+        return {name: self._known[name] for name in ordered}
+
+    def _fragment(self, name: str, way: tuple[str, ...]) -> LuaFile:
         if name not in self._known:
             text = _text_of(f"includes/{name}", self._read, way)
             try:
@@ -178,7 +230,7 @@ def _inside(text: str) -> set[int]:
     return numbers
 
 
-def _taken_apart(text: str) -> _File:
+def _taken_apart(text: str) -> LuaFile:
     lines = text.split("\n")
     shebang = lines[0] if lines[0].startswith("#!") else None
     if shebang is not None:
@@ -188,23 +240,26 @@ def _taken_apart(text: str) -> _File:
     inside = _inside(text)
     uses: dict[str, bool] = {}
     code: list[tuple[int, str]] = []
+    remembers: int | None = None
     for number, line in enumerate(lines, 1):
         if number not in inside and (not line.strip() or COMMENT.match(line)):
-            if DIRECTIVE.match(line):
+            if remember := _REMEMBER.fullmatch(line):
+                remembers = int(remember[1])
+            elif DIRECTIVE.match(line):
                 _note_used(line, uses, number, after_code=bool(code))
         else:
             code.append((number, line))
     top_level = tuple((number, line) for number, line in code if number not in inside and not line[0].isspace())
     plain = tuple(use for use, inside_it in uses.items() if not inside_it)
     nested = tuple(use for use, inside_it in uses.items() if inside_it)
-    return _File(shebang, plain, nested, tuple(line for _, line in code), top_level)
+    return LuaFile(shebang, plain, nested, tuple(line for _, line in code), remembers, top_level)
 
 
 def _note_used(line: str, uses: dict[str, bool], number: int, *, after_code: bool) -> None:
     """Add the names in a directive to ``uses``, a mapping from a fragment's name to whether it belongs inside."""
     use = _USE.fullmatch(line)
     if not use:
-        raise _FormError(f"expected '-- @use NAME …', which is the only directive, found {line!r}", number)
+        raise _FormError(f"expected '-- @use NAME …' or '-- @remember NUMBER', found {line!r}", number)
     for name in use["names"].split():
         if after_code:
             raise _FormError(f"'@use {name}' comes after the first line of code", number)
@@ -214,7 +269,7 @@ def _note_used(line: str, uses: dict[str, bool], number: int, *, after_code: boo
 
 
 @cache  # most fragments belong to many operations
-def _fragment(name: str, text: str) -> _File:
+def _fragment(name: str, text: str) -> LuaFile:
     """Take a fragment apart, and check its form."""
     fragment = _taken_apart(text)
     if fragment.shebang is not None:
@@ -233,6 +288,8 @@ def _fragment(name: str, text: str) -> _File:
             raise _FormError(
                 f"a fragment defines one local with its file's name, and nothing else; found {other!r}", number
             )
+    if fragment.remembers is not None and not _OF_A_TEXT.fullmatch(line):
+        raise _FormError("only the results of a function of one argument can be remembered", first)
     if named := _OF_THE_CALL.search(bare_code(text)):
         raise _FormError(f"a fragment gets the keys and arguments of a call from its caller; found {named[0]}")
     return fragment

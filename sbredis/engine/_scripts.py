@@ -11,9 +11,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
-from sbredis.engine._changes import check_fields
+from sbredis.engine._changes import check_fields, unsound_fields
 from sbredis.engine._contracts import Contract, Fact, contract, facts_of_fragment
 from sbredis.engine._expansion import ScriptFormatError, expand
+from sbredis.engine._library import Library, library
 from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._state import UnknownFieldError, with_positions
 from sbredis.transport import Script
@@ -32,6 +33,7 @@ __all__ = [
     "positioned",
     "preloaded",
     "read_source",
+    "whole_library",
     "with_fact",
 ]
 
@@ -162,6 +164,18 @@ def at_limit(script: Script) -> Script:
     if "at_limit" not in contract_of(script.name).facts or first != "#!lua":
         raise ValueError(f"the script {script.name!r} has no calls of its own for a full server")
     return Script(script.name, f"{first} flags=allow-oom{newline}{rest}", takes_run_id=script.takes_run_id)
+
+
+@cache
+def whole_library() -> Library:
+    """Return the library of all operations. Its functions have the names of :attr:`~sbredis.transport.Script.function`.
+
+    Raises :class:`ScriptFormatError` also if a field of the table of changes is not sound, because only all files
+    together show this.
+    """
+    for mistake in unsound_fields(lua_files()):
+        raise ScriptFormatError(mistake)
+    return library(operations(), read_source, {name: f"{name}_at_limit" for name in with_fact("at_limit")})
 
 
 @cache

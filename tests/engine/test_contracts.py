@@ -233,7 +233,7 @@ def numbered(source: str, table: str = "keys") -> dict[str, int]:
 
 def test_keys_have_the_order_that_the_scripts_expect() -> None:
     found = numbered(fragment("begin"))
-    assert "index = sessions and keys[28] or nil" in fragment("begin")
+    assert "index = set.sessions and keys[28] or nil" in fragment("begin")
     found["sessions"] = 28  # key 28 is nil if the entity has no sessions
     assert found == {kind: place for place, kind in enumerate(KINDS, 1) if kind in found}
     assert set(found) == {kind for kind in KINDS if not re.fullmatch(r"m\d+", kind)} - {

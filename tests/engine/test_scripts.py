@@ -97,7 +97,7 @@ def test_a_fragment_defines_one_local_of_its_name(fragment: str) -> None:
 
 NOT_A_DEFINITION = "o -> f, line {}: expected 'local function f(', 'local f =' or 'local F =' as the first line of code"
 ONE_LOCAL = "o -> f, line {}: a fragment defines one local with its file's name, and nothing else; found "
-NOT_A_USE = "o, line {}: expected '-- @use NAME …', which is the only directive, found "
+NOT_A_USE = "o, line {}: expected '-- @use NAME …' or '-- @remember NUMBER', found "
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ NOT_A_USE = "o, line {}: expected '-- @use NAME …', which is the only directiv
         ({"o": "#!lua\n-- @use calls/f"}, NOT_A_USE.format(2)),
         (
             {"o": "#!lua\n-- @use f inside\nreturn 1"},
-            "o: '@use … inside' is for fragments only, because an operation is not a function",
+            "o: '@use … inside' and '@remember' are for fragments only, because an operation is not a function",
         ),
         ({"o": "#!lua\n-- @use f.lua"}, NOT_A_USE.format(2)),
         ({"o": "#!lua\n  -- @use f"}, NOT_A_USE.format(2)),

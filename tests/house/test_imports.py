@@ -95,6 +95,7 @@ PURE = {
             "_contracts",
             "_expansion",
             "_keys",
+            "_library",
             "_lifecycle",
             "_lua_constants",
             "_moving",

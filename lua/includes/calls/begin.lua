@@ -11,7 +11,7 @@
 --   release wrote the data), BADCALL (malformed), REPEATED (the call is older than the lane's last one), LANE (the lane
 --   is not known here), STALE (the caller's settings are older than the partition's), CONFIG (the caller's settings are
 --   newer)
--- @use never never_text refuse whole_number
+-- @use never never_text parse_settings refuse whole_number
 local function begin(keys, argv, name, count, variadic, first)
   local s = redis.call('HMGET', keys[1], unpack(STATE))
   if not s[STATE.layout] then
@@ -20,10 +20,9 @@ local function begin(keys, argv, name, count, variadic, first)
   if s[STATE.layout] ~= '1' then
     return nil, refuse('LAYOUT', s[STATE.layout])
   end
-  local text = s[STATE.settings]
-  local w = { WORDS.match(text) }
-  if w[WORDS.incarnation] ~= argv[2] or w[WORDS.status] == 'Deleting'
-    or w[WORDS.shared] == '1' and redis.call('EXISTS', keys[10]) == 0 then
+  local set = parse_settings(s[STATE.settings])
+  if not set or set.incarnation ~= argv[2] or set.status == 'Deleting'
+    or set.shared and redis.call('EXISTS', keys[10]) == 0 then
     return nil, refuse('GONE', 'partition')
   end
 
@@ -32,7 +31,7 @@ local function begin(keys, argv, name, count, variadic, first)
   end
 
   local now, now_text
-  if w[WORDS.clock] == 'test' then
+  if set.clock == 'test' then
     now = whole_number(argv[6], 0, NEVER - 1)
     if not now then
       return nil, refuse('BADCALL', 'this partition was made with a test clock: the call must tell the time')
@@ -71,7 +70,7 @@ local function begin(keys, argv, name, count, variadic, first)
     end
   end
 
-  local version = w[WORDS.version]
+  local version = set.version
   if argv[3] ~= version and not result then
     local theirs = whole_number(argv[3], 1, 999999999999999)
     if not theirs then
@@ -86,7 +85,7 @@ local function begin(keys, argv, name, count, variadic, first)
   -- Locks use a logical clock of the partition that never goes back. After a change of the server process this clock
   -- continues from its last known time, or from one lock duration before the present time if that is later. So a lock
   -- lasts at most one lock duration longer, whatever the clock of the new server shows.
-  local run_id, lock, clk, offset = s[STATE.run_id], w[WORDS.lock] + 0, s[STATE.clk] + 0, s[STATE.offset] + 0
+  local run_id, lock, clk, offset = s[STATE.run_id], set.lock, s[STATE.clk] + 0, s[STATE.offset] + 0
   local logical = now + offset
   local epoch = argv[1] ~= '?' and run_id ~= '?' and run_id ~= argv[1]
   if epoch then
@@ -95,7 +94,6 @@ local function begin(keys, argv, name, count, variadic, first)
     logical = clk
   end
 
-  local sessions = w[WORDS.sessions] == '1'
   local p = {
     state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
     ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
@@ -103,7 +101,7 @@ local function begin(keys, argv, name, count, variadic, first)
     logical = logical, offset = logical - now, old_offset = offset, epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
     name = name, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
-    WORDS.settings(w),
+    WORDS.of(set),
     dead_seq = s[STATE.dead_seq] + 0, biggest = s[STATE.biggest] + 0, granted = s[STATE.granted] + 0, used = s[STATE.used] + 0,
     head = s[STATE.head] == NEVER_TEXT and NEVER or s[STATE.head] + 0,
     horizon = s[STATE.horizon] == NEVER_TEXT and NEVER or s[STATE.horizon] + 0,
@@ -111,8 +109,8 @@ local function begin(keys, argv, name, count, variadic, first)
     next_due = s[STATE.next_due] == NEVER_TEXT and NEVER or s[STATE.next_due] + 0,
     announced = s[STATE.announced] == NEVER_TEXT and NEVER or s[STATE.announced] + 0,
     waiting = s[STATE.waiting] == '1', calling = s[STATE.calling] == '1',
-    index = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
-    lasting = keys[31], once = keys[32], noted = w[WORDS.audited] == '1' and {} or nil,
+    index = set.sessions and keys[28] or nil, turns = keys[29], states = keys[30],
+    lasting = keys[31], once = keys[32], noted = set.audited and {} or nil,
     index_added = {}, index_removed = {}, touched = {},
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
     dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,

@@ -4,7 +4,7 @@
 -- that is open already is not opened again.
 --
 -- Refusals: TARGET (a subscription does not exist here, or is being deleted; the detail is its place), BADCALL
--- @use refuse split_words
+-- @use parse_settings refuse split_words
 local function open_targets(p, keys, incarnations, at, open)
   -- Publishing only adds to a subscription. So all lists of things to remove share the empty table `none`.
   local names, list, none = split_words(incarnations), {}, {}
@@ -14,22 +14,21 @@ local function open_targets(p, keys, incarnations, at, open)
       return nil, refuse('BADCALL', 'targets')
     end
     local s = redis.call('HMGET', keys[at], unpack(TARGET))
-    local text = s[TARGET.layout] == '1' and s[TARGET.settings] or ''
-    local w = { WORDS.match(text) }
-    if w[WORDS.incarnation] ~= incarnation or w[WORDS.status] == 'Deleting' then
+    local set = s[TARGET.layout] == '1' and parse_settings(s[TARGET.settings])
+    if not set or set.incarnation ~= incarnation or set.status == 'Deleting' then
       return nil, refuse('TARGET', string.format('%d', i))
     end
-    if list[keys[at]] or (w[WORDS.sessions] == '1') ~= (sessions == '+') then
+    if list[keys[at]] or set.sessions ~= (sessions == '+') then
       return nil, refuse('BADCALL', 'targets')
     end
     list[keys[at]] = true
     local target = open and open[keys[at]] or {
       state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4], now = p.now,
-      ttl = tonumber(w[WORDS.ttl]), head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
+      ttl = set.ttl, head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
       next_due = tonumber(s[TARGET.next_due]), waiting = s[TARGET.waiting] == '1', biggest = tonumber(s[TARGET.biggest]),
       dead_seq = tonumber(s[TARGET.dead_seq]), announced = tonumber(s[TARGET.announced]),
       next_lock = tonumber(s[TARGET.next_lock]), offset = tonumber(s[TARGET.offset]), calling = s[TARGET.calling] == '1',
-      forwards = w[WORDS.forwards] == '1', forwards_dead = w[WORDS.forwards_dead] == '1',
+      forwards = set.forwards, forwards_dead = set.forwards_dead,
       leaps = p.run_id ~= '?' and s[TARGET.run_id] ~= '?' and s[TARGET.run_id] ~= p.run_id,
       changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
       touched = none, bytes = 0, sooner = math.huge,

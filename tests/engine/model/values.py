@@ -39,6 +39,8 @@ class Bounds(NamedTuple):
     """The number of watermarks that a partition keeps."""
     wakes: int = 16
     """The number of receivers that a call wakes on a side."""
+    remembered: int = 256
+    """The number of texts for which a library remembers the results of a fragment. It changes no result."""
 
 
 REAL_BOUNDS = Bounds()

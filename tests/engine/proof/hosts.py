@@ -1,6 +1,8 @@
-"""The two servers on which the scripts are proved, a real one and one in memory, called over a plain connection.
+"""The servers on which the scripts are proved, called over a plain connection: a real one that has single scripts or
+the library of all operations, and one in memory.
 
-Each call is one ``EVAL``. The scripts need nothing else from a client, and the transport has its own tests.
+Each call is one ``EVAL``, ``EVALSHA`` or ``FCALL``. The scripts need nothing else from a client, and the transport has
+its own tests.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from fakeredis.model import ZSet
 
 from sbredis.engine import Request
 from sbredis.engine._expansion import expand
+from sbredis.engine._library import Library, library
 from sbredis.engine._scripts import _folders, operations, read_source
 from sbredis.servers import LocalServer
 from sbredis.transport import Argument, Script, _memory_server
@@ -24,8 +27,8 @@ from tests.engine.model import Bounds, Refused
 from tests.engine.proof.picture import HASHES, Picture
 
 T = TypeVar("T")
-Kind = Literal["memory", "server"]
-KINDS: tuple[Kind, ...] = ("memory", "server")
+Kind = Literal["memory", "library", "server"]
+KINDS: tuple[Kind, ...] = ("memory", "library", "server")
 Read = Callable[[str], str | None]
 
 _REFUSAL = re.compile(r"(?!ERR )([A-Z]+) (.*)", re.DOTALL)
@@ -79,13 +82,21 @@ class Client(Protocol):
 class Host:
     """A server with the scripts. ``read`` reads their files; with another function the host runs changed scripts."""
 
-    def __init__(self, client: Client, read: Read = source_at_start, *, memory: FakeServer | None = None) -> None:
-        self.kind: Kind = "server" if memory is None else "memory"
+    def __init__(
+        self,
+        client: Client,
+        read: Read = source_at_start,
+        *,
+        memory: FakeServer | None = None,
+        has_library: bool = False,
+    ) -> None:
+        self.kind: Kind = "memory" if memory is not None else "library" if has_library else "server"
         self.client = client
         self._memory = memory
         self._read = read
         self._sources: dict[str, str] = {}
         self._loaded: dict[str, str] = {}
+        self._library: Library | None = None
         self._listening: Any = None
 
     def listen(self, channels: Sequence[bytes]) -> None:
@@ -121,7 +132,10 @@ class Host:
     def call(self, name: str, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
         """Return the reply of a script to these arguments; the run id comes first."""
         try:
-            return self._evaluate(self._source(name), keys, arguments)
+            if self.kind == "memory":
+                # fakeredis would compile the text again for each call, which takes longer than the call itself.
+                return self.ask("EVAL", compiled(self._source(name)), len(keys), *keys, *arguments)
+            return self.ask(*self._calling(name, keys, arguments))
         except redis.ResponseError as error:
             raise _refusal(name, error) from None
 
@@ -141,7 +155,7 @@ class Host:
             return answer, self.pictures(partitions)
         hashed = _hashed(partitions)
         evaluations = [
-            self._loading(self._source(name), request.keys, arguments),
+            self._calling(name, request.keys, arguments),
             self._loading(_READ_ALL, [*hashed], (_kinds(hashed),)),
         ]
         connection = self.client.connection
@@ -163,7 +177,7 @@ class Host:
         """Return the content of all keys of each partition. A key that several of them have is read once."""
         hashed = _hashed(partitions)
         if self._memory is None:
-            return _pictures(partitions, hashed, self._evaluate(_READ_ALL, [*hashed], (_kinds(hashed),)))
+            return _pictures(partitions, hashed, self.ask(*self._loading(_READ_ALL, [*hashed], (_kinds(hashed),))))
         # Read the data directly: a command for each key would take longer than all other work of the step.
         there = self._memory.dbs[0]
         held = {key: _held_in_memory(there.get(key)) for key in hashed}
@@ -176,11 +190,14 @@ class Host:
             source = self._sources[name] = (script.without_shebang() if self.kind == "memory" else script).source
         return source
 
-    def _evaluate(self, source: str, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
-        if self.kind == "memory":
-            # fakeredis would compile the text again for each call, which takes longer than the call itself.
-            return self.client.execute_command("EVAL", compiled(source), len(keys), *keys, *arguments)
-        return self.client.execute_command(*self._loading(source, keys, arguments))
+    def _calling(self, name: str, keys: Sequence[bytes], arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+        """Return the command that runs an operation on a real server, after the server has it."""
+        if self.kind != "library":
+            return self._loading(self._source(name), keys, arguments)
+        if self._library is None:
+            self._library = library(operations(), self._read, {})
+            self.ask("FUNCTION LOAD", "REPLACE", self._library.source)
+        return "FCALL", f"{self._library.name}_{name}", len(keys), *keys, *arguments
 
     def _loading(self, source: str, keys: Sequence[bytes], arguments: Sequence[Argument]) -> tuple[Argument, ...]:
         """Return the command that runs a script of a real server, after the script is loaded."""
@@ -241,7 +258,10 @@ def host(kind: Kind, read: Read = source_at_start, *, server: LocalServer | Addr
             yield on
     else:
         port: dict[str, Any] = {"host": server.host, "port": server.port, "single_connection_client": True}
-        with redis.Redis(**port) as client, closing(Host(cast("Client", client), read)) as on:
+        with (
+            redis.Redis(**port) as client,
+            closing(Host(cast("Client", client), read, has_library=kind == "library")) as on,
+        ):
             yield on
 
 
@@ -254,6 +274,7 @@ def with_bounds(bounds: Bounds, read: Read = source_at_start) -> Read:
         r"late == 100\b": f"late == {bounds.share}",
         r"math\.ceil\(100 / count\)": f"math.ceil({bounds.share} / count)",
         r"\b2097152\b": f"{bounds.weight}",
+        r"@remember \d+": f"@remember {bounds.remembered}",
         r"\bwakes or 16\b": f"wakes or {bounds.wakes}",
         r"math\.floor\(16 / #subscriptions\)": f"math.floor({bounds.wakes} / #subscriptions)",
     }

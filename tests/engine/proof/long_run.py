@@ -54,7 +54,7 @@ class Part(NamedTuple):
         done, bounds = Tally(), BOUNDS[self.bounds]
         try:
             with host(self.kind, with_bounds(bounds), server=address) as on:
-                examples = round((8 if self.kind == "server" else 4) / SHARES[self.what])
+                examples = round((4 if self.kind == "memory" else 8) / SHARES[self.what])
                 drive(on, done, bounds=bounds, examples=examples, begin_at=None, what=self.what, sought=self.sought)
         except Exception as error:  # noqa: BLE001 -- a worker cannot send every exception
             raise AssertionError("".join(traceback.format_exception(error))) from None
@@ -85,7 +85,7 @@ class Run:
             what, kind = first[place]
             return Part(what, kind, [*BOUNDS][place % 2], None)
         # Steps in memory take several times as long.
-        later: Kind = "server" if place % 16 else "memory"
+        later: Kind = "memory" if place % 16 == 0 else "library" if place % 2 else "server"
         if not self.short or place % 4 == 0:
             steps = {what: tally.steps / SHARES[what] for what, tally in self.of_machine.items()}
             return Part(min(steps, key=steps.__getitem__), later, [*BOUNDS][place // 4 % 2], None)

@@ -88,7 +88,7 @@ def _part(kind: Kind, address: Address, sought: tuple[str, ...]) -> Counter[str]
     """Run a part in a worker, with the server of this worker."""
     try:
         with host(kind, server=address) as on:
-            return prove(on, examples=16 if kind == "server" else 5, steps=50, sought=sought or ALL)
+            return prove(on, examples=5 if kind == "memory" else 16, steps=50, sought=sought or ALL)
     except Exception as error:  # noqa: BLE001 -- a worker cannot send every exception
         raise AssertionError("".join(traceback.format_exception(error))) from None
 
@@ -110,7 +110,7 @@ def _run(seen: Counter[str], given: argparse.Namespace, started: float) -> None:
             while free and not ends:
                 address, begun = free.pop(), begun + 1
                 # Steps in memory take several times as long. Every fourth part goes on by chance.
-                kind: Kind = "server" if begun % 12 else "memory"
+                kind: Kind = "memory" if begun % 12 == 0 else "library" if begun % 2 else "server"
                 sought = _sought(seen, given.times) if begun % 4 else ()
                 parts[workers.submit(_part, kind, address, sought)] = address
             for future in wait(parts, return_when=FIRST_COMPLETED).done:

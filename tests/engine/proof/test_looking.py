@@ -10,7 +10,14 @@ from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds, with_texts_
 from tests.engine.proof.looking import Extent, drive
 from tests.plugins.parts import first
 
-EXAMPLES = {("server", "narrow"): 12, ("server", "real"): 4, ("memory", "narrow"): 3, ("memory", "real"): 2}
+EXAMPLES = {
+    ("server", "narrow"): 12,
+    ("server", "real"): 4,
+    ("library", "narrow"): 12,
+    ("library", "real"): 4,
+    ("memory", "narrow"): 3,
+    ("memory", "real"): 2,
+}
 """With the real bounds each step compares hundreds of messages, and steps in memory take several times as long.
 ``make prove WHAT=time`` runs many more of all.
 """

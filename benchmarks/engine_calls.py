@@ -5,27 +5,37 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sbredis.engine import CallId, Delivery, Lock, Outgoing, Partition, PartitionSettings, Request, new_token
-from sbredis.engine._scripts import load, operations
+from sbredis.engine._scripts import load, operations, whole_library
 
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["LARGE", "Competitor", "Engine", "alternate", "engine_round", "server_cpu", "server_time"]
+__all__ = ["LARGE", "Competitor", "Engine", "Form", "alternate", "engine_round", "server_cpu", "server_time"]
 
 T = TypeVar("T")
 LARGE = PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10**9)
 """The settings of a partition that takes everything."""
 
 
+Form = Literal["scripts", "library"]
+"""How a server has the operations: as single scripts, or as functions of one library."""
+
+
 class Engine:
     """One partition, called through redis-py one call at a time."""
 
-    def __init__(self, client: Redis, entity: str, settings: PartitionSettings | None = None) -> None:
+    def __init__(
+        self, client: Redis, entity: str, settings: PartitionSettings | None = None, *, form: Form = "scripts"
+    ) -> None:
         self._client = client
-        self._hashes = {name: client.script_load(load(name).source) for name in operations()}
+        self._hashes: dict[str, str] = {}
+        if form == "scripts":
+            self._hashes = {name: client.script_load(load(name).source) for name in operations()}
+        else:
+            client.function_load(whole_library().source, replace=True)
         self._number = 0
         self.partition = Partition(
             "bench", "abc", entity, "incarnation", 1, settings or PartitionSettings(quota=10**14)
@@ -40,6 +50,8 @@ class Engine:
         keys = request.keys
         script = request.script
         first: tuple[Any, ...] = (b"run",) if script.takes_run_id else ()
+        if not self._hashes:
+            return client.fcall(f"{whole_library().name}_{script.name}", len(keys), *keys, *first, *request.arguments)
         return client.evalsha(self._hashes[script.name], len(keys), *keys, *first, *request.arguments)
 
     def call_id(self) -> CallId:

@@ -40,6 +40,7 @@ BENCHMARKS = {
         "benchmarks.engine",
         "the engine beside bare streams: server time, memory, long queues, bounds, reserved ranges, audit",
     ),
+    "forms": LongRun("benchmarks.forms", "one library of functions beside single scripts, on each kind of server"),
     "client": LongRun(
         "benchmarks.client",
         "the client beside NATS and bare streams: ways of calling, partitions, cluster, idle latency",

@@ -28,7 +28,7 @@ from sbredis.client._entity import Creation, Entity, KnownEntities
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._test_hooks import hooks_for
 from sbredis.client._timings import Timings
-from sbredis.engine import MOST_PARTITIONS, every_script, name_key, namespace_name, preloaded
+from sbredis.engine import MOST_PARTITIONS, every_script, name_key, namespace_name, preloaded, whole_library
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -286,9 +286,12 @@ class Connection:
         # again: a call takes a quarter longer if the server holds all scripts. So a connection loads only those that
         # every client calls at once. The other ones are loaded when a call needs them and the server lacks them.
         scripts = await once_in_thread(every_script if self.target.scripts == "all" else preloaded)
+        functions = self.target.scripts in ("auto", "library") and self.target.kind != "memory"
+        library = await once_in_thread(whole_library) if functions else None
         transport = await open_transport(
             self.target,
             scripts=scripts,
+            library=library,
             credential_provider=self._credential_provider,
             connect_timeout=self._connect_timeout,
             timeout=until - loop.time(),

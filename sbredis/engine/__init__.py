@@ -100,7 +100,7 @@ from sbredis.engine._results import (
     payload_offset,
     read_record,
 )
-from sbredis.engine._scripts import every_script, preloaded
+from sbredis.engine._scripts import every_script, preloaded, whole_library
 from sbredis.engine._settings import MAXIMUM_MESSAGE_BYTES, Clock, PartitionSettings
 from sbredis.engine._settlements import SettlementColumns, SettlementEvent, SettlementsPlace, SettlementsRead
 from sbredis.engine._slot_requests import MOST_ASKED, calling, quiet, read_announcement, read_call, upcoming
@@ -265,5 +265,6 @@ __all__ = [
     "transfer",
     "upcoming",
     "waiting_channel",
+    "whole_library",
     "withdraw",
 ]

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha1
 from typing import Final
 
 from sbredis.engine._expansion import ClosedOperation, Read, ScriptFormatError, closed
+from sbredis.transport import Library
 
-__all__ = ["MOST_LOCALS", "MOST_UPVALUES", "Library", "library"]
+__all__ = ["MOST_LOCALS", "MOST_UPVALUES", "library"]
 
 MOST_LOCALS: Final = 200
 """The most locals that Lua permits in a function or a chunk at one time."""
@@ -52,16 +52,6 @@ local function remembered(anew, most)
   end
 end
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """A library as it is sent."""
-
-    name: str
-    source: str
-    functions: frozenset[str]
-    """The names of its functions, without the name of the library."""
 
 
 def library(operations: Iterable[str], read: Read, second_forms: Mapping[str, str]) -> Library:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from sbredis.engine._changes import check_fields, unsound_fields
 from sbredis.engine._contracts import Contract, Fact, contract, facts_of_fragment
 from sbredis.engine._expansion import ScriptFormatError, expand
-from sbredis.engine._library import Library, library
+from sbredis.engine._library import library
 from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._state import UnknownFieldError, with_positions
-from sbredis.transport import Script
+from sbredis.transport import Library, Script
 
 __all__ = [
     "ScriptFacts",
@@ -126,7 +126,7 @@ def _at(*path: str) -> Traversable:
 @cache
 def load(name: str) -> Script:
     """Return an operation of this package as it is sent. Raises :class:`ScriptFormatError` if there is none."""
-    return Script(name, expand(name, read_source), takes_run_id=contract_of(name).takes_run_id)
+    return Script(name, expand(name, read_source), takes_run_id=contract_of(name).takes_run_id, function=name)
 
 
 @cache
@@ -163,7 +163,12 @@ def at_limit(script: Script) -> Script:
     first, newline, rest = script.source.partition("\n")
     if "at_limit" not in contract_of(script.name).facts or first != "#!lua":
         raise ValueError(f"the script {script.name!r} has no calls of its own for a full server")
-    return Script(script.name, f"{first} flags=allow-oom{newline}{rest}", takes_run_id=script.takes_run_id)
+    source = f"{first} flags=allow-oom{newline}{rest}"
+    return Script(script.name, source, script.takes_run_id, function=_function_at_limit(script.name))
+
+
+def _function_at_limit(name: str) -> str:
+    return f"{name}_at_limit"
 
 
 @cache
@@ -175,7 +180,7 @@ def whole_library() -> Library:
     """
     for mistake in unsound_fields(lua_files()):
         raise ScriptFormatError(mistake)
-    return library(operations(), read_source, {name: f"{name}_at_limit" for name in with_fact("at_limit")})
+    return library(operations(), read_source, {name: _function_at_limit(name) for name in with_fact("at_limit")})
 
 
 @cache

@@ -15,7 +15,7 @@ from sbredis.transport._judgement import forget_notes
 from sbredis.transport._memory import forget_memory, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
 from sbredis.transport._resp import as_mapping
-from sbredis.transport._script import Argument, Keys, Script
+from sbredis.transport._script import Argument, Keys, Library, Script
 from sbredis.transport._server_facts import ServerFacts, parse_info
 from sbredis.transport._slots import SLOTS, key_slot
 
@@ -32,6 +32,7 @@ __all__ = [
     "Durability",
     "Endpoint",
     "Keys",
+    "Library",
     "Script",
     "ServerFacts",
     "Subscription",

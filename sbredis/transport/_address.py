@@ -105,8 +105,11 @@ class Target:
     """The number of replicas of a shard that ``durability=replicated`` waits for; ``None`` for the number that the
     servers report.
     """
-    scripts: Literal["needed", "all"] = "needed"
-    """Which scripts a connection loads: those that a call needs and the server lacks, or all when it opens."""
+    scripts: Literal["auto", "library", "needed", "all"] = "needed"
+    """The form of the scripts. ``library``: all of them as one library of functions. ``auto``: the same, but single
+    scripts on a server that refuses the library. ``needed``: single scripts, loaded when a call needs one and the
+    server lacks it. ``all``: single scripts, loaded when a connection opens.
+    """
 
     def __str__(self) -> str:
         where = ",".join(map(str, self.endpoints)) or self.path
@@ -398,7 +401,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[_TargetParser, str, str]
         (*_NETWORKED, "unix"),
         lambda parser, part, text: parser.number(part, text, 1, 100),
     ),
-    "scripts": (_ANY, lambda parser, part, text: parser.choice(part, text, "needed", "all")),
+    "scripts": (_ANY, lambda parser, part, text: parser.choice(part, text, "auto", "library", "needed", "all")),
     "fsync": (("embedded",), lambda parser, part, text: parser.choice(part, text, "everysec", "always")),
     "sentinel_username": (("sentinel",), _text),
     "sentinel_password": (("sentinel",), _text),

@@ -21,7 +21,7 @@ from sbredis.transport._nodes import Node, Nodes
 from sbredis.transport._opening import Opener
 from sbredis.transport._patience import Patience, passes
 from sbredis.transport._replies import Failure, FailureKind
-from sbredis.transport._script import Argument, Call, Command, Keys, Script
+from sbredis.transport._script import Argument, Call, Command, Keys, Library, Script
 from sbredis.transport._server_facts import ServerFacts, can_lose_acknowledged, not_writable, problems
 from sbredis.transport._slots import key_slot
 from sbredis.transport._topology import Layout, topology_of
@@ -52,6 +52,7 @@ class Transport:
         target: Target,
         *,
         scripts: Sequence[Script] = (),
+        library: Library | None = None,
         credential_provider: CredentialProvider | None = None,
         connect_timeout: float = 5.0,
         limits: WireLimits | None = None,
@@ -63,6 +64,7 @@ class Transport:
         self._loop = asyncio.get_running_loop()
         self._dialer = Dialer(target, credential_provider, connect_timeout)
         self._scripts = [self._as_sent(script) for script in scripts]
+        self._library = library if target.scripts in ("auto", "library") and target.kind != "memory" else None
         self._connect_timeout = connect_timeout
         self._limits = limits or WireLimits()
         self._before_dial = before_dial
@@ -285,6 +287,8 @@ class Transport:
                     self._good_news,
                     self._accepts,
                     self._scripts,
+                    self._library,
+                    self.target.scripts == "library",
                 )
                 self._listening = Listening(
                     self._dialer, tasks, self._nodes.owner_of, self._trouble_at, self._before_dial
@@ -448,9 +452,10 @@ class Transport:
     def _as_sent(self, script: Script) -> Script:
         if not self._dialer.strips_shebang:
             return script
-        stripped = _STRIPPED.get(script.sha)
+        key = script.sha, script.takes_run_id
+        stripped = _STRIPPED.get(key)
         if stripped is None:
-            stripped = _STRIPPED[script.sha] = script.without_shebang()
+            stripped = _STRIPPED[key] = script.without_shebang()
         return stripped
 
     def _check_open(self) -> None:
@@ -458,4 +463,4 @@ class Transport:
             raise ServiceBusConnectionError(f"The transport to {self.target} is closed.", is_transient=False)
 
 
-_STRIPPED: dict[str, Script] = {}
+_STRIPPED: dict[tuple[str, bool], Script] = {}

@@ -13,6 +13,7 @@ from typing import Any
 
 from sbredis.exceptions import Outcome
 from sbredis.transport._address import Endpoint, Target
+from sbredis.transport._forms import CallForm
 from sbredis.transport._opening import Opener, WireHolder
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Call, Command
@@ -32,8 +33,10 @@ class Node:
 
     def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None]) -> None:
         self.endpoint = endpoint
-        self.calls = WireHolder(endpoint, opener)
-        self.durable = DurableWire(endpoint, opener, replicas)
+        self.form = opener.form()
+        """The form of the calls of both connections."""
+        self.calls = WireHolder(endpoint, opener, self.form)
+        self.durable = DurableWire(endpoint, opener, replicas, self.form)
 
     @property
     def suspected(self) -> bool:
@@ -98,9 +101,11 @@ class DurableWire:
     connection, because WAIT counts the writes of its own connection.
     """
 
-    def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None], form: CallForm
+    ) -> None:
         self.endpoint = endpoint
-        self.holder = WireHolder(endpoint, opener)
+        self.holder = WireHolder(endpoint, opener, form)
         self._opener = opener
         self._replicas = replicas
         self._queue: list[_DurableCall] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sbredis._threads import in_thread, once_in_thread
 from sbredis.transport._address import Endpoint, Target, parse_target
 from sbredis.transport._backoff import Backoff
-from sbredis.transport._script import Script
+from sbredis.transport._script import Library, Script
 
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
@@ -70,6 +70,7 @@ async def open_transport(
     url: str | Target,
     *,
     scripts: Sequence[Script] = (),
+    library: Library | None = None,
     credential_provider: CredentialProvider | None = None,
     connect_timeout: float = 5.0,
     timeout: float | None = None,
@@ -78,6 +79,8 @@ async def open_transport(
 ) -> Transport:
     """Connect to the servers of a connection string, check that they are suitable, and load the scripts.
 
+    ``library`` has the scripts as functions. It is used if the connection string says ``scripts=auto`` or ``library``;
+    then no script is loaded before a call needs it.
     ``credential_provider`` is a provider of redis-py. Every connection asks it for credentials. ``retry`` says how
     calls are repeated. Errors are :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
     :class:`~sbredis.exceptions.ServerUnsuitableError` for a server that must be set up differently, and
@@ -105,6 +108,7 @@ async def open_transport(
         transport = transport_class(
             target,
             scripts=scripts,
+            library=library,
             credential_provider=credential_provider,
             connect_timeout=connect_timeout,
             limits=limits,

@@ -18,9 +18,10 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._dial import Dialer, Link, accepted, ask, dialling_failed, hang_up
+from sbredis.transport._forms import CallForm
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError, as_mapping
-from sbredis.transport._script import Script, pack
+from sbredis.transport._script import Library, Script, pack
 from sbredis.transport._server_facts import ServerFacts, server_facts
 from sbredis.transport._stream import stream_over
 from sbredis.transport._tls_probe import connect, with_tls_hint
@@ -50,10 +51,19 @@ class Opener:
     accepts: Callable[[ServerFacts], Failure | None]
     """Returns why a server that was reached cannot be used; ``None`` if it can be used."""
     scripts: Sequence[Script] = ()
+    library: Library | None = None
+    """The library as whose functions calls are sent; ``None`` for single scripts."""
+    strict: bool = False
+    """Whether no call is sent as a single script, even if a server refuses the library."""
     packed_scripts: list[bytes] = field(default_factory=list[bytes])
 
     def __post_init__(self) -> None:
-        self.packed_scripts = [pack((b"SCRIPT", b"LOAD", script.source)) for script in self.scripts]
+        if self.library is None:  # a library is loaded when a call needs it, and then the scripts are not needed
+            self.packed_scripts = [pack((b"SCRIPT", b"LOAD", script.source)) for script in self.scripts]
+
+    def form(self) -> CallForm:
+        """Return the choice of the form of the calls of a new node."""
+        return CallForm(self.library, strict=self.strict)
 
     async def open(self, endpoint: Endpoint) -> tuple[Link, ServerFacts] | Failure:
         """Connect, do the handshake, ask about the server, load the scripts. Raises only a cancellation."""
@@ -101,11 +111,16 @@ class Opener:
             # script.
             pack((trial.command, trial.sha, 1)),
         ]
-        info, fsync, tried, *loads = await ask(link, questions + self.packed_scripts)
-        for load in (tried, *loads):
-            if isinstance(load, ReplyError) and load.code in ("LOADING", "BUSY"):
-                return failure_of_reply(load.code, load.detail, endpoint)
-        return server_facts(endpoint, _as_text(info), _setting(fsync), self._verdict(tried))
+        if self.library is not None:
+            questions.append(pack((b"FCALL", self.library.name, 1)))  # nor can this call run
+        info, fsync, *replies = await ask(link, questions + self.packed_scripts)
+        for reply in replies:
+            if isinstance(reply, ReplyError) and reply.code in ("LOADING", "BUSY"):
+                return failure_of_reply(reply.code, reply.detail, endpoint)
+        verdict = self._verdict(replies[0])
+        if self.library is not None and self._verdict(replies[1]) == "allowed":
+            verdict = "allowed"
+        return server_facts(endpoint, _as_text(info), _setting(fsync), verdict)
 
     def _verdict(self, trial: Any) -> Literal["allowed", "denied"] | None:
         """Whether scripts may be called; ``None`` if unknown.
@@ -130,9 +145,10 @@ class WireHolder:
     pause before the next attempt. Callers get that failure during the pause.
     """
 
-    def __init__(self, endpoint: Endpoint, opener: Opener) -> None:
+    def __init__(self, endpoint: Endpoint, opener: Opener, form: CallForm) -> None:
         self.endpoint = endpoint
         self.wire: Wire | None = None
+        self._form = form
         self._opener = opener
         self._opening: asyncio.Future[Wire | Failure] | None = None
         self._failures = 0
@@ -186,6 +202,7 @@ class WireHolder:
                     facts,
                     self._opener.limits,
                     on_suspect=lambda: self._opener.on_trouble(self.endpoint),
+                    form=self._form,
                 )
         finally:
             self._opening = None

@@ -34,6 +34,7 @@ class FailureKind(enum.Enum):
     ASK = enum.auto()
     TRY_AGAIN = enum.auto()
     NO_SCRIPT = enum.auto()
+    NO_FUNCTION = enum.auto()
     NOT_READY = enum.auto()
     READ_ONLY = enum.auto()
     DENIED = enum.auto()
@@ -85,7 +86,7 @@ _AGAIN = frozenset(
 )
 """Failures of calls that have not run, and for which another attempt may succeed."""
 
-_INSIDE_A_SCRIPT = "user_script"
+_INSIDE_A_SCRIPT = ("user_script", "user_function")
 _BEFORE_ITS_FIRST_WRITE = (FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.OUT_OF_MEMORY)
 """Refusals that a server sends only at a script's first write. After that write it lets the script run to its end."""
 
@@ -157,6 +158,13 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
             "scripts loaded on every node, replicas included, by a user with that right."
         ),
     ),
+    FailureKind.NO_FUNCTION: (
+        ServerUnsuitableError,
+        (
+            "The library of functions on the server{where} lacks the function for {subject}, although its name says "
+            "which functions it has. Delete the library with FUNCTION DELETE; it is then loaded again."
+        ),
+    ),
     FailureKind.NOT_READY: _BUSY,
     FailureKind.READ_ONLY: _BUSY,
     FailureKind.DENIED: (
@@ -193,8 +201,10 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
 def classify(code: str, detail: str) -> FailureKind:
     """Return the kind of an error reply, by its first word and its text."""
     kind = _CODES.get(code)
-    if _INSIDE_A_SCRIPT in detail and kind not in _BEFORE_ITS_FIRST_WRITE:
+    if any(place in detail for place in _INSIDE_A_SCRIPT) and kind not in _BEFORE_ITS_FIRST_WRITE:
         return FailureKind.BROKE
+    if code == "ERR" and detail.startswith("Function not found"):
+        return FailureKind.NO_FUNCTION
     if kind is None and code == "ERR" and detail.startswith(("unknown command", "max number of clients")):
         return FailureKind.DENIED if detail.startswith("unknown") else FailureKind.NOT_READY
     return kind or FailureKind.REFUSED

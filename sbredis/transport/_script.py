@@ -10,7 +10,7 @@ from typing import Any
 
 from sbredis.transport._slots import key_slot
 
-__all__ = ["Argument", "Call", "Command", "Keys", "Script", "pack"]
+__all__ = ["Argument", "Call", "Command", "Keys", "Library", "Script", "pack"]
 
 Argument = bytes | str | int
 
@@ -52,12 +52,14 @@ class Script:
 
     With ``takes_run_id`` the first ARGV of every call is the run id of the server process that executes it. The run id
     is put in when the call is written to a connection; it is ``?`` if the server does not report its run id. A script
-    whose first line says ``no-writes`` is called in a way that needs only the right to read its keys.
+    whose first line says ``no-writes`` is called in a way that needs only the right to read its keys. ``function`` is
+    its name in the :class:`Library` that has it as a function; a script without this name is in no library.
     """
 
     name: str
     source: str
     takes_run_id: bool = False
+    function: str = ""
     sha: str = field(init=False)
     head: bytes = field(init=False, repr=False)
 
@@ -87,6 +89,27 @@ class Script:
         return Script(self.name, newline + rest, self.takes_run_id)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Library:
+    """Scripts as the functions of one library, whose name contains the hash of its source."""
+
+    name: str
+    source: str
+    functions: frozenset[str]
+    """The names of its functions, without the name of the library."""
+    _heads: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+
+    def head(self, script: Script) -> bytes | None:
+        """Return how a call of a script as a function begins; ``None`` if the library does not have the script."""
+        found = self._heads.get(script.function)
+        if found is None and script.function in self.functions:
+            command = b"FCALL_RO" if script.only_reads else b"FCALL"
+            name = f"{self.name}_{script.function}".encode()
+            found = b"*%%d\r\n$%d\r\n%b\r\n$%d\r\n%b" % (len(command), command, len(name), name)
+            self._heads[script.function] = found
+        return found
+
+
 class Keys(tuple[bytes, ...]):  # noqa: SLOT001 -- what is computed once is kept in the instance
     """Keys that many calls share. They are packed once, and their slot is computed once."""
 
@@ -107,11 +130,14 @@ class Call:
     __slots__ = (
         "_after_run_id",
         "_before_run_id",
+        "_count",
         "asking",
         "deadline",
         "future",
         "heals",
+        "library",
         "loads_before",
+        "missing",
         "repeatable",
         "script",
         "sha",
@@ -125,7 +151,12 @@ class Call:
     future: Any  # an asyncio.Future, or an object with its methods `done` and `set_result`
     deadline: float
     asking: bool
+    library: Library | None
+    """The library as whose function the call was written; ``None`` for a single script."""
     heals: int
+    """How often the call was written again."""
+    missing: int
+    """How often the server did not have what the call needs, in its present form."""
     loads_before: int
 
     def __init__(
@@ -146,25 +177,39 @@ class Call:
         self.repeatable = repeatable
         self.written = written
         if not script.takes_run_id:
-            head = script.head % (3 + len(keys) + len(arguments)) + keys.packed
-            self._before_run_id = _packed(head, arguments) + b"\r\n"
+            self._count = 3 + len(keys) + len(arguments)
+            self._before_run_id = _packed(keys.packed, arguments) + b"\r\n"
             self._after_run_id: bytes | None = None
-            self.size = len(self._before_run_id)
+            self.size = len(self._before_run_id) + 100
         else:
-            self._before_run_id = script.head % (4 + len(keys) + len(arguments)) + keys.packed
+            self._count = 4 + len(keys) + len(arguments)
+            self._before_run_id = keys.packed
             self._after_run_id = _packed(b"", arguments) + b"\r\n"
-            self.size = len(self._before_run_id) + len(self._after_run_id) + 50
+            self.size = len(self._before_run_id) + len(self._after_run_id) + 150
 
-    def payload(self, run_id: bytes) -> bytes:
-        """Return the bytes for a connection whose server process has this run id."""
+    def payload(self, run_id: bytes, head: bytes | None = None) -> bytes:
+        """Return the bytes for a connection whose server process has this run id.
+
+        ``head`` is how the call begins if it is the call of a function (:meth:`Library.head`).
+        """
+        if head is None:
+            assert self.script is not None  # a command has bytes of its own
+            head = self.script.head
+        begun = head % self._count
         if self._after_run_id is None:
-            return self._before_run_id
-        return b"%b\r\n$%d\r\n%b%b" % (self._before_run_id, len(run_id), run_id, self._after_run_id)
+            return begun + self._before_run_id
+        return b"%b%b\r\n$%d\r\n%b%b" % (begun, self._before_run_id, len(run_id), run_id, self._after_run_id)
 
     @property
-    def script_source(self) -> bytes:
-        """The source that SCRIPT LOAD needs for this call."""
-        return self.script.source.encode() if self.script else b""
+    def needs(self) -> str:
+        """The name of the library or the hash of the script that the call needs, as it was last written."""
+        return self.sha if self.library is None else self.library.name
+
+    def loading(self) -> Command:
+        """Return the command that loads what the call needs, as it was last written."""
+        if self.library is not None:
+            return Command(b"FUNCTION", b"LOAD", self.library.source)
+        return Command(b"SCRIPT", b"LOAD", self.script.source if self.script else b"")
 
     def __str__(self) -> str:
         return f"script {self.script.name}" if self.script else "command"
@@ -182,10 +227,13 @@ class Command(Call):
         self.repeatable = repeatable
         self.written = None
         self._before_run_id = pack(arguments)
-        self._after_run_id = None
         self.size = len(self._before_run_id)
         first = arguments[0]
         self.name = first.decode() if isinstance(first, bytes) else str(first)
+
+    def payload(self, run_id: bytes, head: bytes | None = None) -> bytes:  # noqa: ARG002 -- it is the same everywhere
+        """Return the bytes of the command."""
+        return self._before_run_id
 
     def __str__(self) -> str:
         return f"command {self.name}"

@@ -17,6 +17,7 @@ from typing import Any
 
 from sbredis._tasks import TaskScope
 from sbredis.exceptions import Outcome
+from sbredis.transport._forms import CallForm, FormState, load_is_done, refuses_functions
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
 from sbredis.transport._script import Call, Command, pack
@@ -85,9 +86,16 @@ class Wire:
     """An open connection to one server process. A node makes it; after :meth:`fail` it cannot be used."""
 
     def __init__(
-        self, stream: Stream, facts: ServerFacts, limits: WireLimits, *, on_suspect: Callable[[], None]
+        self,
+        stream: Stream,
+        facts: ServerFacts,
+        limits: WireLimits,
+        *,
+        on_suspect: Callable[[], None],
+        form: CallForm | None = None,
     ) -> None:
         self.facts = facts
+        self._form = form or CallForm()
         self.failure: Failure | None = None
         self.deposed = False
         """Whether the slot map says that another server has taken over. Then a shorter silence ends the connection."""
@@ -154,7 +162,8 @@ class Wire:
     def _put(self, call: Call, deadline: float, *, asking: bool) -> None:
         call.deadline = deadline
         call.asking = asking
-        call.heals = 0
+        call.library = None
+        call.heals = call.missing = 0
         self._room -= call.size + self._share
         self._enqueue(call)
         if self._timer is None or deadline < self._timer_at:
@@ -266,6 +275,7 @@ class Wire:
         if not in_flight:
             self._owing_since = now
         run_id = self.facts.run_id
+        library = self._form.library(now)
         pieces: list[bytes] = []
         waiting, self._waiting = self._waiting, []
         for call in waiting:
@@ -276,7 +286,12 @@ class Wire:
                 call.future.set_result(self._too_late(sent=False))
                 self._release(call)
                 continue
-            if call.heals and self._needs_load(call):
+            head = library.head(call.script) if library is not None and call.script is not None else None
+            through = None if head is None else library
+            if call.library is not through:
+                call.library = through
+                call.missing = 0
+            if call.missing and self._needs_load(call):
                 load = self._load(call)
                 pieces.append(load.payload(run_id))
                 in_flight.append(load)
@@ -287,7 +302,7 @@ class Wire:
                 in_flight.append(None)
             if call.written is not None:
                 call.written()
-            pieces.append(call.payload(run_id))
+            pieces.append(call.payload(run_id, head))
             call.loads_before = self._loads
             in_flight.append(call)
         if pieces:
@@ -295,28 +310,35 @@ class Wire:
             self._unsent = self._stream.unsent
 
     def _needs_load(self, call: Call) -> bool:
-        """Whether the script must be loaded again: no load followed the attempt that found it missing."""
-        if self._load_of.get(call.sha, 0) > call.loads_before:
+        """Whether the script or library must be loaded: no load followed the attempt that found it missing."""
+        if self._load_of.get(call.needs, 0) > call.loads_before:
             return False
         self._loads += 1
-        self._load_of[call.sha] = self._loads
+        self._load_of[call.needs] = self._loads
         return True
 
     def _load(self, call: Call) -> Command:
-        """Return a command that loads a call's script. If the script is faulty, the failure is kept for the call."""
+        """Return a command that loads what a call needs. If that is faulty, the failure is kept for the call."""
+        needs, library = call.needs, call.library
 
         def loaded(reply: asyncio.Future[Any]) -> None:
-            failure = None if reply.cancelled() else reply.result()
-            if isinstance(failure, Failure) and failure.kind in (FailureKind.REFUSED, FailureKind.BROKE):
-                refused = replace(failure, kind=FailureKind.REFUSED, outcome=Outcome.REFUSED)
-                self._load_errors[call.sha] = refused
+            said = Failure(FailureKind.LOST) if reply.cancelled() else reply.result()
+            if library is not None and load_is_done(said):
+                self._form.loaded()
+                self._load_errors.pop(needs, None)
+            elif isinstance(said, Failure) and said.kind not in (FailureKind.LOST, FailureKind.TIMED_OUT):
+                if library is not None and not self._refuse_library(said):
+                    self._load_errors[needs] = replace(said, outcome=Outcome.NEVER_SENT)
+                elif library is None and said.kind in (FailureKind.REFUSED, FailureKind.BROKE):
+                    self._load_errors[needs] = replace(said, kind=FailureKind.REFUSED, outcome=Outcome.REFUSED)
 
-        load = Command(b"SCRIPT", b"LOAD", call.script_source)
+        load = call.loading()
         load.future = self._loop.create_future()
         load.future.add_done_callback(loaded)
         load.deadline = call.deadline
         load.asking = False
-        load.heals = 0
+        load.library = None
+        load.heals = load.missing = 0
         self._room -= load.size + self._share
         return load
 
@@ -336,22 +358,40 @@ class Wire:
             if call is None:
                 continue
             if type(reply) is ReplyError:
-                if reply.code == "NOSCRIPT" and self._heal(call):
+                failure = failure_of_reply(reply.code, reply.detail, self.facts.endpoint)
+                missing = failure.kind in (FailureKind.NO_SCRIPT, FailureKind.NO_FUNCTION)
+                if (missing or call.library is not None) and self._heal(call, failure, missing=missing):
                     continue
-                known = self._load_errors.get(call.sha) if reply.code == "NOSCRIPT" else None
-                reply = known or failure_of_reply(reply.code, reply.detail, self.facts.endpoint)
+                reply = (self._load_errors.get(call.needs) if missing else None) or failure
             self._room += call.size + self._share
             if not call.future.done():
                 call.future.set_result(reply)
         if self._line:
             self._admit()
 
-    def _heal(self, call: Call) -> bool:
-        """Send a call again if the server did not have its script. A command before it loads the script."""
-        if not call.sha or call.heals >= _HEALS:
+    def _heal(self, call: Call, failure: Failure, *, missing: bool) -> bool:
+        """Send a call again if the server lacked what it needs. A command before it loads the script or the library.
+
+        If the server does not take the library, the call is sent again as a single script.
+        """
+        if call.script is None:
             return False
+        if missing and call.missing < _HEALS:
+            call.missing += 1
+        else:
+            unfit = call.library is not None and (missing or refuses_functions(failure.code, failure.detail))
+            if not unfit or not self._refuse_library(failure):
+                return False
         call.heals += 1
         self._enqueue(call)
+        return True
+
+    def _refuse_library(self, failure: Failure) -> bool:
+        """Note and log that the server does not take the library. Return whether it gets scripts from now on."""
+        if not self._form.refused(failure, self._loop.time()):
+            return self._form.state is FormState.SCRIPTS
+        said = f"{failure.code} {failure.detail}".strip()
+        _log.info("%s gets single scripts instead of a library of functions: %s", self.facts.endpoint, said)
         return True
 
     def _release(self, call: Call) -> None:

@@ -152,14 +152,13 @@ def set_to(**changes: Any) -> pytest.MarkDecorator:
 class Bench:
     """A partition, a caller of it, and the time of the caller."""
 
-    def __init__(self, transport: Transport, partition: Partition, *, strips_shebang: bool = False) -> None:
+    def __init__(self, transport: Transport, partition: Partition) -> None:
         self.transport = transport
         self.partition = partition
         self.now = START
         self.run_id: str | None = None
         """The run id that later calls carry instead of that of the real server process."""
         self._numbers: dict[str, int] = {}
-        self._strips_shebang = strips_shebang
 
     # -- calling
 
@@ -179,9 +178,8 @@ class Bench:
 
     async def raw(self, script: str, *arguments: Argument, keys: Sequence[bytes] | None = None) -> Any:
         """Return the reply of a script to exactly these arguments, which include the run id."""
-        loaded = load(script).without_shebang() if self._strips_shebang else load(script)
-        keys = self.partition.keys if keys is None else keys
-        return await self.transport.command("EVALSHA", loaded.sha, len(keys), *keys, *arguments, key=keys[0])
+        exact = replace(load(script), takes_run_id=False)
+        return await self.transport.call(exact, self.partition.keys if keys is None else keys, arguments)
 
     # -- sending
 

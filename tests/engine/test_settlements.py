@@ -249,7 +249,7 @@ def test_the_stream_says_which_messages_are_locked(steps: list[str]) -> None:
         name = uuid4().hex
         async with await open_transport(f"memory://{name}", scripts=[load(each) for each in operations()]) as transport:
             audited = replace(SETTINGS, audited=True, dead_letter_expired=True)
-            bench = Bench(transport, Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, audited), strips_shebang=True)
+            bench = Bench(transport, Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, audited))
             await bench.tell(bench.partition.configure(create=True, now=bench.now))
             held: list[Held] = []
             for step in steps:

@@ -85,7 +85,17 @@ PURE_FOLDERS = ["codec", "model", "rules"]
 PURE = {
     f"sbredis.{folder}.{name}"
     for folder, names in {
-        "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_server_facts", "_patience"),
+        "transport": (
+            "_address",
+            "_slots",
+            "_script",
+            "_resp",
+            "_replies",
+            "_backoff",
+            "_forms",
+            "_server_facts",
+            "_patience",
+        ),
         "engine": (
             "_access",
             "_bands",

@@ -11,6 +11,7 @@ from sbredis.transport._replies import FailureKind
 STARTED, SOON, LAST = 100.0, 105.0, 160.0
 LASTING = {
     FailureKind.NO_SCRIPT,
+    FailureKind.NO_FUNCTION,
     FailureKind.DENIED,
     FailureKind.UNAUTHENTICATED,
     FailureKind.OUT_OF_MEMORY,

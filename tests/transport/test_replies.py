@@ -25,6 +25,7 @@ NEVER, REFUSED, UNKNOWN = Outcome.NEVER_SENT, Outcome.REFUSED, Outcome.UNKNOWN
 Kind = FailureKind
 SCRIPT = " script: 6e811d0f0172f03edd82cf73ef5284baccd936b9, on @user_script:1."
 SCRIPT_OF_VALKEY = " script: on @user_script:1."
+FUNCTION = " script: sb_0123_send, on @user_function:1."
 
 # Each reply of a server with its kind of failure, the known outcome of the call, and whether the transport tries again.
 REPLIES = [
@@ -32,6 +33,7 @@ REPLIES = [
     ("ASK 3999 127.0.0.1:6381", Kind.ASK, NEVER, True),
     ("TRYAGAIN Multiple keys request during rehashing of slot", Kind.TRY_AGAIN, NEVER, True),
     ("NOSCRIPT No matching script. Please use EVAL.", Kind.NO_SCRIPT, NEVER, False),
+    ("ERR Function not found", Kind.NO_FUNCTION, NEVER, False),
     ("LOADING Redis is loading the dataset in memory", Kind.NOT_READY, NEVER, True),
     ("CLUSTERDOWN The cluster is down", Kind.NOT_READY, NEVER, True),
     ("CLUSTERDOWN Hash slot not served", Kind.NOT_READY, NEVER, True),
@@ -47,6 +49,8 @@ REPLIES = [
     ("OOM command not allowed when used memory > 'maxmemory'.", Kind.OUT_OF_MEMORY, REFUSED, False),
     ("OOM command not allowed when used memory > 'maxmemory'." + SCRIPT, Kind.OUT_OF_MEMORY, REFUSED, False),
     ("NOPERM User x has no permissions to run the 'evalsha' command", Kind.DENIED, REFUSED, False),
+    ("NOPERM User x has no permissions to run the 'fcall' command", Kind.DENIED, REFUSED, False),
+    ("ERR unknown command 'FCALL', with args beginning with:", Kind.DENIED, REFUSED, False),
     ("ERR unknown command 'EVALSHA', with args beginning with:", Kind.DENIED, REFUSED, False),
     ("NOAUTH Authentication required.", Kind.UNAUTHENTICATED, NEVER, False),
     ("WRONGPASS invalid username-password pair or user is disabled.", Kind.UNAUTHENTICATED, NEVER, False),
@@ -56,6 +60,10 @@ REPLIES = [
     ("ERR value is not an integer or out of range", Kind.REFUSED, REFUSED, False),
     ("ERR user_script:1: x" + SCRIPT, Kind.BROKE, UNKNOWN, False),
     ("WRONGTYPE Operation against a key" + SCRIPT_OF_VALKEY, Kind.BROKE, UNKNOWN, False),
+    ("ERR user_function:1: x" + FUNCTION, Kind.BROKE, UNKNOWN, False),
+    ("NOPERM User x has no permissions to run the 'set' command" + FUNCTION, Kind.BROKE, UNKNOWN, False),
+    ("NOREPLICAS Not enough good replicas to write." + FUNCTION, Kind.NOT_READY, NEVER, True),
+    ("READONLY You can't write against a read only replica." + FUNCTION, Kind.READ_ONLY, NEVER, True),
     ("NOPERM User x has no permissions to run the 'set' command" + SCRIPT, Kind.BROKE, UNKNOWN, False),
     ("ERR Script attempted to access a non local key in a cluster node" + SCRIPT, Kind.BROKE, UNKNOWN, False),
 ]
@@ -68,6 +76,7 @@ ENDS = [
     (Kind.ASK, NEVER, ServiceBusServerBusyError, True, True, True),
     (Kind.TRY_AGAIN, NEVER, ServiceBusServerBusyError, True, True, True),
     (Kind.NO_SCRIPT, NEVER, ServiceBusAuthorizationError, False, False, False),
+    (Kind.NO_FUNCTION, NEVER, ServerUnsuitableError, False, False, False),
     (Kind.NOT_READY, NEVER, ServiceBusServerBusyError, True, True, True),
     (Kind.READ_ONLY, NEVER, ServiceBusServerBusyError, True, True, True),
     (Kind.DENIED, REFUSED, ServiceBusAuthorizationError, False, False, False),
@@ -114,7 +123,7 @@ def test_a_failure_ends_in_an_error_of_its_class(
     assert type(raised) is error
     assert (raised.is_transient, raised.outcome) == (transient, outcome)
     # the error for a missing script says which right to grant instead
-    assert "the detail" in str(raised) or kind is Kind.NO_SCRIPT
+    assert "the detail" in str(raised) or kind in (Kind.NO_SCRIPT, Kind.NO_FUNCTION)
     assert raised.tracking_id in str(raised)
     assert failure.may_repeat(call()) is again
     assert failure.may_repeat(call(repeatable=True)) is again_if_recognised

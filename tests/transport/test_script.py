@@ -148,4 +148,3 @@ def test_the_repr_of_a_command_shows_its_name_and_never_its_arguments() -> None:
     assert str(command) == "command AUTH"
     assert str(Command("PING")) == "command PING"
     assert str(Call(Script("send", "return 1"), [], [])) == "script send"
-    assert command.script_source == b""

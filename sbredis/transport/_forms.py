@@ -1,0 +1,86 @@
+"""The form in which the calls of one node are sent: as functions of a library, or as single scripts. Pure.
+
+A library makes calls cheaper, but a server may refuse to load it where it would still take a script: ``FUNCTION LOAD``
+is a write, so a full server and one without enough replicas refuse it, a user may lack the right, and some services
+have no functions. Such a node gets single scripts, and the library is tried again later. No call fails because of this.
+
+======== ================================================ =========== =========================
+state    event                                            next state  the calls from then on
+======== ================================================ =========== =========================
+LIBRARY  the server refuses the library or its functions  SCRIPTS     are sent as single scripts
+SCRIPTS  a pause has passed                               LIBRARY     try the library again
+======== ================================================ =========== =========================
+
+With ``scripts=library`` the state never changes, and the refusal is the failure of the call. With ``scripts=needed``
+and ``scripts=all`` there is no library.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from sbredis.transport._replies import Failure, FailureKind
+from sbredis.transport._script import Library
+
+__all__ = ["CallForm", "FormState", "load_is_done", "refuses_functions"]
+
+_PAUSE = 60.0
+"""The seconds for which a node gets single scripts after it has refused the library."""
+
+
+class FormState(enum.Enum):
+    """The form of the calls of a node."""
+
+    LIBRARY = enum.auto()
+    SCRIPTS = enum.auto()
+
+
+class CallForm:
+    """The choice of the form for one node. The connections of the node share it."""
+
+    __slots__ = ("_library", "_not_before", "_strict", "refusal", "state")
+
+    def __init__(self, library: Library | None = None, *, strict: bool = False) -> None:
+        self._library = library
+        self._strict = strict
+        self._not_before = 0.0
+        self.state = FormState.SCRIPTS if library is None else FormState.LIBRARY
+        self.refusal: Failure | None = None
+        """Why the node does not get the library, if it has refused the library."""
+
+    def library(self, now: float) -> Library | None:
+        """Return the library for a call that is written now; ``None`` for single scripts."""
+        if self.state is FormState.SCRIPTS and self._library is not None and now >= self._not_before:
+            self.state = FormState.LIBRARY
+        return self._library if self.state is FormState.LIBRARY else None
+
+    def refused(self, failure: Failure, now: float) -> bool:
+        """Note that the node has refused the library. Return whether this has changed the form of its calls."""
+        if self._library is None or self._strict or self.state is FormState.SCRIPTS:
+            return False
+        self.state = FormState.SCRIPTS
+        self._not_before = now + _PAUSE
+        self.refusal = failure
+        return True
+
+    def loaded(self) -> None:
+        """Note that the node has the library."""
+        self.refusal = None
+
+
+def refuses_functions(code: str, detail: str) -> bool:
+    """Whether a reply to a call of a function says that the server has no functions, or that the user may call none.
+
+    An error inside a function is not such a reply. Nor is it if the user lacks a right to a key.
+    """
+    if "user_function" in detail:
+        return False
+    return code in ("ERR", "NOPERM") and "'fcall" in detail.lower()
+
+
+def load_is_done(reply: object) -> bool:
+    """Whether the server has the library after this reply to its loading."""
+    if not isinstance(reply, Failure):
+        return True
+    exists = reply.detail.startswith("Library ") and reply.detail.endswith("already exists")
+    return exists and reply.kind is FailureKind.REFUSED

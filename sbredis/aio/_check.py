@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sbredis.engine import Request, perform
+from sbredis._threads import once_in_thread
+from sbredis.engine import Request, perform, whole_library
 from sbredis.entities import read_clock
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport import (
@@ -56,6 +57,10 @@ class ServerReport:
     """
     can_lose_acknowledged: bool = False
     """Whether a crash of this server loses acknowledged messages, because it has no append-only file and no replica."""
+    has_library: bool = False
+    """Whether the server has the scripts as one library of functions, and not as single scripts."""
+    library_refusal: str = ""
+    """Why the server does not take the library, although the connection string asks for it."""
     info: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The answer to INFO. This and all below are read only with ``details``; what may not be read is missing."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -83,11 +88,17 @@ class ConnectionReport:
     def __str__(self) -> str:
         lines = [f"{self.target}: namespace {self.target.namespace!r}, durability {self.target.durability}"]
         lines += [
-            f"  {server.facts}: {server.round_trip * 1000:.2f} ms, clock {server.clock_ahead:+.3f} s"
+            f"  {server.facts}: {server.round_trip * 1000:.2f} ms, clock {server.clock_ahead:+.3f} s{_form(server)}"
             for server in self.servers
         ]
         lines += [f"  Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
+
+
+def _form(server: ServerReport) -> str:
+    if server.library_refusal:
+        return f", single scripts, because it takes no library of functions: {server.library_refusal}"
+    return ", library of functions" if server.has_library else ""
 
 
 def _warnings(servers: Sequence[ServerReport]) -> list[str]:
@@ -126,7 +137,9 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
     :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change.
     """
     target = parse_target(url)
-    async with await open_transport(target, scripts=[_probe(b"").script], connect_timeout=timeout) as transport:
+    library = await once_in_thread(whole_library) if target.has_library else None
+    scripts = [_probe(b"").script]
+    async with await open_transport(target, scripts=scripts, library=library, connect_timeout=timeout) as transport:
         # Find one key for each master: try tags until every master has one.
         keys: dict[Endpoint, bytes] = {}
         for number in range(SLOTS):
@@ -144,7 +157,16 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
             facts = transport.server_of(key)
             assert facts is not None  # the server has just answered
             loses = transport.loses_acknowledged(facts)
-            report_of_server = ServerReport(facts, read.round_trip, read.ahead, loses)
+            form = transport.form_of(key)
+            refusal = form.refusal if form else None
+            report_of_server = ServerReport(
+                facts,
+                read.round_trip,
+                read.ahead,
+                loses,
+                has_library=form is not None and form.has_library,
+                library_refusal=f"{refusal.code} {refusal.detail}" if refusal else "",
+            )
             reports.append(await _with_details(report_of_server, transport, key) if details else report_of_server)
         report = ConnectionReport(target, tuple(reports))
         if details and target.kind == "cluster":

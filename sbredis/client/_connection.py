@@ -286,8 +286,7 @@ class Connection:
         # again: a call takes a quarter longer if the server holds all scripts. So a connection loads only those that
         # every client calls at once. The other ones are loaded when a call needs them and the server lacks them.
         scripts = await once_in_thread(every_script if self.target.scripts == "all" else preloaded)
-        functions = self.target.scripts in ("auto", "library") and self.target.kind != "memory"
-        library = await once_in_thread(whole_library) if functions else None
+        library = await once_in_thread(whole_library) if self.target.has_library else None
         transport = await open_transport(
             self.target,
             scripts=scripts,

@@ -111,6 +111,11 @@ class Target:
     server lacks it. ``all``: single scripts, loaded when a connection opens.
     """
 
+    @property
+    def has_library(self) -> bool:
+        """Whether calls are sent as functions of a library, where the server takes it."""
+        return self.scripts in ("auto", "library") and self.kind != "memory"
+
     def __str__(self) -> str:
         where = ",".join(map(str, self.endpoints)) or self.path
         return f"{self.kind} {where}"

@@ -54,6 +54,11 @@ class CallForm:
             self.state = FormState.LIBRARY
         return self._library if self.state is FormState.LIBRARY else None
 
+    @property
+    def has_library(self) -> bool:
+        """Whether the last calls were sent as functions of the library."""
+        return self.state is FormState.LIBRARY
+
     def refused(self, failure: Failure, now: float) -> bool:
         """Note that the node has refused the library. Return whether this has changed the form of its calls."""
         if self._library is None or self._strict or self.state is FormState.SCRIPTS:

@@ -14,6 +14,7 @@ from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
+from sbredis.transport._forms import CallForm
 from sbredis.transport._journey import AtOnce, Journey
 from sbredis.transport._judgement import judge
 from sbredis.transport._listening import ChannelListener, Listening, Subscription
@@ -64,7 +65,7 @@ class Transport:
         self._loop = asyncio.get_running_loop()
         self._dialer = Dialer(target, credential_provider, connect_timeout)
         self._scripts = [self._as_sent(script) for script in scripts]
-        self._library = library if target.scripts in ("auto", "library") and target.kind != "memory" else None
+        self._library = library if target.has_library else None
         self._connect_timeout = connect_timeout
         self._limits = limits or WireLimits()
         self._before_dial = before_dial
@@ -182,6 +183,11 @@ class Transport:
         """
         node = self._nodes.by_slot[key_slot(key)]
         return node.calls.wire.facts if node and node.calls.wire and node.calls.open else None
+
+    def form_of(self, key: bytes) -> CallForm | None:
+        """Return the form of the calls of the server of a key's slot; ``None`` if the slot has no server."""
+        node = self._nodes.by_slot[key_slot(key)]
+        return node.form if node else None
 
     async def aclose(self) -> None:
         """Close all connections. Calls that are under way end with an error that says whether they may have run."""

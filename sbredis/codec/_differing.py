@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sbredis.codec._models import is_model
@@ -23,11 +24,25 @@ class Difference(NamedTuple):
 
 def difference(sent: Any, back: Any, at: str) -> Difference | None:
     """Return the first difference. Values of a class without ``==`` are compared by their fields."""
-    if sent == back or (type(sent) is type(back) and is_model(type(sent))):
+    if sent == back or (type(sent) is type(back) and is_model(type(sent))) or _same_moment(sent, back):
         return None
     if type(sent) is not type(back) or (parts := _parts(sent, back)) is None:
         return Difference(at, type(sent))
     return next((found for name, one, two in parts if (found := difference(one, two, at + name))), None)
+
+
+def _same_moment(sent: Any, back: Any) -> bool:
+    """Return whether both are the same time.
+
+    In the hour that a change of daylight saving repeats, a time is never equal to one of another zone.
+    """
+    return (
+        isinstance(sent, datetime)
+        and isinstance(back, datetime)
+        and sent.tzinfo is not None
+        and back.tzinfo is not None
+        and sent.astimezone(UTC) == back.astimezone(UTC)
+    )
 
 
 def _parts(sent: Any, back: Any) -> Iterator[tuple[str, Any, Any]] | None:

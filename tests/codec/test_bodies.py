@@ -10,9 +10,10 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sbredis.codec import UnsupportedTypeError, check_type, decode_body, encode_body
@@ -83,6 +84,11 @@ class Order:
     anything: Any = None
 
 
+@dataclass
+class Appointment:
+    at: datetime
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.recursive(
@@ -128,6 +134,19 @@ def test_a_value_decodes_to_an_equal_value_of_the_same_type(value: object) -> No
     decoded = decode_body(encoded.body, encoded.content_type, type(value))
     assert decoded == value
     assert type(decoded) is type(value)
+
+
+@example(at=datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin")))
+@example(at=datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")))
+@example(at=datetime(2026, 3, 29, 2, 30, tzinfo=ZoneInfo("Europe/Berlin")))
+# Hypothesis adds the zone.
+@given(at=st.datetimes(datetime(1980, 1, 1), timezones=st.timezones()))  # noqa: DTZ001
+def test_a_time_in_any_zone_decodes_to_the_same_moment(at: datetime) -> None:
+    """Also in the hour that a change of daylight saving repeats or leaves out."""
+    alone, within = encode_body(at), encode_body([Appointment(at)])
+    (appointment,) = decode_body(within.body, within.content_type, list[Appointment])
+    for back in (decode_body(alone.body, alone.content_type, datetime), appointment.at):
+        assert back.astimezone(UTC) == at.astimezone(UTC)
 
 
 @given(PLAIN | st.binary())

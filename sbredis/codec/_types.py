@@ -90,7 +90,8 @@ def _made(as_type: Any) -> BodyType:
     members = list(_members(as_type))
     models = [bare for each in members if is_model(bare := _bare(each))]
     others = [each for each in members if not is_model(_bare(each))]
-    rest: Any = Union[tuple(others)] if others else models[0]  # noqa: UP007 -- the members are known only now
+    # A union of one type is this type, but typing refuses to make it if the type has no hash.
+    rest: Any = (others or models)[0] if len(others) < 2 else Union[tuple(others)]  # noqa: UP007 -- known only now
     decode_rest, node = _decoder(rest, as_type)
     nodes = list(node.types if isinstance(node, inspect.UnionType) else (node,))
     if isinstance(node, _OTHER_BYTES):
@@ -125,16 +126,14 @@ def _decoder(as_type: Any, whole: Any) -> tuple[Callable[[bytes], Any], inspect.
         raise UnsupportedTypeError(
             f"The annotations of {type_name(whole)} cannot be resolved: {error.name!r} is not defined in their module."
         ) from error
-    except TypeError as error:
-        if "union" in (text := str(error)):
-            union = re.search(r"type `(.*)` is not supported$", text)
-            raise _look_alike(union[1] if union else whole) from None
-        if text.startswith("Enums must"):
-            raise UnsupportedTypeError(
-                f"{type_name(whole)} cannot be decoded: the values of an enumeration must be all text or all int."
-            ) from None
-        raise _unsupported(whole) from error
+    except (TypeError, NotImplementedError) as error:
+        raise _refusal(str(error), whole) from error
     for part in parts_of(node):
+        if isinstance(part, inspect.DataclassType) and _has_own_init(part.cls):
+            raise UnsupportedTypeError(
+                f"{type_name(part.cls)} cannot be decoded: it has an __init__ of its own, which would not be called. "
+                "Use __post_init__, or a model of pydantic that is no dataclass."
+            )
         if isinstance(part, inspect.CustomType) and part.cls is not object and not is_model(part.cls):
             raise _unsupported(part.cls)
         if isinstance(part, inspect.DictType) and isinstance(part.key_type, _NO_KEYS):
@@ -189,6 +188,36 @@ def _is_enumeration_of_texts(kind: Any) -> bool:
         and issubclass(kind, enum.Enum)
         and all(type(member.value) is str and member == member.value for member in kind)
     )
+
+
+def _has_own_init(kind: type) -> bool:
+    """Return whether a dataclass has another ``__init__`` than the one that :mod:`dataclasses` generates."""
+    code = getattr(getattr(kind, "__init__"), "__code__", None)  # noqa: B009 -- mypy warns of __init__ as an attribute
+    return code is None or code.co_filename != "<string>"
+
+
+def _refusal(said: str, whole: Any) -> UnsupportedTypeError:
+    """Return the error for a type that msgspec refuses with this text."""
+    name = type_name(whole)
+    union = re.search(r"type `(.*)` is not supported$", said)
+    if "custom type" in said and union:
+        return UnsupportedTypeError(
+            f"{union[1]} cannot be decoded inside another type: there, a union may have a model of pydantic and None "
+            "only. Make the type around it a model of pydantic."
+        )
+    if "union" in said:
+        return _look_alike(union[1] if union else whole)
+    if "InitVar" in said:
+        return UnsupportedTypeError(f"{name} cannot be decoded: a dataclass with an InitVar is not supported.")
+    if said.startswith("Enums must"):
+        return UnsupportedTypeError(
+            f"{name} cannot be decoded: the values of an enumeration must be all text or all int."
+        )
+    if "Integer values" in said:
+        return UnsupportedTypeError(
+            f"{name} cannot be decoded: a number of a Literal or an enumeration may have 64 bits."
+        )
+    return _unsupported(whole)
 
 
 def _look_alike(as_type: Any) -> UnsupportedTypeError:

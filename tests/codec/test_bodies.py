@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import InitVar, dataclass, field, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired, TypedDict
@@ -33,6 +33,24 @@ class Size(enum.IntEnum):
 class Mixed(enum.Enum):
     TEXT = "text"
     NUMBER = 1
+
+
+class Huge(enum.Enum):
+    NUMBER = 2**70
+
+
+@dataclass
+class Doubled:
+    x: int
+
+    def __init__(self, x: int) -> None:
+        self.x = 2 * x
+
+
+@dataclass
+class Scaled:
+    x: int
+    scale: InitVar[int] = 1
 
 
 class Point(NamedTuple):
@@ -268,6 +286,11 @@ def test_a_value_that_contains_itself_is_refused() -> None:
         (Order | Line, "look alike in JSON"),
         (dict[tuple[int, str], str], "its keys must be text or numbers"),
         (Mixed, "the values of an enumeration must be all text or all int"),
+        (Huge, "may have 64 bits"),
+        (Literal[2**70], "may have 64 bits"),
+        (Doubled, "Doubled cannot be decoded: it has an __init__ of its own, which would not be called"),
+        (dict[str, list[Doubled]], "Doubled cannot be decoded: it has an __init__ of its own"),
+        (Scaled, "a dataclass with an InitVar is not supported"),
         (bytearray, "is not a type that bodies can have"),
         (complex, "is not a type that bodies can have"),
         (list[complex], "is not a type that bodies can have"),
@@ -280,10 +303,22 @@ def test_a_type_that_cannot_be_decoded_is_refused_before_any_body_comes(as_type:
 
 @pytest.mark.parametrize(
     "as_type",
-    [bytes, str, Any, dict, list, Order, Annotated[int, "x"], Sequence[int], Mapping[str, Line], int | str | None, Key],
+    [
+        *[bytes, str, Any, dict, list, Order, Annotated[int, "x"], Annotated[int, []], Sequence[int]],
+        *[Mapping[str, Line], int | str | None, Key],
+    ],
 )
 def test_types_that_bodies_can_have(as_type: Any) -> None:
     check_type(as_type)
+
+
+@pytest.mark.parametrize("fold", [0, 1])
+@pytest.mark.parametrize("wall", [datetime(2026, 10, 25, 2, 30), datetime(2026, 3, 29, 2, 30)])  # noqa: DTZ001
+def test_a_time_that_a_zone_repeats_or_leaves_out_is_sent(wall: datetime, fold: int) -> None:
+    moment = wall.replace(tzinfo=ZoneInfo("Europe/Berlin"), fold=fold)
+    as_type = make_dataclass("as_type", [("at", datetime)])
+    assert decode_body(encode_body(moment).body, None, datetime).isoformat() == moment.isoformat()
+    assert decode_body(encode_body(as_type(moment)).body, None, as_type).at.isoformat() == moment.isoformat()
 
 
 def test_a_value_that_its_class_refuses_is_a_mismatch() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pydantic
+import pydantic.dataclasses
 import pytest
 
 from sbredis.codec import UnsupportedTypeError, check_type, decode_body, encode_body
@@ -98,3 +99,19 @@ def test_a_body_without_a_tag_of_the_union_is_refused(body: bytes) -> None:
 def test_structs_that_their_tags_do_not_tell_apart_are_refused(kind: Any) -> None:
     with pytest.raises(UnsupportedTypeError, match=r"look alike in JSON.* structs of msgspec with tags"):
         check_type(kind)
+
+
+@pydantic.dataclasses.dataclass
+class Validated:
+    count: int = pydantic.Field(gt=0)
+
+
+def test_a_dataclass_of_pydantic_is_refused_because_it_would_not_be_validated() -> None:
+    with pytest.raises(UnsupportedTypeError, match="Validated cannot be decoded: it has an __init__ of its own"):
+        check_type(list[Validated])
+
+
+@pytest.mark.parametrize("as_type", [list[Model | int], dict[str, Model | str], tuple[Model | int | None, int]])
+def test_a_union_with_a_model_inside_another_type_is_refused(as_type: Any) -> None:
+    with pytest.raises(UnsupportedTypeError, match="a union may have a model of pydantic and None only"):
+        check_type(as_type)

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -51,6 +52,7 @@ from sbredis.receiving import (
     require_reason,
     require_receivable,
 )
+from sbredis.registry import require_unreserved
 from sbredis.telemetry import UNOBSERVED
 
 if TYPE_CHECKING:
@@ -745,6 +747,8 @@ async def mover_to(receiver: ServiceBusReceiver, to: str) -> ChosenMover:
     entity = await receiver._found(deadline)  # pyright: ignore[reportPrivateUsage]
     await entity.require(require_not_forwarding, deadline)
     await entity.require(require_receivable, deadline)
+    if not receiver._side:  # pyright: ignore[reportPrivateUsage]  # dead letters are not reserved
+        await entity.require(partial(require_unreserved, doing="its messages stay"), deadline)
     mover = ChosenMover(MessageSide(entity, receiver._side), await find(to), find)  # pyright: ignore[reportPrivateUsage]
     await mover.open()
     return mover

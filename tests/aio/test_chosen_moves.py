@@ -13,7 +13,14 @@ import pytest
 from sbredis import ServiceBusReceivedMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio._receiver import mover_to
-from sbredis.exceptions import MessagingEntityDisabledError, Outcome, ServiceBusConnectionError, ServiceBusError
+from sbredis.bulk import reserve
+from sbredis.exceptions import (
+    EntityReservedError,
+    MessagingEntityDisabledError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
 from tests.aio.diverting import divert
 from tests.aio.test_forwarding import BRIEF_CLAIMS, KINDS, Flow, Mortal, bodies, flow_at, text
 from tests.waiting import eventually
@@ -228,3 +235,17 @@ async def test_an_error_on_the_way_is_raised_and_leaves_the_batch_to_others(url:
         assert not await nothing_waits(flow)
         async with flow.mover():
             assert bodies(await flow.take(1, "to")) == ["a"]
+
+
+async def test_messages_of_a_reserved_entity_stay_and_the_error_says_for_whom(url: str) -> None:
+    async with flow_at(url) as flow, flow.other_client() as other:
+        await queues(flow, near=False)
+        await flow.send("from", *"abc")
+        async with other.get_queue_receiver("from") as receiver:
+            mover = await mover_to(receiver, "to")
+            await reserve(flow.client, "from", consumer="capture")
+            with pytest.raises(EntityReservedError, match="reserved for the consumer 'capture'"):
+                await move(flow.client)
+            assert await mover.move_messages(await everything(flow.client, "from")) == 0  # it began before
+        assert bodies(await everything(flow.client, "from")) == ["a", "b", "c"]
+        assert await everything(flow.client, "to") == []

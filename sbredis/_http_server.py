@@ -56,7 +56,10 @@ async def serving_answers(host: str, port: int, answer: HttpAnswer) -> AsyncGene
             oldest.transport.abort()
         connections[writer] = None
         try:
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            # A program that ends cancels this task, and Python 3.11 would log that as an error.
+            with suppress(
+                OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError
+            ):
                 async with asyncio.timeout(_TIME):
                     head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(_response(head, answer, host, writer.get_extra_info("sockname")[0]))

@@ -6,11 +6,13 @@ import asyncio
 import json
 import math
 import re
+import socket
 import threading
 import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -181,6 +183,21 @@ async def answering(host: str = "127.0.0.1") -> AsyncGenerator[int]:
     well = Health(True, {})
     async with serving_http(host, 0, live=lambda: well, ready=lambda: well, metrics=lambda: "") as port:
         yield port
+
+
+def test_the_end_of_a_program_with_an_unfinished_request_is_no_error() -> None:
+    errors: list[dict[str, Any]] = []
+
+    async def program() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        async with answering() as port:
+            asking.connect(("127.0.0.1", port))
+            asking.send(b"GET /li")
+            await ask(port, b"GET /live HTTP/1.1\r\n\r\n")  # the answer comes after the other connection was accepted
+
+    with socket.socket() as asking:
+        asyncio.run(program())
+    assert errors == []
 
 
 NAMES = {

@@ -13,12 +13,12 @@ from sbredis.engine._state import UnknownFieldError
 @pytest.mark.parametrize(
     ("code", "fields"),
     [
-        ("return p.nwo", "p.nwo"),
-        ("p.nwo = 1", "p.nwo"),
-        ("p.now, p.nwo = 1, 2", "p.nwo"),
+        ("return p.noow", "p.noow"),
+        ("p.noow = 1", "p.noow"),
+        ("p.now, p.noow = 1, 2", "p.noow"),
         ("if target.haed == p.head then", "p.haed"),
-        ("local p = {\n  now = 1, nwo = { x = 2 },\n}", "p.nwo"),
-        ("target = old or { nwo = f({ x = 2 }), head = 1 }", "p.nwo"),
+        ("local p = {\n  now = 1, noow = { x = 2 },\n}", "p.noow"),
+        ("target = old or { noow = f({ x = 2 }), head = 1 }", "p.noow"),
         ("return p.a + p.b + p.a", "p.a, p.b"),
     ],
 )
@@ -32,9 +32,9 @@ def test_a_file_that_names_an_unknown_field_is_refused(code: str, fields: str) -
 @pytest.mark.parametrize(
     "code",
     [
-        "return p.now -- not p.nwo",
-        "return 'p.nwo' .. [[p.nwo]]",
-        "return list.p.nwo + up.nwo",
+        "return p.now -- not p.noow",
+        "return 'p.noow' .. [[p.noow]]",
+        "return list.p.noow + up.noow",
         "p.changed.anything = { anything = 1 }",
         "local p = { now = 1, changed = { x = 1 }, keys = { unpack(f({ y = 2 })) } }",
     ],

@@ -69,6 +69,14 @@ def test_reports_are_found_however_their_bytes_are_split(lines: list[str | Repor
     assert reader.unreadable == len(lines) - len(found)
 
 
+@pytest.mark.parametrize("name", ["locks_lost", "lag"])
+def test_a_histogram_and_a_number_do_not_take_each_others_places(name: str) -> None:
+    given = FIRST.counts["orders"].to_json()
+    given[name] = 0 if isinstance(given[name], list) else FIRST.counts["orders"].to_json()["lag"]
+    with pytest.raises((TypeError, ValueError)):
+        EntityCounts.from_json(given)
+
+
 def test_a_line_without_an_end_is_not_kept() -> None:
     reader = ReportReader()
     for _ in range(20):

@@ -31,6 +31,10 @@ BOUNDS: Final = (
 """The upper bounds of the buckets of all histograms, in seconds."""
 
 
+_MOST: Final = 1 << 63
+"""The bound of a count in the report of another process."""
+
+
 @dataclass(slots=True)
 class Histogram:
     """Durations, counted in buckets."""
@@ -130,9 +134,9 @@ class EntityCounts:
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
         """Return the counts that :meth:`to_json` has written."""
-        handlers = {name: HandlerCounts(**_read(counts)) for name, counts in given["handlers"].items()}
+        handlers = {name: HandlerCounts(**_read(HandlerCounts, counts)) for name, counts in given["handlers"].items()}
         own = {name: value for name, value in given.items() if name != "handlers"}
-        return cls(**_read(own), handlers=handlers)
+        return cls(**_read(cls, own), handlers=handlers)
 
 
 def _add(counts: EntityCounts | HandlerCounts, other: EntityCounts | HandlerCounts) -> None:
@@ -156,20 +160,21 @@ def _written(counts: EntityCounts | HandlerCounts) -> dict[str, Any]:
     return written
 
 
-def _read(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _read_histogram(value) if isinstance(value, list) else _whole(value) for name, value in given.items()}
+def _read(kind: type[EntityCounts | HandlerCounts], given: Mapping[str, Any]) -> dict[str, Any]:
+    histograms = {each.name for each in fields(kind) if each.default_factory is Histogram}
+    return {name: _read_histogram(value) if name in histograms else _whole(value) for name, value in given.items()}
 
 
-def _read_histogram(given: list[Any]) -> Histogram:
+def _read_histogram(given: Any) -> Histogram:
     counts, total = given
     if len(counts) != len(BOUNDS) + 1 or type(total) not in {int, float}:
         raise ValueError("a histogram is malformed")
-    return Histogram(list(map(_whole, counts)), total)
+    return Histogram(list(map(_whole, counts)), float(total))
 
 
 def _whole(value: object) -> int:
-    if type(value) is not int:
-        raise TypeError("a count is no whole number")
+    if type(value) is not int or abs(value) >= _MOST:
+        raise TypeError("a count is no whole number, or is too large")
     return value
 
 

@@ -17,9 +17,11 @@ __all__ = ["ProtocolError", "PythonParser", "ReplyError", "ReplyLimits", "as_map
 
 _LONGEST_LINE = 64 * 1024
 """The largest length of a line: of a number, or of a text that is no string of known length."""
-_MANY = re.compile(rb"\r\n[*~%>][0-9]{7}")
-_MANY_AT_START = re.compile(rb"[*~%>][0-9]{7}")
-"""The beginning of an array, set, mapping or push with a million items or more, unless it is a part of a string."""
+_MANY = re.compile(rb"\r\n(?:[*~%][0-9]{7}|>[0-9]{5})")
+_MANY_AT_START = re.compile(rb"[*~%][0-9]{7}|>[0-9]{5}")
+"""The beginning of an array, set or mapping with a million items or more, unless it is a part of a string; or of a push
+with ten thousand: pushes have a handful.
+"""
 _CUT_OFF = re.compile(rb"\r(?:\n[*~%>][0-9]{0,6})?\Z")
 _CUT_OFF_AT_START = re.compile(rb"[*~%>][0-9]{0,6}\Z")
 _LONGEST_CUT_OFF = 9
@@ -284,6 +286,8 @@ class _FastParser:
                     replies.append(reply)
         except TypeError as error:  # the reply has a mapping with a key that Python cannot hash
             raise ProtocolError(f"not a reply: {error}") from error
+        except MemoryError:  # an array behind a string without its end, where _MANY does not look
+            raise ProtocolError(f"not a reply: it has more than {self._limits.items} items") from None
         if len(replies) > before:
             return
         string = reader.len() if reader.has_data() else 0

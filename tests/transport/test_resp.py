@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -244,6 +245,22 @@ def test_a_reply_that_announces_too_many_items_is_refused_before_they_come(
 ) -> None:
     with pytest.raises(ProtocolError):
         read(parser(), b"+OK\r\n" + data, cuts)
+
+
+def test_a_list_behind_a_string_without_its_end_is_refused_if_memory_is_too_small() -> None:
+    """hiredis does not look at the end of a string, so no rule about lines finds that list."""
+    program = """
+import resource, sys
+from sbredis.transport._resp import ProtocolError, reply_parser
+parse = reply_parser()
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+try:
+    parse(b"*2\\r\\n$1\\r\\nx\\r\\x0e*4294967200\\r\\n")
+except ProtocolError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "not a reply: it has more than 999999 items\n"
 
 
 @PARSERS

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         nodes_in,
         version_of,
     )
-    from sbredis.operating._inspecting import STATES, MessageCount, existing_in, held_in, inspect_entity, messages_in
+    from sbredis.operating._inspecting import MessageCount, existing_in, held_in, inspect_entity, messages_in
     from sbredis.operating._kinds import (
         KINDS,
         QUEUE,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         path_of,
         plain_text,
     )
-    from sbredis.operating._measures import Measures, json_of, prometheus_of
+    from sbredis.operating._measures import STATES, Measures, json_of, prometheus_of
     from sbredis.operating._message_lines import bytes_field, fields_of, message_of, read_line, shown_body
     from sbredis.operating._planning import (
         ChangePlan,
@@ -197,7 +197,7 @@ _MODULES = {
         "nodes_in",
         "version_of",
     ),
-    "_inspecting": ("STATES", "MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in"),
+    "_inspecting": ("MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in"),
     "_kinds": (
         "KINDS",
         "QUEUE",
@@ -212,7 +212,7 @@ _MODULES = {
         "path_of",
         "plain_text",
     ),
-    "_measures": ("Measures", "json_of", "prometheus_of"),
+    "_measures": ("STATES", "Measures", "json_of", "prometheus_of"),
     "_message_lines": ("bytes_field", "fields_of", "message_of", "read_line", "shown_body"),
     "_planning": ("ChangePlan", "PlanStep", "make_plan", "plan_json", "plan_lines", "plan_summary", "undeclared"),
     "_properties": ("read_text", "read_value", "same_value", "written"),

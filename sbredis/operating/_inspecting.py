@@ -12,14 +12,13 @@ from sbredis._counting import counted
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import Described, PartitionRuntimeProperties
 from sbredis.operating._kinds import NESTED, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, Existing, Key, Names, path_of
+from sbredis.operating._measures import STATES
 from sbredis.operating._properties import written
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
 
-__all__ = ["STATES", "MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in"]
-
-STATES = ("active", "locked", "delayed", "deferred", "scheduled", "transfer", "dead_letter", "transfer_dead_letter")
+__all__ = ["MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in"]
 
 
 async def inspect_entity(

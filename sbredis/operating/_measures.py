@@ -12,12 +12,10 @@ from sbredis._prometheus_text import family, labels, text_of
 if TYPE_CHECKING:
     from sbredis.operating._facts import EntityFacts
 
-__all__ = ["Measures", "json_of", "prometheus_of"]
+__all__ = ["STATES", "Measures", "json_of", "prometheus_of"]
 
-_STATES = (
-    *("active", "locked", "delayed", "deferred", "scheduled", "transfer"),
-    *("dead_letter", "transfer_dead_letter"),
-)
+STATES = ("active", "locked", "delayed", "deferred", "scheduled", "transfer", "dead_letter", "transfer_dead_letter")
+"""The states by which messages are counted."""
 _BACKLOG = ("active", "locked", "delayed")
 """The messages that handlers have still to handle, or are handling."""
 _TEXTS = {
@@ -50,7 +48,7 @@ def json_of(measures: Measures) -> dict[str, dict[str, Any]]:
 
 def _numbers(entity: EntityFacts, at: datetime) -> dict[str, Any]:
     oldest = [part.oldest_enqueued_at_utc for part in entity.partitions if part.oldest_enqueued_at_utc is not None]
-    counts = {state: entity.total(f"{state}_message_count") for state in _STATES}
+    counts = {state: entity.total(f"{state}_message_count") for state in STATES}
     return {
         "kind": entity.kind,
         **counts,
@@ -85,7 +83,7 @@ def _of_entities(measures: Measures) -> Iterator[str]:
         for path, found in sorted(json_of(measures).items())
     ]
     samples: dict[str, list[tuple[str, float]]] = {
-        "messages": [(f'{label},state="{state}"', found[state]) for label, found in rows for state in _STATES],
+        "messages": [(f'{label},state="{state}"', found[state]) for label, found in rows for state in STATES],
         "bytes": [(label, found["bytes"]) for label, found in rows],
         "oldest_message_age_seconds": [(label, found["oldest_age_seconds"]) for label, found in rows],
         "waiting_receivers": [(label, found["waiting_receivers"]) for label, found in rows],

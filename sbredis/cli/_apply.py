@@ -164,7 +164,7 @@ async def _do(administration: ServiceBusAdministrationClient, step: operating.Pl
 
 
 def _text(file: str) -> str:
-    """Return the content of the file, or of stdin. What is longer than a file may be is not read to its end."""
+    """Return the content of the file, or of stdin. A file that is longer than allowed is not read to its end."""
     try:
         if file == "-":
             return sys.stdin.read(operating.LONGEST_FILE + 1)

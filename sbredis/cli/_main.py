@@ -13,7 +13,7 @@ from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 __all__ = ["main"]
 
 _EXTRA = ("rich", "yaml")
-"""What the extra ``cli`` brings. It is imported when it is needed, but no command begins without it."""
+"""The packages of the extra ``cli``. They are imported when needed, but no command begins without them."""
 _SILENT = logging.NullHandler()
 
 

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do: long work ends in a good state, and a block without ``await`` ends at once."""
+"""Ctrl-C and SIGTERM: they let long work end in a good state, and end a block without ``await`` at once."""
 
 from __future__ import annotations
 

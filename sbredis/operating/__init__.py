@@ -1,6 +1,6 @@
-"""What tools for operators share: plans, findings, facts, messages as lines. It prints nothing.
+"""The parts that tools for operators share: plans, findings, facts, messages as lines. They print nothing.
 
-The command line uses it.
+The command line uses them.
 """
 
 from __future__ import annotations

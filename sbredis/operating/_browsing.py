@@ -34,7 +34,7 @@ Matches: TypeAlias = "Callable[[ServiceBusReceivedMessage], bool]"
 
 
 class WrongUseError(ValueError):
-    """What the caller asks for makes no sense. Nothing was changed."""
+    """An error for a request that makes no sense. Nothing was changed."""
 
 
 # -- paths -------------------------------------------------------------------------------------------------------------

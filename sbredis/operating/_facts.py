@@ -1,4 +1,4 @@
-"""What ``doctor`` and ``exporter`` need to know of every entity of a namespace, and how it is read."""
+"""The facts of every entity of a namespace for ``doctor`` and ``exporter``, and how they are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORWARDING = ("forward_to", "forward_dead_lettered_messages_to")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityFacts:
-    """What is known of a queue, topic or subscription."""
+    """The facts of a queue, topic or subscription."""
 
     path: str
     kind: str

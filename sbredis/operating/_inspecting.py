@@ -1,4 +1,4 @@
-"""What can be found out about an entity: its facts, the messages in it, and all entities of a namespace."""
+"""Find out about entities: the facts of one, the messages in it, and all entities of a namespace."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ async def messages_in(administration: ServiceBusAdministrationClient, kind: Enti
 async def existing_in(administration: ServiceBusAdministrationClient, *, rules: bool = True) -> list[Existing]:
     """Return all queues, topics and subscriptions of the namespace, and ``rules`` too.
 
-    Each topic is followed by its subscriptions, and each of these by its rules. What is deleted meanwhile is left out.
+    Each topic is followed by its subscriptions, and each of these by its rules. Entities that are deleted meanwhile are
+    left out.
     """
     found: list[Existing] = []
 

@@ -97,7 +97,7 @@ class Existing:
 
     @property
     def key(self) -> Key:
-        """What identifies the entity."""
+        """The word of the kind and the key of the names, which identify the entity."""
         return self.kind.word, key_of(self.names)
 
     @property

@@ -30,7 +30,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What was read of a namespace in one round."""
+    """The facts of a namespace, read in one round."""
 
     namespace: str
     entities: tuple[EntityFacts, ...]

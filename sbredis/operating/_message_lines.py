@@ -33,7 +33,7 @@ _TOLD = (
     "dead_letter_source",
     "dead_letter_source_sequence_number",
 )
-"""What the broker tells of a message. A new message cannot have these fields."""
+"""The fields that the broker sets. A new message cannot have them."""
 _IDS = ("message_id", "correlation_id")
 _TEXTS = (
     "session_id",

@@ -17,7 +17,7 @@ __all__ = ["Sample", "SampledEntity", "Sight", "gets_all", "row_of", "sample_of"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was read of an entity at a moment."""
+    """The counts of an entity, read at one moment."""
 
     path: str
     at: float

@@ -1,4 +1,4 @@
-"""What is found out about the entities of a namespace."""
+"""Tests of finding out about the entities of a namespace."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ __all__ = ["ProtocolError", "PythonParser", "ReplyError", "ReplyLimits", "as_map
 
 _LONGEST_LINE = 64 * 1024
 """The largest length of a line: of a number, or of a text that is no string of known length."""
-_MANY = re.compile(rb"\r\n(?:[*~%][0-9]{7}|>[0-9]{5})")
-_MANY_AT_START = re.compile(rb"[*~%][0-9]{7}|>[0-9]{5}")
-"""The beginning of an array, set or mapping with a million items or more, unless it is a part of a string; or of a push
-with ten thousand: pushes have a handful.
-"""
+_MANY = re.compile(rb"\r\n([*~%>])([0-9]{2,7})")
+_MANY_AT_START = re.compile(rb"([*~%>])([0-9]{2,7})")
+"""The beginning of an array, set, mapping or push with ten items or more, unless it is a part of a string."""
 _CUT_OFF = re.compile(rb"\r(?:\n[*~%>][0-9]{0,6})?\Z")
 _CUT_OFF_AT_START = re.compile(rb"[*~%>][0-9]{0,6}\Z")
 _LONGEST_CUT_OFF = 9
+_MOST_PUSHED = 9_999
+"""The largest number of items of a push. Pushes have a handful."""
 
 
 class ReplyLimits(NamedTuple):
@@ -231,7 +231,11 @@ def reply_parser(limits: ReplyLimits = ReplyLimits()) -> Callable[[bytes], list[
 
 
 class _FastParser:
-    """hiredis with limits. By itself, it makes a list as long as an array says, before the items of the array come."""
+    """hiredis with limits. By itself, it makes a list as long as an array says, before the items of the array come.
+
+    So the numbers of items are added up before hiredis sees them. Arrays of less than ten items are not counted:
+    a list takes eight bytes for an item, so the limit of the size without long strings bounds them well enough.
+    """
 
     def __init__(self, hiredis: Any, limits: ReplyLimits) -> None:
         self._limits = limits
@@ -241,8 +245,8 @@ class _FastParser:
         self._push = getattr(hiredis, "PushNotification", None)  # hiredis 3.2 and later
         self._held = b""
         """Bytes that hiredis has not seen, because they may be the beginning of a number of items."""
-        self._size = 0
-        """The bytes of the incomplete reply."""
+        self._size = self._items = 0
+        """The bytes and the announced items of the incomplete reply."""
         self._string = 0
         """The bytes of the incomplete string in it, at least."""
         self._strings = 0
@@ -252,28 +256,30 @@ class _FastParser:
         """Take more bytes, and return the replies that are whole now. Raises :class:`ProtocolError`."""
         if self._held:
             data, self._held = self._held + data, b""
+        cut_off = _CUT_OFF.search(data, max(0, len(data) - _LONGEST_CUT_OFF)) or _CUT_OFF_AT_START.match(data)
+        if cut_off is not None:
+            self._held = data[cut_off.start() :]
+            data = data[: cut_off.start()]
         replies: list[Any] = []
         begin = 0
-        if _MANY_AT_START.match(data):
-            self._require_string()
-        found = _MANY.search(data)
+        found = _MANY_AT_START.match(data) or _MANY.search(data)
         while found is not None:
-            self._read(data[begin : found.start() + 2], replies)
-            self._require_string()
-            begin = found.start() + 2
-            found = _MANY.search(data, begin)
-        cut_off = _CUT_OFF.search(data, max(begin, len(data) - _LONGEST_CUT_OFF))
-        if cut_off is not None or (len(data) - begin < _LONGEST_CUT_OFF and _CUT_OFF_AT_START.match(data, begin)):
-            end = begin if cut_off is None else cut_off.start()
-            self._held = data[end:]
-            data = data[:end]
+            if found.start(1) > begin:
+                self._read(data[begin : found.start(1)], replies)
+                begin = found.start(1)
+            if not self._reader.has_data():  # otherwise a string is being read, of which this is a part
+                self._count(found[1], int(found[2]))
+            found = _MANY.search(data, found.end())
         self._read(data[begin:] if begin else data, replies)
         return replies
 
-    def _require_string(self) -> None:
-        """Refuse what follows as the beginning of an array, unless a string is being read, of which it is a part."""
-        if not self._reader.has_data():
-            raise ProtocolError(f"not a reply: it has more than {self._limits.items} items")
+    def _count(self, kind: bytes, items: int) -> None:
+        self._items += items * 2 if kind == b"%" else items
+        if self._items > self._limits.items or (kind == b">" and items > _MOST_PUSHED):
+            raise self._too_many()
+
+    def _too_many(self) -> ProtocolError:
+        return ProtocolError(f"not a reply: it has more than {self._limits.items} items")
 
     def _read(self, data: bytes, replies: list[Any]) -> None:
         reader, before = self._reader, len(replies)
@@ -281,13 +287,13 @@ class _FastParser:
         self._size += len(data)
         try:
             while (reply := reader.gets(False)) is not self._nothing:
-                self._size = self._string = self._strings = 0
+                self._size = self._items = self._string = self._strings = 0
                 if type(reply) is not self._push:
                     replies.append(reply)
         except TypeError as error:  # the reply has a mapping with a key that Python cannot hash
             raise ProtocolError(f"not a reply: {error}") from error
         except MemoryError:  # an array behind a string without its end, where _MANY does not look
-            raise ProtocolError(f"not a reply: it has more than {self._limits.items} items") from None
+            raise self._too_many() from None
         if len(replies) > before:
             return
         string = reader.len() if reader.has_data() else 0

@@ -217,7 +217,8 @@ def test_a_long_list_in_many_pieces_is_parsed_only_once() -> None:
 
 LIMITS = ReplyLimits(bytes=4000, small=2000)
 PARSERS = pytest.mark.parametrize("parser", [lambda: PythonParser(LIMITS).feed, lambda: reply_parser(LIMITS)])
-LIKE_LISTS = st.lists(st.sampled_from([b"\r\n*9999999", b"\r\n%12", b"\r\n", b"*1000000\r\n", b"x", b">"]), max_size=8)
+LIKE_LIST = st.sampled_from([b"\r\n*9999999", b"\r\n%12", b"\r\n*999999\r", b"\r\n", b"*1000000\r\n", b"x", b">"])
+LIKE_LISTS = st.lists(LIKE_LIST, max_size=8)
 
 
 @given(st.lists(LIKE_LISTS.map(b"".join), min_size=1, max_size=4), st.lists(st.integers(0), max_size=12))
@@ -234,6 +235,9 @@ ANNOUNCED = [
     b">999999999\r\n",
     b"*3\r\n:1\r\n*1000000\r\n",
     b"*-2\r\n",
+    b"*2678\r\n" * 500,
+    b"*600000\r\n:1\r\n*399999\r\n:1\r\n*10\r\n",
+    b"%499990\r\n:1\r\n:1\r\n:1\r\n%10\r\n",
 ]
 
 
@@ -245,6 +249,19 @@ def test_a_reply_that_announces_too_many_items_is_refused_before_they_come(
 ) -> None:
     with pytest.raises(ProtocolError):
         read(parser(), b"+OK\r\n" + data, cuts)
+
+
+@PARSERS
+def test_the_announced_items_of_each_reply_are_counted_anew(
+    parser: Callable[[], Callable[[bytes], list[Any]]],
+) -> None:
+    parse = parser()
+    for _ in range(3):
+        assert parse(b"*2\r\n*-1\r\n") == []
+        assert parse(b"*90\r\n" + b":1\r\n" * 90) == [[None, [1] * 90]]
+    assert parse(b"*999999\r\n") == []
+    with pytest.raises(ProtocolError):
+        parse(b"*10\r\n")
 
 
 def test_a_list_behind_a_string_without_its_end_is_refused_if_memory_is_too_small() -> None:

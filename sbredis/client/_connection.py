@@ -438,10 +438,6 @@ class Connection:
         for entity in self._entities:
             entity.gone = True
 
-    def keep(self, entity: Entity) -> None:
-        """Do not forget an entity for now, because it is in use."""
-        self._entities.keep(entity)
-
     async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
         """Return the registry's record of an entity. If it is missing, ``create`` it."""
         await self.open(until)

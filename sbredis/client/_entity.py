@@ -74,6 +74,8 @@ class Entity:
         self.name = record.path
         self.partitioned = record.partitioned
         self.numbers = record.partitions
+        self.requires_sessions = record.settings.sessions
+        self.forwards = record.settings.forwards or (routing is not None and routing.forwards)
         self.detects_duplicates = record.settings.duplicate_window is not None
         self.largest_message = record.settings.largest_message
         self._partitions: dict[int, Partition] = {}
@@ -147,11 +149,6 @@ class Entity:
                 return found
             found.probe_if_due()
         return found
-
-    def rest(self) -> None:
-        """End the idle tasks of the entity. The next call starts those again that it needs."""
-        for partition_client in self._partition_clients.values():
-            partition_client.rest()
 
     def close(self) -> None:
         """Fail the jobs that wait at the partitions of the entity."""
@@ -369,9 +366,8 @@ class KnownEntities:
         self.keep(entity)
 
     def keep(self, entity: Entity) -> None:
-        """Keep an entity until ``most`` others have been used. Then end its idle tasks, which would refer to it."""
+        """Keep an entity until ``most`` others have been used."""
         self._kept[entity] = None
         self._kept.move_to_end(entity)
         while len(self._kept) > self.most:
-            unused, _ = self._kept.popitem(last=False)
-            unused.rest()
+            self._kept.popitem(last=False)

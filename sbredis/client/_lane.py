@@ -36,23 +36,26 @@ __all__ = ["OTHER_LOOP", "Job", "Lane"]
 
 
 class Job:
-    """The part of a call that belongs to one caller."""
+    """The part of a call that belongs to one caller.
 
-    __slots__ = ("deadline", "done", "future", "over", "since", "size")
+    There is a job for each message, so a field that is rarely set has its default in the class.
+    """
 
-    def __init__(self, deadline: float, size: int = 0) -> None:
+    done = False
+    """Whether the operation was done, even if no caller waits for it any more."""
+    over = False
+    """Whether the job has ended."""
+    since = 0.0
+    """The time at which the call was last written to a connection, according to the client's clock.
+
+    The duration of a lock from this call begins no earlier.
+    """
+
+    def __init__(self, deadline: float, size: int = 0, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.deadline = deadline
         self.size = size
-        self.done = False
-        """Whether the operation was done, even if no caller waits for it any more."""
-        self.over = False
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Any] = (loop or asyncio.get_running_loop()).create_future()
         """The future result."""
-        self.since = 0.0
-        """The time at which the call was last written to a connection, according to the client's clock.
-
-        The duration of a lock from this call begins no earlier.
-        """
 
     def end(self) -> None:
         """End the job, with any outcome."""
@@ -108,8 +111,6 @@ class Lane(ABC, Generic[J, R]):
         self._timer_at = 0.0
         self._woken = False
         self._closed = False
-        self.retired = False
-        """Whether no caller will use the lane again."""
 
     # -- the operation of this kind of lane ----------------------------------------------------------------------------
 
@@ -154,6 +155,11 @@ class Lane(ABC, Generic[J, R]):
     def at_limit(self, jobs: list[J]) -> list[J]:  # noqa: ARG002 -- most calls take in data, or none of their jobs does
         """Return the jobs that a server at its memory limit takes, although it has refused a call of all these jobs."""
         return []
+
+    def end_all(self, jobs: Sequence[J]) -> None:
+        """End jobs whose callers have their outcome."""
+        for job in jobs:
+            job.end()
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
@@ -201,17 +207,6 @@ class Lane(ABC, Generic[J, R]):
                     job.future.exception()  # asyncio would report an error that is never read
                 job.end()
             jobs.clear()
-
-    def retire(self) -> None:
-        """Record that no caller will use the lane again. The lane ends after the calls under way."""
-        self.retired = True
-        for pipeline in self._pipelines:
-            pipeline.end()
-
-    def rest(self) -> None:
-        """End the tasks of the lane when no jobs are left. The next job starts them again."""
-        for pipeline in self._pipelines:
-            pipeline.rest()
 
     def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
         """Return the jobs for a pipeline's next call.

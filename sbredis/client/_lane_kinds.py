@@ -66,8 +66,6 @@ MOST_MESSAGES_TOGETHER = 200
 class SettleJob(Job):
     """A message to settle."""
 
-    __slots__ = ("hold", "lock", "session")
-
     def __init__(self, lock: Lock, deadline: float, hold: Hold | None, session: str | None = None) -> None:
         super().__init__(deadline, len(lock.changes))
         self.lock = lock
@@ -151,8 +149,6 @@ class Renewable(Protocol):
 
 class RenewJob(Job):
     """A message whose lock to renew."""
-
-    __slots__ = ("alone", "gone", "hold", "lock")
 
     def __init__(self, lock: Lock, deadline: float, hold: Renewable, *, alone: bool = False) -> None:
         super().__init__(deadline)
@@ -263,8 +259,6 @@ class RenewLane(Lane[RenewJob, Renewed]):
 class CallJob(Job, Generic[T]):
     """A call that one caller makes and that no other caller shares. Its future has the result."""
 
-    __slots__ = ("catches_up", "make", "orphaned", "told")
-
     def __init__(
         self,
         make: Callable[[Partition, CallId], Request[T]],
@@ -321,8 +315,6 @@ class CallLane(Lane[CallJob[Any], Any]):
 
 class TransactionJob(Job, ABC):
     """A transaction to commit. Its future has the result."""
-
-    __slots__ = ("links", "messages")
 
     def __init__(self, deadline: float, messages: int, size: int, links: frozenset[PartitionClient]) -> None:
         super().__init__(deadline, size)

@@ -385,14 +385,7 @@ class PartitionClient:
 
     def dismiss(self, letter: str) -> None:
         """Drop a lane that no caller will use again."""
-        lane = self._calling.pop(letter, None)
-        if lane is not None:
-            lane.retire()
-
-    def rest(self) -> None:
-        """End the tasks of all lanes, those under way after their calls."""
-        for lane in self._lanes():
-            lane.rest()
+        self._calling.pop(letter, None)
 
     def close(self) -> None:
         """Fail the jobs that wait in all lanes."""

@@ -40,25 +40,25 @@ class _Attempt(Generic[J, R]):
         self.at = at
         """The time at which the attempt began."""
         self.rest: Callable[[], Coroutine[Any, Any, Any]] | None = None
-        """Makes the further attempts of the transport, if the call was sent at once and the first one failed."""
+        """Makes the further attempts of the transport, if its first one has failed."""
 
 
 class Pipeline(Generic[J, R]):
-    """Makes the calls of a lane, one after the other."""
+    """Makes the calls of a lane, one after the other.
+
+    The first attempt at a call needs no task: the call is put on the connection, and its reply is passed on as soon as
+    it is read. If this attempt fails, or if no connection takes the call, a task finishes the call.
+    """
 
     def __init__(self, lane: Lane[J, R], number: int) -> None:
         self.busy = False
+        """Whether a call is under way, or will be made in this or the next turn of the event loop."""
         self.in_flight: list[J] = []
         self._lane = lane
         self._loop = asyncio.get_running_loop()
         self._letter = f"{lane.letter}{number or ''}"
-        self._wanted: asyncio.Future[_Attempt[J, R] | None] | None = None
-        """Wakes the task of the pipeline. The task waits while there are no jobs, and during a call sent at once."""
-        self._begun: _Attempt[J, R] | None = None
-        """The call under way, if it was sent at once."""
-        self._started = False
-        self._rests = False
-        """Whether the task ends when no jobs are left."""
+        self._attempt: _Attempt[J, R] | None = None
+        """The first attempt at the call under way."""
         self._number = 0
         self._known = False
         """Whether the partition has answered a call of this lane, so that it has recorded the lane."""
@@ -68,126 +68,94 @@ class Pipeline(Generic[J, R]):
         self._start_lane()
 
     def wake(self) -> None:
-        """Start to work, because there are jobs."""
-        self.busy = True
-        if self._wanted is not None:
-            if not self._begin():
-                self._resume()
-        elif not self._started:
-            self._started = True
-            self._lane.connection.keep(self._lane.entity)
-            self._lane.connection.start(self._work())
+        """Make a call, because there are jobs.
 
-    def rest(self) -> None:
-        """End the task when no jobs are left, because it would keep the entity. The next job starts it again."""
-        if self._started:
-            self._rests = True
-            self.end()
-
-    def end(self) -> None:
-        """Stop when no jobs are left."""
-        if self._begun is None:
-            self._resume()
-
-    def _resume(self, begun: _Attempt[J, R] | None = None) -> None:
-        """Wake the task. If a call has begun that it must finish, hand the call over."""
-        if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_result(begun)
-
-    # -- calls that are sent at once -----------------------------------------------------------------------------------
-
-    def _begin(self) -> bool:
-        """Send the next call at once if the connection is idle. Return whether the next jobs were taken.
-
-        If all goes well, the task of the pipeline takes no part in this call.
+        If it would not be written at once, it is made in the next turn of the event loop, with all jobs of this turn.
         """
-        lane, entity = self._lane, self._lane.entity
-        if self._wanted is None or self._wanted.done() or lane.link.number not in entity.numbers:
-            return False
-        way = lane.connection.transport.at_once(lane.link.partition.keys)
-        if way is None:
-            return False
+        self.busy = True
+        lane = self._lane
+        if lane.link.number in lane.entity.numbers and lane.connection.transport.is_quiet(lane.link.partition.keys):
+            self._begin()
+        else:
+            self._loop.call_soon(self._begin)
+
+    # -- the first attempt ---------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Make the first attempt at the next call, if there are jobs."""
+        lane = self._lane
         jobs = self.in_flight = lane.next_jobs(self)
         if not jobs:
             self.busy = False
-            return True
-        begun: _Attempt[J, R] = _Attempt(jobs, None, entity.record, self._loop.time())
-        self._begun = begun
+            return
+        self._defect_logged = False
+        attempt = self._attempt = _Attempt[J, R](jobs, None, lane.entity.record, self._loop.time())
         try:
-            request = begun.request = self._make_request(jobs)
-            way.begin(
+            request = attempt.request = self._make_request(jobs)
+            began = lane.connection.transport.begin(
                 request.script,
                 request.keys,
                 request.arguments,
-                timeout=lane.patience(jobs, max(map(_deadline, jobs)) - begun.at),
+                timeout=lane.patience(jobs, max(map(_deadline, jobs)) - attempt.at),
                 repeatable=request.repeatable,
                 written=self._noting(jobs),
                 answered=self._answered,
                 failed=self._failed,
             )
         except Exception:  # noqa: BLE001  # the task meets the same error, and handles it
-            self._begun = None
-            self._resume(begun)
-        return True
+            began = False
+        if not began:
+            self._finish_in_task()
 
     def _answered(self, reply: Any) -> None:
-        """End the call that was sent at once with its reply."""
-        lane, begun, self._begun = self._lane, self._begun, None
-        assert begun is not None
-        assert begun.request is not None
-        jobs = begun.jobs
+        """End the call with the reply to its first attempt."""
+        attempt = self._attempt
+        assert attempt is not None
+        assert attempt.request is not None
+        jobs = attempt.jobs
         if jobs:  # the client is open
             try:
-                self._end_call(jobs, begun.request.result(reply))
+                self._end_call(jobs, attempt.request.result(reply))
             except DataLayoutError as error:
                 self._known = True
-                lane.fail(jobs, error)
+                self._lane.fail(jobs, error)
             except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
                 self._fail_by_defect(jobs, defect)
+        self._go_on()
+
+    def _failed(self, rest: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        assert self._attempt is not None
+        self._attempt.rest = rest
+        self._finish_in_task()
+
+    def _go_on(self) -> None:
+        self._attempt = None
         self.in_flight = []
-        if lane.gathering or lane.retired or self._rests:
-            self._resume()
+        if self._lane.gathering:
+            self._loop.call_soon(self._begin)  # the callers that have their outcomes now may submit more before that
         else:
             self.busy = False
 
-    def _failed(self, rest: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Let the task finish the call that was sent at once, because its first attempt has failed."""
-        begun, self._begun = self._begun, None
-        assert begun is not None
-        begun.rest = rest
-        self._resume(begun)
+    # -- further attempts ----------------------------------------------------------------------------------------------
 
-    # -- the task ------------------------------------------------------------------------------------------------------
+    def _finish_in_task(self) -> None:
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            self._lane.connection.start(self._finish(attempt))
 
-    async def _work(self) -> None:
-        lane = self._lane
-        while True:
-            jobs, begun = lane.next_jobs(self), None
-            self.in_flight = jobs
-            if not jobs:
-                self.busy = False
-                if lane.retired:
-                    return
-                if self._rests:
-                    self._started = self._rests = False
-                    return
-                self._wanted = self._loop.create_future()
-                begun = await self._wanted
-                self._wanted = None
-                if begun is None:
-                    continue
-                jobs = self.in_flight = begun.jobs
-            self._defect_logged = False
-            try:
-                error = await self._call(jobs, begun)
-                if error is not None:
-                    await self._in_parts(jobs, error)
-            except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
-                if lane.connection.closed:
-                    lane.close()
-                    return
-                self._fail_by_defect(jobs, defect)
-            self.in_flight = []
+    async def _finish(self, attempt: _Attempt[J, R]) -> None:
+        """Finish a call whose first attempt has failed or could not be made."""
+        lane, jobs = self._lane, attempt.jobs
+        try:
+            error = await self._call(jobs, attempt)
+            if error is not None:
+                await self._in_parts(jobs, error)
+        except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
+            if lane.connection.closed:
+                lane.close()
+                return
+            self._fail_by_defect(jobs, defect)
+        self._go_on()
 
     def _fail_by_defect(self, jobs: list[J], defect: Exception) -> None:
         lane = self._lane
@@ -262,8 +230,7 @@ class Pipeline(Generic[J, R]):
     def _end_call(self, jobs: list[J], result: R) -> None:
         self._known = True
         self._lane.answer(jobs, result)
-        for job in jobs:
-            job.end()
+        self._lane.end_all(jobs)
 
     async def _carry_out(
         self,

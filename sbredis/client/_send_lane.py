@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -43,7 +44,8 @@ class SendJob(Job):
     The partition accepts all of them or none. The result is the sequence number of the first message.
     """
 
-    __slots__ = ("facts", "messages", "movable", "ordered", "throttle", "widths")
+    widths: Sequence[int] = ()
+    """The count of sequence numbers that each message takes; empty if each takes one."""
 
     def __init__(
         self,
@@ -55,13 +57,12 @@ class SendJob(Job):
         movable: bool,
         ordered: bool = False,
         facts: Sequence[MessageView | None] = (),
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(deadline, size)
+        super().__init__(deadline, size, loop)
         self.messages = messages
         self.facts = facts
         """The view of each message for a topic's rules; ``None`` for a message that is scheduled and judged later."""
-        self.widths: Sequence[int] = ()
-        """The count of sequence numbers that each message takes; empty if each takes one."""
         self.throttle = throttle
         self.movable = movable
         """Whether the messages may go to any partition."""
@@ -128,6 +129,21 @@ class SendLane(Lane[SendJob, Sent]):
             job.widths = widths[at : at + len(job.messages)]
             at += len(job.messages)
         return request
+
+    def end_all(self, jobs: Sequence[SendJob]) -> None:
+        """Return the allowances of the jobs together."""
+        throttle = jobs[0].throttle
+        count = size = 0
+        for job in jobs:
+            if job.over:
+                continue
+            job.over = True
+            if job.throttle is not throttle:
+                throttle.release(count, size)
+                throttle, count, size = job.throttle, 0, 0
+            count += len(job.messages)
+            size += job.size
+        throttle.release(count, size)
 
     def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
         """Return the error in a message itself, if there is one."""

@@ -1,16 +1,13 @@
 """One call, from its first attempt to its end.
 
 A :class:`Journey` makes the further attempts of a call whose first attempt failed, with pauses and redirections, until
-its deadline. :class:`AtOnce` makes the first attempt without a turn of the event loop, and passes the reply on at once,
-which saves an idle client some time.
+its deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result
@@ -19,13 +16,12 @@ from sbredis.exceptions import Outcome
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._nodes import Node
 from sbredis.transport._replies import Failure, FailureKind
-from sbredis.transport._script import Argument, Call, Script
-from sbredis.transport._wire import Wire
+from sbredis.transport._script import Call
 
 if TYPE_CHECKING:
     from sbredis.transport._multiplexed import Transport
 
-__all__ = ["AtOnce", "Journey"]
+__all__ = ["Journey"]
 
 _log = logging.getLogger("sbredis.transport")
 
@@ -137,42 +133,3 @@ class Journey:
 def _last_result(state: RetryCallState) -> Any:
     assert state.outcome is not None  # tenacity calls this after an attempt
     return state.outcome.result()
-
-
-class AtOnce:
-    """The way to send one call over an open connection that is idle now."""
-
-    __slots__ = ("_transport", "_wire")
-
-    def __init__(self, wire: Wire, transport: Transport) -> None:
-        self._wire = wire
-        self._transport = transport
-
-    def begin(
-        self,
-        script: Script,
-        keys: Sequence[bytes],
-        arguments: Sequence[Argument],
-        *,
-        timeout: float,
-        repeatable: bool,
-        written: Callable[[], None] | None,
-        answered: Callable[[Any], None],
-        failed: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
-    ) -> None:
-        """Write a call like that of :meth:`Transport.call`. It must be the first thing that happens on this way.
-
-        ``answered`` gets the reply in the moment in which it is read. If the first attempt brings no reply, ``failed``
-        gets a coroutine function that makes the further attempts, and returns the reply or raises the error. Both
-        functions are called in the event loop, and must not raise.
-        """
-        call = self._transport.make_call(script, keys, arguments, repeatable=repeatable, written=written)
-        started = asyncio.get_running_loop().time()
-
-        def replied(reply: Any) -> None:
-            if type(reply) is Failure:
-                failed(partial(self._transport.go_on, call, started, timeout, reply))
-            else:
-                answered(reply)
-
-        self._wire.begin(call, started + timeout, replied)

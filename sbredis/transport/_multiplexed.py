@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from sbredis._quoting import quoted
@@ -15,7 +16,7 @@ from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
 from sbredis.transport._forms import CallForm
-from sbredis.transport._journey import AtOnce, Journey
+from sbredis.transport._journey import Journey
 from sbredis.transport._judgement import judge
 from sbredis.transport._listening import ChannelListener, Listening, Subscription
 from sbredis.transport._nodes import Node, Nodes
@@ -122,11 +123,49 @@ class Transport:
                 return await self.go_on(call, started, timeout, reply)
         return await self.go_on(call, started, timeout, None, replicated=replicated)
 
-    def at_once(self, keys: Keys) -> AtOnce | None:
-        """Return the way to send a call at once, if the connection is open, and nothing is or was just under way."""
-        node = None if self._replicated else self._nodes.by_slot[keys.slot]
-        wire = node.calls.wire if node is not None else None
-        return AtOnce(wire, self) if wire is not None and wire.quiet else None
+    def is_quiet(self, keys: Keys) -> bool:
+        """Whether a call that begins now would be written at once, because no other call is or was just under way."""
+        wire = self._wire_of(keys.slot)
+        return wire is not None and wire.quiet
+
+    def begin(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument],
+        *,
+        timeout: float,
+        repeatable: bool,
+        written: Callable[[], None] | None,
+        answered: Callable[[Any], None],
+        failed: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
+    ) -> bool:
+        """Make the first attempt at a call like that of :meth:`call`, without a task.
+
+        Return ``False`` if there is no open connection with room for the call. Otherwise ``answered`` gets the reply as
+        soon as it is read. If the attempt brings no reply, ``failed`` gets a coroutine function that makes the further
+        attempts, and returns the reply or raises the error. Both functions are called in the event loop, and must not
+        raise.
+        """
+        call = self.make_call(script, keys, arguments, repeatable=repeatable, written=written)
+        wire = self._wire_of(call.slot)
+        if wire is None or not wire.has_room:
+            return False
+        started = self._loop.time()
+
+        def replied(reply: Any) -> None:
+            if type(reply) is Failure:
+                failed(partial(self.go_on, call, started, timeout, reply))
+            else:
+                answered(reply)
+
+        wire.begin(call, started + timeout, replied)
+        return True
+
+    def _wire_of(self, slot: int | None) -> Wire | None:
+        """Return the open connection for calls without a task, if there is one."""
+        node = None if self._replicated or slot is None else self._nodes.by_slot[slot]
+        return None if node is None else node.calls.wire
 
     def make_call(
         self,

@@ -152,7 +152,7 @@ class Wire:
         return future
 
     def begin(self, call: Call, deadline: float, answered: Callable[[Any], None]) -> None:
-        """Put a call on the wire, which is :attr:`quiet`.
+        """Put a call on the wire, which :attr:`has_room`.
 
         ``answered`` gets the reply when it is read, or a :class:`Failure`. It must not raise.
         """

@@ -11,10 +11,12 @@ __all__ = ["divert"]
 def divert(transport: Any, call: Callable[..., Awaitable[Any]]) -> None:
     """Make all calls of a transport by a function of the test, or by ``transport.call`` again.
 
-    While a function of the test makes the calls, no call is sent at once, because such calls go another way.
+    While a function of the test makes the calls, a task makes each of them, because first attempts go another way.
     """
     transport.call = call
     if call == type(transport).call.__get__(transport):
-        transport.__dict__.pop("at_once", None)
+        transport.__dict__.pop("begin", None)
+        transport.__dict__.pop("is_quiet", None)
     else:
-        transport.at_once = lambda _: None
+        transport.begin = lambda *_, **__: False
+        transport.is_quiet = lambda _: False

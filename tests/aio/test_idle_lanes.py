@@ -49,7 +49,7 @@ def submitted(partition: PartitionClient, job: CallJob[Counts]) -> asyncio.Futur
 
 def is_idle(queue: Queue) -> bool:
     """Return whether a call would be sent at once."""
-    return queue.transport.at_once(queue.partitions[0].keys) is not None
+    return queue.transport.is_quiet(queue.partitions[0].keys)
 
 
 def wire_of(queue: Queue) -> Wire:

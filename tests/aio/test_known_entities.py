@@ -62,7 +62,7 @@ async def test_a_client_keeps_a_limited_number_of_entities(sbredis_bus: Bus) -> 
     known = known_by(sbredis_bus)
     await use_others(sbredis_bus)
     await forgotten(known)
-    assert [task.get_name() for task in asyncio.all_tasks()].count("Pipeline._work") <= MOST
+    assert not [task for task in asyncio.all_tasks() if "Pipeline" in task.get_name()]
 
 
 async def test_a_message_to_a_forgotten_queue_is_no_repetition_of_an_earlier_one(sbredis_bus: Bus) -> None:
@@ -86,7 +86,6 @@ async def test_the_queue_of_an_open_sender_is_not_forgotten(sbredis_bus: Bus) ->
         await forgotten(known, MOST + 1)
         assert "orders" not in {entity.name for entity in kept_by(known)}
         await sender.send_messages(ServiceBusMessage("two"))
-        assert "orders" in {entity.name for entity in kept_by(known)}  # it is used again
         assert own._outbox.entity is known.get("orders")
     assert await texts(sbredis_bus, "orders") == ["one", "two"]
 
@@ -109,19 +108,3 @@ async def test_a_queue_is_not_forgotten_while_a_receiver_waits_or_has_a_message(
     await use_others(sbredis_bus, "z")
     del message, waiting, receiver
     await forgotten(known)
-
-
-async def test_a_lane_that_rests_while_its_call_is_under_way_goes_on(sbredis_bus: Bus) -> None:
-    known = known_by(sbredis_bus)
-    await sbredis_bus.create_queue("orders")
-    await send(sbredis_bus, "orders", "one")
-    async with sbredis_bus.client.get_queue_sender("orders") as sender:
-        sending = [asyncio.create_task(sender.send_messages(ServiceBusMessage(text))) for text in ("two", "three")]
-        await asyncio.sleep(0)
-        entity = known.get("orders")
-        assert entity is not None
-        entity.rest()
-        await asyncio.gather(*sending)
-        entity.rest()
-        await sender.send_messages(ServiceBusMessage("four"))
-    assert await texts(sbredis_bus, "orders") == ["one", "two", "three", "four"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -86,8 +86,8 @@ class Ahead:
         self._loop = asyncio.get_running_loop()
         self._seconds = 0.0
 
-    def create_future(self) -> asyncio.Future[Any]:
-        return self._loop.create_future()
+    def call_soon(self, callback: Callable[[], object]) -> asyncio.Handle:
+        return self._loop.call_soon(callback)
 
     def time(self) -> float:
         return self._loop.time() + self._seconds

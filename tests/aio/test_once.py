@@ -17,6 +17,7 @@ from sbredis.exceptions import KeyAlreadyUsedError, MessageSizeExceededError, Ou
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from sbredis.testing import Bus
+from tests.aio.diverting import divert
 from tests.aio.queues import bodies_in
 from tests.aio.scissors import Scissors
 
@@ -151,7 +152,7 @@ async def test_of_two_transactions_at_once_one_happens(client: ServiceBusClient)
 
 
 async def test_a_partition_that_forgets_keys_too_early_is_logged(
-    client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    client: ServiceBusClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = client._connection.transport
     real = transport.call
@@ -163,7 +164,7 @@ async def test_a_partition_that_forgets_keys_too_early_is_logged(
         _, bar, rest = reply[1].partition(b"|")  # the result of `once` comes first
         return [reply[0], b"3" + bar + rest]
 
-    monkeypatch.setattr(transport, "call", forgetful)
+    divert(transport, forgetful)
     with caplog.at_level(logging.WARNING, "sbredis.client"):
         await send_once(client, "outputs", "a", "key")
     assert "has forgotten 3 keys of transactions before the ends of their windows" in caplog.text

@@ -478,7 +478,7 @@ async def test_a_commit_takes_effect_on_the_messages_although_its_caller_was_can
 
         let = asyncio.Event()
         monkeypatch.setattr(transport, "call", slow)
-        monkeypatch.setattr(transport, "at_once", lambda _: None)  # the call of an idle lane would go another way
+        monkeypatch.setattr(transport, "begin", lambda *_, **__: False)  # first attempts would go another way
         committing = asyncio.create_task(
             transact(
                 client,

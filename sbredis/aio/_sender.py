@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -23,7 +24,7 @@ from sbredis.model import (
     outgoing,
     use_id,
 )
-from sbredis.sending import Outbox, cancel_scheduled, scheduled
+from sbredis.sending import Outbox, cancel_scheduled, log_unread_error, scheduled
 
 if TYPE_CHECKING:
     from sbredis.client import Connection, Creation
@@ -116,7 +117,8 @@ class ServiceBusSender:
         queue that detects duplicates recognises a repetition of the send. A message that was sent successfully gets a
         new id when it is sent again.
         """
-        deadline = deadline_of(timeout)
+        loop = asyncio.get_running_loop()
+        deadline = deadline_of(timeout, loop)
         if self._telemetry.watching:
             await self._send_watched(message, deadline)
             return
@@ -127,10 +129,16 @@ class ServiceBusSender:
         if type(message) is ServiceBusMessage:
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
             message_id = use_id(message)
+            one, size, job = (message,), len(made[0]), None
             try:
-                await outbox.first_of((message,), (made,), len(made.payload), entity, deadline)
-            except BaseException:
+                job = outbox.begin_at_once(one, (made,), size, entity, deadline, loop=loop)
+                if job is None:
+                    job = await outbox.begin(one, (made,), size, entity, deadline)
+                await job.future
+            except BaseException as error:
                 keep_id(message, message_id)
+                if job is not None and isinstance(error, asyncio.CancelledError):
+                    log_unread_error(job)
                 raise
             return
         if isinstance(message, ServiceBusMessageBatch):

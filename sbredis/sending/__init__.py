@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sbredis.sending._cancelling import cancel_scheduled
-from sbredis.sending._outbox import Outbox, destination, views_for_rules
+from sbredis.sending._outbox import Outbox, destination, log_unread_error, views_for_rules
 from sbredis.sending._sendable import require_one_key, require_sessions, scheduled, sent_key, transaction_key
 
 __all__ = [
     "Outbox",
     "cancel_scheduled",
     "destination",
+    "log_unread_error",
     "require_one_key",
     "require_sessions",
     "scheduled",

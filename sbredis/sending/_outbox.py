@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sbredis.client import SendJob, Throttle, UnmadeError, facts_of
 from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, decode
@@ -22,10 +22,10 @@ from sbredis.model import (
 from sbredis.sending._sendable import key_of, require_sessions, too_large
 
 if TYPE_CHECKING:
-    from sbredis.client import Connection, Creation, Entity
+    from sbredis.client import Connection, Creation, Entity, PartitionClient
     from sbredis.rules import MessageView
 
-__all__ = ["Outbox", "destination", "views_for_rules"]
+__all__ = ["Outbox", "destination", "log_unread_error", "views_for_rules"]
 
 _CLOCKS_APART = 600_000
 """Messages that were scheduled on a topic are published in time if the clocks differ by at most this number of ms."""
@@ -137,7 +137,7 @@ class Outbox:
         try:
             return job, await job.future
         except asyncio.CancelledError:
-            _log_unread_error(job.future)
+            log_unread_error(job)
             raise
 
     async def begin(
@@ -154,40 +154,74 @@ class Outbox:
 
         In a partition, ``ordered`` messages never overtake ordered messages that were submitted earlier.
         """
+        job = self.begin_at_once(messages, made, size, entity, deadline, ordered=ordered)
+        if job is not None:
+            return job
         count = len(made)
-        if entity.record.settings.sessions:
+        if entity.requires_sessions:
             await require_sessions(entity, messages, deadline)
-        if count > MAXIMUM_CALL_MESSAGES or size > _most(entity, count):
+        if not _fits(entity, count, size):
             await _require_size(entity, count, size, deadline)
-        if entity.partitioned:
-            key = key_of(entity, messages)
-            pinned = None if key is None else entity.pinned(key)
-        else:
-            pinned = entity.partition_client(entity.numbers[0])
-        if entity.record.settings.forwards or (entity.routing is not None and entity.routing.forwards):
-            entity.connection.observer.moves_from(entity.connection, entity.record, waits=True)
+        pinned = _pinned(entity, messages)
+        try:
+            await self.throttle.take(count, size, deadline)
+        except OperationTimeoutError as error:
+            error.entity = entity.name
+            raise
+        try:
+            self.check_open()
+        except BaseException:
+            self.throttle.release(count, size)
+            raise
+        return self._submit(messages, made, size, entity, deadline, pinned, ordered, asyncio.get_running_loop())
+
+    def begin_at_once(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+        *,
+        ordered: bool = False,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> SendJob | None:
+        """Submit messages like :meth:`begin`; or return ``None`` if something must be awaited first."""
+        count = len(made)
+        if entity.requires_sessions and any(message.session_id is None for message in messages):
+            return None  # the entity may be without sessions by now
+        if not _fits(entity, count, size):
+            return None
+        pinned = _pinned(entity, messages)
+        if not self.throttle.try_take(count, size):
+            return None
+        return self._submit(messages, made, size, entity, deadline, pinned, ordered, loop)
+
+    def _submit(  # noqa: PLR0917 -- the message and its place, passed on
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+        pinned: PartitionClient | None,
+        ordered: bool,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> SendJob:
+        """Submit messages that the throttle has admitted. If this fails, their allowance is returned."""
         throttle = self.throttle
-        waits = not throttle.try_take(count, size)
-        if waits:
-            try:
-                await throttle.take(count, size, deadline)
-            except OperationTimeoutError as error:
-                error.entity = entity.name
-                raise
-        try:  # if the messages are not submitted, they must return their allowance of the throttle
-            if waits:
-                self.check_open()
+        try:
+            if entity.forwards:
+                self.connection.observer.moves_from(self.connection, entity.record, waits=True)
             facts: Sequence[MessageView | None] = ()
             if entity.routing is not None:
                 facts = views_for_rules(self.connection, entity, messages, made)
-            if pinned is not None:
-                sending = pinned.sending
-                job = SendJob(made, size, deadline, throttle, movable=False, ordered=ordered, facts=facts)
-            else:
-                sending = entity.next_partition_client().sending
-                job = SendJob(made, size, deadline, throttle, movable=True, facts=facts)
+            sending = (pinned or entity.next_partition_client()).sending
+            movable = pinned is None
+            ordered = ordered and not movable
+            job = SendJob(made, size, deadline, throttle, movable=movable, ordered=ordered, facts=facts, loop=loop)
         except BaseException as error:
-            throttle.release(count, size)
+            throttle.release(len(made), size)
             if not isinstance(error, Exception) or isinstance(error, (ServiceBusError, TypeError, ValueError)):
                 raise
             _log.exception("%s: a message could not be sent because of a defect", entity.name)
@@ -196,6 +230,14 @@ class Outbox:
             raise unmade from error
         _ = sending.submit(job)  # the future is not needed here, because the job keeps it
         return job
+
+
+def _pinned(entity: Entity, messages: Sequence[ServiceBusMessage]) -> PartitionClient | None:
+    """Return the client for the partition of the messages, or ``None`` if they may go to any partition."""
+    if not entity.partitioned:
+        return entity.partition_client(entity.numbers[0])
+    key = key_of(entity, messages)
+    return None if key is None else entity.pinned(key)
 
 
 async def destination(connection: Connection, name: str, deadline: float) -> Entity:
@@ -233,20 +275,23 @@ def views_for_rules(
     ]
 
 
-def _most(entity: Entity, count: int) -> int:
-    """Return the number of bytes that one call may send, by the settings that this client knows."""
-    return entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
+def _fits(entity: Entity, count: int, size: int) -> bool:
+    """Return whether one call may send the messages, by the settings that this client knows."""
+    if size > entity.largest_message:
+        return False
+    return count == 1 or (count <= MAXIMUM_CALL_MESSAGES and size <= MAXIMUM_CALL_BYTES)
 
 
 async def _require_size(entity: Entity, count: int, size: int, deadline: float) -> None:
     """Raise if messages are too large. The limit may have been raised since this client has read it."""
     if count <= MAXIMUM_CALL_MESSAGES:
         await entity.refresh(deadline)
-    if count > MAXIMUM_CALL_MESSAGES or size > _most(entity, count):
+    if not _fits(entity, count, size):
         raise too_large(entity, count, size)
 
 
-def _log_unread_error(future: asyncio.Future[Any]) -> None:
+def log_unread_error(job: SendJob) -> None:
     """Log the error of a send whose caller was cancelled at the moment when it failed."""
-    if not future.cancelled() and (error := future.exception()) is not None:
+    future = job.future
+    if future.done() and not future.cancelled() and (error := future.exception()) is not None:
         _log.warning("a send failed, and no caller was waiting for its result any more: %s", error)

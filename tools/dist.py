@@ -114,6 +114,7 @@ def main() -> int:
 
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
+    run(sys.executable, "-m", "tools.assemble")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist)
     artifacts = sorted(dist.iterdir())
     run(sys.executable, "-m", "twine", "check", "--strict", *artifacts)

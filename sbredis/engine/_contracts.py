@@ -19,8 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
+from sbredis.engine._assembled import NEVER_HOLDS, Fact
 from sbredis.engine._expansion import COMMENT, DIRECTIVE, NAME, SHEBANG, ScriptFormatError
 
 __all__ = ["NEVER_HOLDS", "Contract", "Fact", "contract", "facts_of_fragment", "refusals"]
@@ -33,21 +34,6 @@ _NUMBERED = re.compile(
 _ORDER = ("purpose", "KEYS", "ARGV", "Result", "Refusals", "Facts")
 _FACTS = ("use", "repeatable", "laneless", "freeing", "at_limit", "preloaded")
 _FACT = re.compile(rf"(?P<name>{'|'.join(_FACTS)})(?: if (?P<argument>{NAME}) is (?P<value>\w+))?")
-
-
-class Fact(NamedTuple):
-    """A fact of a script: whether it holds for all its calls, for none, or for those with a value of one argument."""
-
-    always: bool
-    argument: str | None = None
-    value: str = ""
-
-    def holds(self, arguments: Mapping[str, object]) -> bool:
-        """Return whether the fact holds for a call with these arguments, by name."""
-        return self.always or (self.argument is not None and str(arguments.get(self.argument)) == self.value)
-
-
-NEVER_HOLDS = Fact(always=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,24 +103,23 @@ class Opener:
                 await to_the_end(hang_up(link))
 
     async def _survey(self, link: Link, endpoint: Endpoint) -> ServerFacts | Failure:
-        trial = self.scripts[0] if self.scripts else _OF_NOBODY
-        questions = [
-            pack((b"INFO",)),
-            pack((b"CONFIG", b"GET", b"appendfsync")),
-            # This trial call announces one key and gives none, so it cannot run, whether or not the server has the
-            # script.
-            pack((trial.command, trial.sha, 1)),
-        ]
-        if self.library is not None:
-            questions.append(pack((b"FCALL", self.library.name, 1)))  # nor can this call run
-        info, fsync, *replies = await ask(link, questions + self.packed_scripts)
+        about = [pack((b"INFO",)), pack((b"CONFIG", b"GET", b"appendfsync"))]
+        # A trial call announces one key and gives none, so it cannot run, whether or not the server has the script or
+        # the function. The text of a script, and so its hash, is only made if the server runs no functions.
+        trial = self._script_trial() if self.library is None else pack((b"FCALL", self.library.name, 1))
+        info, fsync, *replies = await ask(link, [*about, trial, *self.packed_scripts])
+        verdict = self._verdict(replies[0])
+        if self.library is not None and verdict != "allowed":
+            replies = await ask(link, [self._script_trial()])
+            verdict = self._verdict(replies[0])
         for reply in replies:
             if isinstance(reply, ReplyError) and reply.code in ("LOADING", "BUSY"):
                 return failure_of_reply(reply.code, reply.detail, endpoint)
-        verdict = self._verdict(replies[0])
-        if self.library is not None and self._verdict(replies[1]) == "allowed":
-            verdict = "allowed"
         return server_facts(endpoint, _as_text(info), _setting(fsync), verdict)
+
+    def _script_trial(self) -> bytes:
+        trial = self.scripts[0] if self.scripts else _OF_NOBODY
+        return pack((trial.command, trial.sha, 1))
 
     def _verdict(self, trial: Any) -> Literal["allowed", "denied"] | None:
         """Whether scripts may be called; ``None`` if unknown.

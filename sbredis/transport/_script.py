@@ -46,7 +46,6 @@ def _encoded(argument: Argument) -> bytes:
     raise TypeError(f"an argument of a command must be bytes, text or a whole number, not {type(argument).__name__}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Script:
     """A Lua script as it is sent: its name for people, its source, and the hash by which servers identify it.
 
@@ -54,32 +53,54 @@ class Script:
     is put in when the call is written to a connection; it is ``?`` if the server does not report its run id. A script
     whose first line says ``no-writes`` is called in a way that needs only the right to read its keys. ``function`` is
     its name in the :class:`Library` that has it as a function; a script without this name is in no library.
+
+    The source may be a function that returns it. It is called when the script is sent as a single script.
+    ``only_reads`` then says what the first line says.
     """
 
-    name: str
-    source: str
-    takes_run_id: bool = False
-    function: str = ""
-    sha: str = field(init=False)
-    head: bytes = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sha", sha1(self.source.encode(), usedforsecurity=False).hexdigest())
-        name = self.command.encode()
-        object.__setattr__(self, "head", b"*%%d\r\n$%d\r\n%b\r\n$40\r\n%b" % (len(name), name, self.sha.encode()))
+    def __init__(
+        self,
+        name: str,
+        source: str | Callable[[], str],
+        takes_run_id: bool = False,
+        function: str = "",
+        *,
+        only_reads: bool | None = None,
+    ) -> None:
+        self.name = name
+        self.takes_run_id = takes_run_id
+        self.function = function
+        self._source = source
+        self._only_reads = only_reads
 
     def __repr__(self) -> str:
-        return f"Script({self.name!r}, {self.sha[:8]})"
+        return f"Script({self.name!r})"
+
+    @cached_property
+    def source(self) -> str:
+        """The text of the script."""
+        return self._source if isinstance(self._source, str) else self._source()
+
+    @cached_property
+    def sha(self) -> str:
+        """The hash of the source."""
+        return sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+    @cached_property
+    def head(self) -> bytes:
+        """How a call of the script begins."""
+        name = self.command.encode()
+        return b"*%%d\r\n$%d\r\n%b\r\n$40\r\n%b" % (len(name), name, self.sha.encode())
 
     @property
     def command(self) -> str:
         """The command that calls the script."""
         return "EVALSHA_RO" if self.only_reads else "EVALSHA"
 
-    @property
+    @cached_property
     def only_reads(self) -> bool:
         """Whether the script writes nothing, as its first line says."""
-        return "no-writes" in self.source.partition("\n")[0]
+        return "no-writes" in self.source.partition("\n")[0] if self._only_reads is None else self._only_reads
 
     def without_shebang(self) -> Script:
         """Return the same script for a server that does not know the ``#!lua`` line. Line numbers stay the same."""
@@ -140,7 +161,6 @@ class Call:
         "missing",
         "repeatable",
         "script",
-        "sha",
         "size",
         "slot",
         "written",
@@ -172,7 +192,6 @@ class Call:
         if type(keys) is not Keys:
             keys = Keys(keys)
         self.script: Script | None = script
-        self.sha = script.sha
         self.slot = keys.slot if keys else None
         self.repeatable = repeatable
         self.written = written
@@ -203,7 +222,9 @@ class Call:
     @property
     def needs(self) -> str:
         """The name of the library or the hash of the script that the call needs, as it was last written."""
-        return self.sha if self.library is None else self.library.name
+        if self.library is not None:
+            return self.library.name
+        return self.script.sha if self.script else ""
 
     def loading(self) -> Command:
         """Return the command that loads what the call needs, as it was last written."""
@@ -222,7 +243,6 @@ class Command(Call):
 
     def __init__(self, *arguments: Argument, slot: int | None = None, repeatable: bool = False) -> None:
         self.script = None
-        self.sha = ""
         self.slot = slot
         self.repeatable = repeatable
         self.written = None

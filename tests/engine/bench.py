@@ -178,7 +178,7 @@ class Bench:
 
     async def raw(self, script: str, *arguments: Argument, keys: Sequence[bytes] | None = None) -> Any:
         """Return the reply of a script to exactly these arguments, which include the run id."""
-        exact = replace(load(script), takes_run_id=False)
+        exact = Script(script, load(script).source, function=script)
         return await self.transport.call(exact, self.partition.keys if keys is None else keys, arguments)
 
     # -- sending

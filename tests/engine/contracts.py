@@ -6,7 +6,8 @@ from functools import cache
 
 from sbredis.engine._contracts import Contract, contract, refusals
 from sbredis.engine._keys import KINDS
-from sbredis.engine._scripts import operations, read_source
+from sbredis.engine._lua_files import read_source
+from sbredis.engine._scripts import operations
 
 __all__ = ["COMMON_REFUSALS", "OF_A_PARTITION", "OF_EVERY_CALL", "contract_of", "fragment", "source_of"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from sbredis.engine._changes import FIELDS, OPENED, _made, check_fields, unsound_fields
 from sbredis.engine._expansion import ScriptFormatError, bare_code
-from sbredis.engine._scripts import lua_files, positioned, read_source
+from sbredis.engine._lua_files import lua_files, positioned, read_source
 from sbredis.engine._state import UnknownFieldError
 
 

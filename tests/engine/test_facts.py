@@ -21,7 +21,8 @@ from sbredis.engine import (
 )
 from sbredis.engine._contracts import Fact, contract
 from sbredis.engine._expansion import ScriptFormatError
-from sbredis.engine._scripts import contract_of, facts_of, facts_of_step, operations, with_fact
+from sbredis.engine._lua_files import contract_of
+from sbredis.engine._scripts import facts_of, facts_of_step, operations, with_fact
 from tests.house.modules import Module, modules
 from tests.offenders import for_each
 from tools.repository import ROOT

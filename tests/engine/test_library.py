@@ -11,7 +11,8 @@ import pytest
 from sbredis.engine import Partition, PartitionSettings, whole_library
 from sbredis.engine._expansion import ScriptFormatError
 from sbredis.engine._library import MOST_LOCALS, MOST_UPVALUES, library
-from sbredis.engine._scripts import contract_of, load, lua_files, operations, with_fact
+from sbredis.engine._lua_files import contract_of, lua_files
+from sbredis.engine._scripts import load, operations, with_fact
 from sbredis.exceptions import ScriptRefusedError
 from sbredis.servers import LocalServer
 from sbredis.transport import Library

@@ -221,7 +221,8 @@ class FaultyBench(Bench):
 @cache
 def faulty(script: Script, fault: str) -> Script:
     file, right, wrong = FAULTS[fault]
-    return replace(script, source=expand(script.name, with_texts_replaced({file: [(right, wrong)]})))
+    source = expand(script.name, with_texts_replaced({file: [(right, wrong)]}))
+    return Script(script.name, source, script.takes_run_id)
 
 
 async def rage(bench: Bench, seed: int) -> None:

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from sbredis.engine._contracts import Contract, contract, refusals
 from sbredis.engine._expansion import ScriptFormatError, _taken_apart, expand
-from sbredis.engine._scripts import _folders, generated, load, operations, positioned, read_source
+from sbredis.engine._lua_files import _folders, generated, positioned, read_source
+from sbredis.engine._scripts import load, operations
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Script
@@ -602,7 +603,7 @@ def test_two_fragments_with_the_same_name_are_refused(tmp_path: Path, monkeypatc
     for folder in ("calls", "time"):
         (tmp_path / "lua" / "includes" / folder).mkdir(parents=True)
         (tmp_path / "lua" / "includes" / folder / "begin.lua").write_text("local begin = 1\n")
-    monkeypatch.setattr("sbredis.engine._scripts.files", lambda _: tmp_path)
+    monkeypatch.setattr("sbredis.engine._lua_files.files", lambda _: tmp_path)
     _folders.cache_clear()
     read_source.cache_clear()
     with pytest.raises(

@@ -17,6 +17,7 @@ SDIST = f"sbredis-{sbredis.__version__}.tar.gz"
 
 def build(folder: Path) -> Path:
     """Build the sdist, and the wheel from it, into a folder outside the checkout, and return the folder."""
+    run(sys.executable, "-m", "tools.assemble", cwd=ROOT)
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=ROOT)
     return folder
 

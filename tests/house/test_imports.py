@@ -108,6 +108,7 @@ PURE = {
             "_library",
             "_lifecycle",
             "_lua_constants",
+            "_lua_files",
             "_moving",
             "_names",
             "_packing",

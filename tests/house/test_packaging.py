@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import sbredis
+from sbredis.engine import whole_library
 from tests.house.building import SDIST, WHEEL, build, run
 from tools.repository import ROOT
 
@@ -68,6 +69,11 @@ def test_a_second_build_gives_the_same_bytes(dist: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("folder", ["lua", "workers"])
 def test_the_folders_at_the_root_are_shipped_inside_sbredis_byte_for_byte(wheel: zipfile.ZipFile, folder: str) -> None:
     assert shipped(wheel, f"sbredis/{folder}") == sources(folder) != {}
+
+
+def test_the_assembled_lua_in_the_wheel_is_made_from_its_files(installed: Path, tmp_path: Path) -> None:
+    code = "import sys, sbredis.engine as e; print(e.whole_library().name, 'sbredis.engine._lua_files' in sys.modules)"
+    assert run(installed, "-I", "-c", code, cwd=tmp_path) == f"{whole_library().name} False"
 
 
 def test_the_wheel_holds_sbredis_and_nothing_else(wheel: zipfile.ZipFile) -> None:

@@ -56,7 +56,7 @@ ALLOWED = {
     "sbredis.client._watching.TABLE": PLANTED,
     "sbredis.engine.Partition.request": NOTED,
     "sbredis.engine._packing.MAXIMUM_CALL_COPIES": "a large limit, to show that the script has one of its own",
-    "sbredis.engine._scripts.files": "scripts that the test has written",
+    "sbredis.engine._lua_files.files": "scripts that the test has written",
     "sbredis.entities._server_time.time": "a wrong clock of this machine",
     "sbredis.entities._unlocked_sessions._PAGE": SMALL,
     "sbredis.maintenance._maintenance._waits_for_mover": NOTED,

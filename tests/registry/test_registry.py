@@ -25,7 +25,7 @@ from sbredis.registry import LONGEST_PAGE, EntityChangedError, EntityRecord, Nam
 from sbredis.registry._entity import EntityDescription, Head
 from sbredis.registry._refusals import NamespaceMissingError, refusals
 from sbredis.registry._registry import Registry, read_namespace, register_namespace
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Script, Transport, open_transport
 from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
 from tools.repository import ROOT
@@ -208,7 +208,7 @@ async def test_ids_jump_after_a_change_of_the_server_process(transport: Transpor
 
 @on_real_servers
 async def test_ids_continue_if_the_server_process_is_unknown(transport: Transport) -> None:
-    nameless = replace(load("register_entity"), takes_run_id=False)
+    nameless = Script("register_entity", load("register_entity").source)
     await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
     for name, expected in (("a", b"1"), ("b", b"2")):
         reply = await transport.call(nameless, KEYS, ("?", "4", name, FIRST, "0", "0", "{}"))

@@ -75,7 +75,21 @@ def test_an_ambiguous_argument_type_is_refused(argument: Any) -> None:
 def test_a_script_is_identified_by_the_hash_of_its_source() -> None:
     script = Script("s", "return 'ä'")
     assert script.sha == sha1("return 'ä'".encode(), usedforsecurity=False).hexdigest()
-    assert repr(script) == f"Script('s', {script.sha[:8]})"
+    assert repr(script) == "Script('s')"
+
+
+def test_the_source_of_a_script_is_made_when_it_is_needed() -> None:
+    made: list[str] = []
+
+    def source() -> str:
+        made.append("s")
+        return "#!lua\nreturn 1"
+
+    script = Script("s", source, only_reads=True)
+    call = Call(script, [b"k"], [])
+    assert (call.size > 0, script.command, made) == (True, "EVALSHA_RO", [])
+    assert script.sha == sha1(b"#!lua\nreturn 1", usedforsecurity=False).hexdigest()
+    assert (script.source, made) == ("#!lua\nreturn 1", ["s"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from sbredis.engine._contracts import contract, refusals
 from sbredis.engine._lifecycle import TRANSITIONS, Event, Side, State
-from sbredis.engine._scripts import read_source
+from sbredis.engine._lua_files import read_source
 from tests.engine.proof.breakages import WITHOUT_LANE, script_of
 from tests.engine.proof.comparison import UNTURNED, Tally, Transition, in_transactions
 

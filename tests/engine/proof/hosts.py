@@ -20,7 +20,8 @@ from fakeredis.model import ZSet
 from sbredis.engine import Request
 from sbredis.engine._expansion import expand
 from sbredis.engine._library import library
-from sbredis.engine._scripts import _folders, operations, read_source
+from sbredis.engine._lua_files import _folders, read_source
+from sbredis.engine._scripts import operations
 from sbredis.servers import LocalServer
 from sbredis.transport import Argument, Library, Script, _memory_server
 from tests.engine.model import Bounds, Refused

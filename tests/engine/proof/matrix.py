@@ -30,7 +30,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sbredis.engine import _scripts
+from sbredis.engine import _lua_files, _scripts
 from sbredis.engine._expansion import expand
 from sbredis.engine._scripts import operations
 from sbredis.servers import LocalServer
@@ -74,11 +74,12 @@ def plant(bug: Bug) -> None:
     texts, changed = with_bug(bug), with_texts_replaced({bug.file: [(bug.right, bug.wrong)]})(bug.file)
     for script in [one for one in gc.get_objects() if isinstance(one, Script) and one.name in texts]:
         flags, body = script.source.partition("\n")[0], texts[script.name].partition("\n")[2]
-        object.__setattr__(script, "source", f"{flags}\n{body}")
-        script.__post_init__()
+        vars(script)["source"] = f"{flags}\n{body}"
+        vars(script).pop("sha", None)
+        vars(script).pop("head", None)
     hosts._sources()[bug.file] = changed  # the source of everything that is read from now on
-    _scripts.read_source = source_at_start  # type: ignore[assignment]
-    for cached in (_scripts.load, _scripts.at_limit, _scripts.every_script):
+    _lua_files.read_source = source_at_start  # type: ignore[assignment]
+    for cached in (_lua_files.script_source, _scripts.load, _scripts.at_limit, _scripts.every_script):
         cached.cache_clear()
 
 

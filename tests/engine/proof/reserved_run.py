@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from hypothesis import Phase
 
-from sbredis.engine._scripts import read_source
+from sbredis.engine._lua_files import read_source
 from tests.engine.proof.extent import OFTEN, bounded, copied
 from tests.engine.proof.hosts import Host, host
 from tests.engine.proof.reserved_machine import CASES, ReservedMachine

@@ -7,7 +7,8 @@ from functools import cache
 import pytest
 
 from sbredis.engine._expansion import expand
-from sbredis.engine._scripts import operations, read_source
+from sbredis.engine._lua_files import read_source
+from sbredis.engine._scripts import operations
 from sbredis.servers import LocalServer
 from tests.engine.proof.bugs import Bug
 from tests.engine.proof.hosts import with_texts_replaced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine._scripts import read_source
+from sbredis.engine._lua_files import read_source
 from sbredis.servers import LocalServer
 from tests.engine.proof.hosts import host
 from tests.engine.proof.reserved_machine import CASES

@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine._scripts import read_source
+from sbredis.engine._lua_files import read_source
 from sbredis.registry._steps import Steps
 from sbredis.servers import LocalServer
 from sbredis.transport import Transport, forget_memory, open_transport

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from sbredis.engine._expansion import expand
-from sbredis.engine._scripts import read_source
+from sbredis.engine._lua_files import read_source
 from tests.engine.proof.hosts import with_texts_replaced
 from tests.offenders import for_each
 from tests.registry.removal.bugs import BUGS, Bug

@@ -14,7 +14,7 @@ from typing import Any
 from sbredis.engine import Request, salts
 from sbredis.engine._expansion import expand
 from sbredis.engine._keys import KINDS
-from sbredis.engine._scripts import read_source
+from sbredis.engine._lua_files import read_source
 from sbredis.exceptions import ScriptRefusedError, ServiceBusError
 from sbredis.registry import EntityRecord
 from sbredis.registry._entity import decode

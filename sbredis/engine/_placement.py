@@ -13,7 +13,7 @@ place. So tests make sure that no result changes.
 from __future__ import annotations
 
 from binascii import crc32, crc_hqx
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from string import ascii_lowercase, digits
@@ -31,6 +31,8 @@ _REGISTRY_SALT = "fjl"
 
 # At most two neighbouring slots have no salt, so the nearest slot with a salt is never further away than this.
 _SEARCHED = 8
+
+_CHARACTERS = digits + ascii_lowercase
 
 
 def salts(partitions: int) -> tuple[str, ...]:
@@ -79,39 +81,57 @@ def partition_for_key(key: str | bytes, partitions: int) -> int:
 
 @cache
 def _salts(partitions: int) -> tuple[str, ...]:
-    salt_of = _salt_of_slots()
     chosen: list[str] = []
     for partition in range(partitions):
         # Positions are multiplied by twice the number of partitions. Then the middles of slices and of slots are whole
         # numbers.
         middle = (2 * partition + 1) * SLOTS
         near = middle // (2 * partitions)
-        _, salt = min(
-            (abs((2 * slot + 1) * partitions - middle), salt_of[slot])
-            for slot in range(near - _SEARCHED, near + _SEARCHED)
-            if slot in salt_of
-        )
-        chosen.append(salt)
+        by_distance: dict[int, list[int]] = {}
+        for slot in range(near - _SEARCHED, near + _SEARCHED):
+            by_distance.setdefault(abs((2 * slot + 1) * partitions - middle), []).append(slot)
+        for _, slots in sorted(by_distance.items()):
+            found = [salt for salt in map(_smallest_salt, slots) if salt is not None]
+            if found:
+                chosen.append(min(found))
+                break
     return tuple(chosen)
 
 
-@cache
-def _salt_of_slots() -> Mapping[int, str]:
-    """Return the smallest salt of each slot that has one, by the slots of :func:`~sbredis.transport.key_slot`.
+def _smallest_salt(slot: int) -> str | None:
+    """Return the smallest salt of a slot of :func:`~sbredis.transport.key_slot`, if it has one.
 
-    Every process that opens a namespace computes this. So the checksum of two characters is continued with each third
-    one, which takes an eighth of the time.
+    Every process that opens a namespace needs a few of the 16,384 slots. So the last step of the checksum is undone:
+    it tells the last byte of the checksum of the first two characters, and then the third character.
     """
-    found: dict[int, str] = {}
-    third = [(each, each.encode()) for each in digits + ascii_lowercase]
-    for characters in product(digits + ascii_lowercase, repeat=2):
-        two = "".join(characters)
-        checksum = crc_hqx(two.encode(), 0)
-        for each, byte in third:
-            slot = crc_hqx(byte, checksum) % SLOTS
-            if slot not in found:
-                found[slot] = two + each
+    if not 0 <= slot < SLOTS:
+        return None
+    beginnings, steps = _beginnings(), _steps()
+    found: list[str] = []
+    for checksum in range(slot, 1 << 16, SLOTS):  # the slot is the remainder of the checksum
+        index, step = steps[checksum & 0xFF]
+        for first, two in beginnings.get((checksum ^ step) >> 8, ()):
+            third = chr(first ^ index)
+            if third in _CHARACTERS:
+                found.append(two + third)
+    return min(found, default=None)
+
+
+@cache
+def _beginnings() -> Mapping[int, Sequence[tuple[int, str]]]:
+    """Return all two characters with the first byte of their checksum, by its last byte."""
+    found: dict[int, list[tuple[int, str]]] = {}
+    for two in map("".join, product(_CHARACTERS, repeat=2)):
+        first, last = divmod(crc_hqx(two.encode(), 0), 256)
+        found.setdefault(last, []).append((first, two))
     return found
+
+
+@cache
+def _steps() -> Mapping[int, tuple[int, int]]:
+    """Return the index and the value of each step of the checksum, by the last byte of the value."""
+    steps = [crc_hqx(bytes((index,)), 0) for index in range(256)]
+    return {step & 0xFF: (index, step) for index, step in enumerate(steps)}
 
 
 def _hash(text: str | bytes) -> int:

@@ -37,6 +37,7 @@ from sbredis.workers.declaring._signatures import read_signature
 from sbredis.workers.observing._failures import FailureLog
 from sbredis.workers.observing._logs import Logs, log_like
 from sbredis.workers.observing._terminal import above_the_line
+from sbredis.workers.running._collecting import collecting_less
 from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_asked, write_answer
 from sbredis.workers.running._injecting import Injector, Scopes
 from sbredis.workers.running._tracebacks import for_the_log
@@ -208,7 +209,7 @@ def _serve(connection: Connection, start: Start, logs: Logs) -> None:
     log_like(logs)  # unless the import has set up logging
     signature = read_signature(function, overrides=dict(start.overrides))
     handler, scopes = _Handler(function, Injector(signature, None), start), Scopes()
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, collecting_less():
         connection.send_bytes(b"ready")
         try:
             while True:

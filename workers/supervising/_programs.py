@@ -15,6 +15,7 @@ from sbredis._loop_thread import fast_loop
 from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, terminal
+from sbredis.workers.running._collecting import collecting_less
 from sbredis.workers.running._consuming import CANCELLING
 from sbredis.workers.running._limit import MessageLimit
 from sbredis.workers.running._runtime import Parts, Runtime
@@ -126,7 +127,8 @@ async def run_program(
                 run.runtime = runtime
                 run.tell()
                 async with run.watching_depths(), runtime.watching_server():
-                    await runtime.stopped.wait()
+                    with collecting_less():
+                        await runtime.stopped.wait()
                 run.tell()
         finally:
             await _end_tasks(() if run.runtime is None else run.runtime.left)

@@ -39,7 +39,7 @@ class ServerBinary:
     path: Path
 
     @cached_property
-    def _about(self) -> tuple[Flavour, tuple[int, int, int]]:
+    def _about(self) -> tuple[Flavour, tuple[int, int, int], str]:
         try:
             ran = subprocess.run(
                 [self.path, "--version"],
@@ -59,7 +59,8 @@ class ServerBinary:
                 f" (exit code {ran.returncode})"
             )
         flavour: Flavour = "valkey" if found[1] == "Valkey" else "redis"
-        return flavour, (int(found[2]), int(found[3]), int(found[4]))
+        allocator = re.search(r"\bmalloc=([a-z]+)", ran.stdout)
+        return flavour, (int(found[2]), int(found[3]), int(found[4])), allocator[1] if allocator else ""
 
     @property
     def flavour(self) -> Flavour:
@@ -75,6 +76,11 @@ class ServerBinary:
         names.
         """
         return self._about[1]
+
+    @property
+    def allocator(self) -> str:
+        """The memory allocator that the program is built with, such as ``"jemalloc"`` or ``"libc"``, if it says so."""
+        return self._about[2]
 
     def __str__(self) -> str:
         return f"{self.flavour} {'.'.join(map(str, self.version))} ({self.path})"

@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -52,6 +53,8 @@ class Order:
     linger: float
     server_lock: int
     supervisor_lock: int
+    environment: Mapping[str, str]
+    """Variables for the server alone."""
 
     def text(self) -> str:
         """Return the order as text, as it is passed to the embedded supervisor's process."""
@@ -91,7 +94,7 @@ class _EmbeddedSupervisor:
         self._server = subprocess.Popen(
             [order.program, str(self._folder.config)],
             cwd=self._folder.path,
-            env=server_environment(),
+            env={**server_environment(), **order.environment},
             stdin=subprocess.DEVNULL,
             pass_fds=(order.server_lock,),
             preexec_fn=dies_with_parent(signal.SIGTERM),  # noqa: PLW1509 - this process has one thread

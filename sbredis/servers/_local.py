@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
+from sbredis.servers._allocator import allocator_variables
 from sbredis.servers._ask import Address, Reply, ask
 from sbredis.servers._binary import ServerBinary, find_server
 from sbredis.servers._data_files import DIRECTORY
@@ -264,7 +265,8 @@ class LocalServer(Startable):
         assert self._supervisor is not None
         self._write_config()
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
-        self._pid = self._supervisor.start(self._command(), self.directory, self._log)
+        variables = allocator_variables(self._program)
+        self._pid = self._supervisor.start(self._command(), self.directory, self._log, variables)
 
     def await_ready(self, timeout: float = START_TIMEOUT) -> bool:
         """Wait until the server answers. Return ``False`` if the server ended because its port was taken."""

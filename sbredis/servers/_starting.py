@@ -16,6 +16,7 @@ from sbredis.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
 )
+from sbredis.servers._allocator import allocator_variables
 from sbredis.servers._ask import ask
 from sbredis.servers._binary import ServerBinary, find_server
 from sbredis.servers._embedded_supervisor import ENDED_WITH, Order
@@ -118,7 +119,7 @@ class Starter:
             )
         self.check_room()
         take_zeros_away(self.folder.path)
-        program = (self.binary if isinstance(self.binary, ServerBinary) else find_server(self.binary)).path
+        binary = self.binary if isinstance(self.binary, ServerBinary) else find_server(self.binary)
         supervisor = FileLock(self.folder.supervisor_lock, handed_on=True)
         try:
             if not supervisor.take(until=deadline):
@@ -130,7 +131,8 @@ class Starter:
             with open_private(self.folder.config, "wb") as config:
                 config.write(self._configuration())
             log_start = self.folder.turn_log()
-            order = Order(str(self.folder.path), str(program), self.linger, server.descriptor, supervisor.descriptor)
+            locks = server.descriptor, supervisor.descriptor
+            order = Order(str(self.folder.path), str(binary.path), self.linger, *locks, allocator_variables(binary))
             with open_private(self.folder.log, "ab") as log:
                 launched = subprocess.run(
                     [*python_command("_embedded_supervisor"), order.text()],

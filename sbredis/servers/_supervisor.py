@@ -3,7 +3,8 @@ killed.
 
 It reads requests from its standard input and answers on its standard output, one JSON object a line::
 
-    →  {"id": 1, "start": ["/usr/bin/valkey-server", "server.conf"], "directory": "/tmp/…", "log": "/tmp/…/server.log"}
+    →  {"id": 1, "start": ["/usr/bin/valkey-server", "server.conf"], "directory": "/tmp/…", "log": "/tmp/…/server.log",
+       "environment": {}}
     ←  {"id": 1, "pid": 4711}                      or  {"id": 1, "error": "…"}
     →  {"id": 2, "signal": 9, "pid": 4711}
     ←  {"id": 2}                                   done, or not needed because that process has exited
@@ -110,19 +111,19 @@ class _ServerSupervisor:
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "start" in request:
-            return self._start(request["start"], request["directory"], request["log"])
+            return self._start(request["start"], request["directory"], request["log"], request["environment"])
         child = self._children.get(request["pid"])
         if child is not None:
             child.send_signal(request["signal"])  # send_signal does nothing if the child has exited
         return {}
 
-    def _start(self, command: list[str], directory: str, log: str) -> dict[str, Any]:
+    def _start(self, command: list[str], directory: str, log: str, environment: dict[str, str]) -> dict[str, Any]:
         try:
             with Path(log).open("ab") as output:
                 child = subprocess.Popen(
                     command,
                     cwd=directory,
-                    env=server_environment(),
+                    env={**server_environment(), **environment},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

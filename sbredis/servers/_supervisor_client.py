@@ -12,7 +12,9 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sbredis.exceptions import ServerUnsuitableError
@@ -66,10 +68,16 @@ class SupervisorClient:
             self._drain()
             return self._gone
 
-    def start(self, command: list[str], directory: Path, log: Path) -> int:
-        """Start a server, and return its process id. Its output is added to ``log``."""
+    def start(
+        self, command: list[str], directory: Path, log: Path, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> int:
+        """Start a server, and return its process id. Its output is added to ``log``.
+
+        ``environment`` has variables for the server alone.
+        """
         with self._lock:
-            answer = self._request({"start": command, "directory": str(directory), "log": str(log)})
+            request = {"start": command, "directory": str(directory), "log": str(log), "environment": {**environment}}
+            answer = self._request(request)
             if "error" in answer:
                 raise ServerUnsuitableError(f"{command[0]} cannot be started: {answer['error']}")
             pid: int = answer["pid"]

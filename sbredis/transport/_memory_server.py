@@ -11,14 +11,20 @@ Only :mod:`sbredis.transport._memory` imports this module, because fakeredis is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from fakeredis import FakeServer
+from fakeredis.aioredis import FakeAsyncRedisConnection
+from redis.exceptions import RedisError, ResponseError
 
-__all__ = ["MemoryServer", "compiled"]
+from sbredis.transport._link import LinkError
+from sbredis.transport._resp import ReplyError
+
+__all__ = ["MemoryLink", "MemoryServer", "compiled"]
 
 _SOURCES: dict[bytes, bytes] = {}
 """The scripts that clients have loaded, by their SHA-1."""
@@ -200,3 +206,42 @@ class _ServerLua:
         unchanged: bool = self._clear(self._runtime.table_from(self._globals.made))
         self._globals.made.clear()
         return unchanged
+
+
+class MemoryLink:
+    """A connection to a server in memory, through the connection of redis-py that fakeredis has."""
+
+    transport = None
+
+    def __init__(self, server: MemoryServer, protocol: int, database: int) -> None:
+        # Without a time-out for reading: a late reply must not end the connection for other calls.
+        self._connection: Any = FakeAsyncRedisConnection(
+            server=server, protocol=protocol, db=database, socket_timeout=None
+        )
+
+    async def connect(self) -> None:
+        """Connect and do the handshake."""
+        await self._connection.connect()
+
+    async def ask(self, packed: Sequence[bytes]) -> list[Any]:
+        """Write commands together, while no other code uses the connection. Return the replies, errors as values."""
+        await self.write(packed)
+        return [await self.read() for _ in packed]
+
+    async def write(self, packed: Sequence[bytes]) -> None:
+        """Write commands. They stay pieces, because fakeredis copies the rest of a piece for each argument."""
+        await self._connection.send_packed_command(packed, check_health=False)
+
+    async def read(self) -> Any:
+        """Return the next reply; an error reply is a value. Raises :class:`LinkError` if the connection is lost."""
+        try:
+            return await self._connection.read_response(disable_decoding=True, disconnect_on_error=False)
+        except ResponseError as error:
+            return ReplyError(f"{error.status_code} {error}" if error.status_code else str(error))
+        except RedisError as error:
+            raise LinkError(str(error)) from error
+
+    async def hang_up(self) -> None:
+        """Close the connection."""
+        with suppress(RedisError, OSError):  # it is closed even if this fails
+            await self._connection.disconnect(nowait=True)

@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from redis.exceptions import RedisError
-
 from sbredis._tasks import TaskScope, to_the_end
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
-from sbredis.transport._dial import Dialer, Link, accepted, ask, dialling_failed, hang_up
+from sbredis.transport._dial import Dialer, accepted, dialling_failed
 from sbredis.transport._forms import CallForm
+from sbredis.transport._link import HandshakeError, Link, LinkError
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError, as_mapping
 from sbredis.transport._script import Library, Script, pack
@@ -91,7 +90,7 @@ class Opener:
         except ServiceBusError as error:
             kind = FailureKind.UNREACHABLE if error.is_transient else FailureKind.UNSUITABLE
             return Failure(kind, error.message, endpoint=endpoint)
-        except (RedisError, OSError) as error:
+        except (HandshakeError, LinkError, OSError) as error:
             failure = dialling_failed(error, endpoint)
             return await with_tls_hint(failure, endpoint, secure=self.dialer.secure) if accepted(error) else failure
         except Exception as error:  # noqa: BLE001  # a credential provider may raise anything, which must not end the transport
@@ -100,17 +99,17 @@ class Opener:
             return Failure(FailureKind.UNREACHABLE, why, endpoint=endpoint)
         finally:
             if link is not None and not opened:
-                await to_the_end(hang_up(link))
+                await to_the_end(link.hang_up())
 
     async def _survey(self, link: Link, endpoint: Endpoint) -> ServerFacts | Failure:
         about = [pack((b"INFO",)), pack((b"CONFIG", b"GET", b"appendfsync"))]
         # A trial call announces one key and gives none, so it cannot run, whether or not the server has the script or
         # the function. The text of a script, and so its hash, is only made if the server runs no functions.
         trial = self._script_trial() if self.library is None else pack((b"FCALL", self.library.name, 1))
-        info, fsync, *replies = await ask(link, [*about, trial, *self.packed_scripts])
+        info, fsync, *replies = await link.ask([*about, trial, *self.packed_scripts])
         verdict = self._verdict(replies[0])
         if self.library is not None and verdict != "allowed":
-            replies = await ask(link, [self._script_trial()])
+            replies = await link.ask([self._script_trial()])
             verdict = self._verdict(replies[0])
         for reply in replies:
             if isinstance(reply, ReplyError) and reply.code in ("LOADING", "BUSY"):

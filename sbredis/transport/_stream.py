@@ -1,5 +1,4 @@
-"""The byte stream under a wire. redis-py's ``Connection`` opens the socket and does the handshake, and is not used
-later.
+"""The byte stream under a wire.
 
 After the handshake the socket gets an asyncio protocol of ours. Replies then reach their callers in the callback that
 reads them. A reader task, a stream buffer or a coroutine for each reply would cost more than all the rest of a call.
@@ -11,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
-
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING, Any, cast
 
 from sbredis._tasks import to_the_end
-from sbredis.transport._dial import Link, hang_up, reply_error, socket_of
+from sbredis.transport._link import Link, LinkError
 from sbredis.transport._resp import ProtocolError, reply_parser
+
+if TYPE_CHECKING:
+    from sbredis.transport._memory_server import MemoryLink
 
 __all__ = ["Stream", "stream_over"]
 
@@ -49,8 +49,8 @@ class Stream(ABC):
 
 def stream_over(link: Link) -> Stream:
     """Return the fastest stream for an open connection."""
-    transport = socket_of(link)
-    return _PumpedStream(link) if transport is None else _SocketStream(link, transport)
+    transport = link.transport
+    return _PumpedStream(cast("MemoryLink", link)) if transport is None else _SocketStream(link, transport)
 
 
 class _SocketStream(Stream, asyncio.Protocol):
@@ -81,7 +81,7 @@ class _SocketStream(Stream, asyncio.Protocol):
                 self._transport.resume_reading()
             await asyncio.get_running_loop().create_future()
         finally:
-            await to_the_end(hang_up(self._link))
+            await to_the_end(self._link.hang_up())
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -105,7 +105,7 @@ class _SocketStream(Stream, asyncio.Protocol):
 
 
 class _PumpedStream(Stream):
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: MemoryLink) -> None:
         self._link = link
         self._outbox: list[bytes] = []
         self._wake = asyncio.Event()
@@ -120,19 +120,16 @@ class _PumpedStream(Stream):
                 tasks.create_task(self._send())
                 while True:
                     try:
-                        reply = await self._link.read_response(disable_decoding=True, disconnect_on_error=False)
-                    except RedisError as error:
-                        reply = reply_error(error)
-                        if reply is None:
-                            on_lost(str(error))
-                            await asyncio.get_running_loop().create_future()
-                    on_replies([reply])
+                        on_replies([await self._link.read()])
+                    except LinkError as error:
+                        on_lost(str(error))
+                        await asyncio.get_running_loop().create_future()
         finally:
-            await to_the_end(hang_up(self._link))
+            await to_the_end(self._link.hang_up())
 
     async def _send(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             outbox, self._outbox = self._outbox, []
-            await self._link.send_packed_command(outbox, check_health=False)
+            await self._link.write(outbox)

@@ -12,7 +12,7 @@ import ssl
 
 from sbredis._tasks import ended
 from sbredis.transport._address import Endpoint
-from sbredis.transport._dial import Link
+from sbredis.transport._link import Link
 from sbredis.transport._replies import Failure, FailureKind
 
 __all__ = ["connect", "with_tls_hint"]

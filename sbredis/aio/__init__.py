@@ -1,4 +1,4 @@
-"""The asynchronous API, on asyncio. Importing it does not import redis-py; the first connection does."""
+"""The asynchronous API, on asyncio."""
 
 from sbredis.aio._background_renewer import BackgroundLockRenewer
 from sbredis.aio._check import ConnectionReport, ServerReport, check_connection

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sbredis._threads import once_in_thread
 from sbredis.engine import Request, perform, whole_library
 from sbredis.entities import read_clock
 from sbredis.exceptions import ServiceBusError
@@ -137,7 +136,7 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
     :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change.
     """
     target = parse_target(url)
-    library = await once_in_thread(whole_library) if target.has_library else None
+    library = whole_library() if target.has_library else None
     scripts = [_probe(b"").script]
     async with await open_transport(target, scripts=scripts, library=library, connect_timeout=timeout) as transport:
         # Find one key for each master: try tags until every master has one.

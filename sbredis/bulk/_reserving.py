@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import anyio
 
+from sbredis._tasks import loop_time
 from sbredis.bulk import _claims as decide
 from sbredis.bulk._claims import Awaited, RecordChange, is_stale, last_seen
 from sbredis.client import Clock
@@ -126,10 +127,10 @@ class Reservations:
                 break
             if progress is not None:
                 progress(what)
-            left = until - anyio.current_time()
+            left = until - loop_time()
             if left <= 0:
                 raise decide.timed_out(path, timeout, what)
-            if anyio.current_time() >= silent_until:
+            if loop_time() >= silent_until:
                 await self._show_life(record, fence)
                 silent_until = _until(SHOWING_LIFE)
             await anyio.sleep(min(pause, left))
@@ -233,12 +234,12 @@ class Reservations:
         return await self._namespace.get_entity(path, timeout=_CALLING)
 
     async def _replace(self, record: EntityRecord, change: RecordChange, until: float | None = None) -> EntityRecord:
-        left = _CALLING if until is None else max(until - anyio.current_time(), 0.001)
+        left = _CALLING if until is None else max(until - loop_time(), 0.001)
         return await self._namespace.update_entity(record, change.settings, properties=change.properties, timeout=left)
 
 
 def _until(seconds: float) -> float:
-    return anyio.current_time() + seconds
+    return loop_time() + seconds
 
 
 def _require_all(answers: Answers[Unpinned]) -> None:
@@ -320,7 +321,7 @@ def _is_reserved(record: EntityRecord) -> bool:
 async def _entities(namespace: Namespace, until: float) -> AsyncIterator[EntityRecord]:
     """Return all queues and subscriptions that are complete."""
     after = ""
-    while page := await namespace.list_entities(after, _PAGE, timeout=until - anyio.current_time()):
+    while page := await namespace.list_entities(after, _PAGE, timeout=until - loop_time()):
         for record in page:
             if record.kind == "topic":
                 async for subscription in _subscriptions(namespace, record.path, until):
@@ -333,7 +334,7 @@ async def _entities(namespace: Namespace, until: float) -> AsyncIterator[EntityR
 async def _subscriptions(namespace: Namespace, topic: str, until: float) -> AsyncIterator[EntityRecord]:
     after, listed = "", namespace.list_subscriptions
     with suppress(MessagingEntityNotFoundError):  # the topic was deleted meanwhile
-        while page := await listed(topic, after, _PAGE, timeout=until - anyio.current_time()):
+        while page := await listed(topic, after, _PAGE, timeout=until - loop_time()):
             for record in page:
                 if record.state == "active":
                     yield record

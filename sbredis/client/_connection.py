@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sbredis._call_site import calling_line, warn_of_line
 from sbredis._tasks import TaskScope, to_the_end
-from sbredis._threads import once_in_thread
+from sbredis._threads import in_thread
 from sbredis.client._arguments import count_of, seconds_of
 from sbredis.client._background_work import BackgroundFailures
 from sbredis.client._clock import Clock
@@ -285,8 +285,8 @@ class Connection:
         # A server holds a script until it ends, and the garbage collector of its Lua looks at all of them again and
         # again: a call takes a quarter longer if the server holds all scripts. So a connection loads only those that
         # every client calls at once. The other ones are loaded when a call needs them and the server lacks them.
-        scripts = await once_in_thread(every_script if self.target.scripts == "all" else preloaded)
-        library = await once_in_thread(whole_library) if self.target.has_library else None
+        scripts = await in_thread(every_script) if self.target.scripts == "all" else preloaded()
+        library = whole_library() if self.target.has_library else None
         transport = await open_transport(
             self.target,
             scripts=scripts,

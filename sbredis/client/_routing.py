@@ -15,8 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
-import anyio.to_thread
-
+from sbredis._threads import in_thread
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_COPIES,
@@ -337,7 +336,7 @@ async def routing_for(namespace: Namespace, routes: Routes, known: Routing | Non
     else:
         make = Judge
     if sum(len(routed.rules) for routed in routes.subscriptions) > _MANY_RULES:
-        return Routing(namespace, await anyio.to_thread.run_sync(make, routes))
+        return Routing(namespace, await in_thread(lambda: make(routes)))
     return Routing(namespace, make(routes))
 
 

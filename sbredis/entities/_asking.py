@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import anyio
 
+from sbredis._tasks import loop_time
 from sbredis.client import Clock
 from sbredis.engine import Partition, Request, ScriptCaller, SettingsBehindError, SettingsStaleError, perform
 from sbredis.exceptions import (
@@ -89,13 +90,13 @@ class PartitionAsker:
 
     async def perform(self, asked: AskedPartition, request: Request[R], until: float) -> R:
         """Make a call to a partition. If the partition has older settings, give it the settings first."""
-        patient = min(until, anyio.current_time() + PATIENCE)
+        patient = min(until, loop_time() + PATIENCE)
         try:
-            return await perform(self.transport, request, timeout=patient - anyio.current_time())
+            return await perform(self.transport, request, timeout=patient - loop_time())
         except SettingsBehindError:  # the partition could not be reached when the settings were changed
             behind = asked.partition.configure(now=asked.told)
-            await perform(self.transport, behind, timeout=patient - anyio.current_time())
-            return await perform(self.transport, request, timeout=patient - anyio.current_time())
+            await perform(self.transport, behind, timeout=patient - loop_time())
+            return await perform(self.transport, request, timeout=patient - loop_time())
 
     async def _ask_all(
         self, record: EntityRecord, ask: Callable[[AskedPartition, float], Awaitable[R]], until: float
@@ -131,7 +132,7 @@ class PartitionAsker:
 
     async def _read_again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
         """Return the current record of the entity. Create partitions that a failover has lost again."""
-        record = await self._namespace.get_entity(seen.path, kind=seen.kind, timeout=until - anyio.current_time())
+        record = await self._namespace.get_entity(seen.path, kind=seen.kind, timeout=until - loop_time())
         if lost and record.incarnation == seen.incarnation:
-            return await self._namespace.restore_entity(record, timeout=until - anyio.current_time())
+            return await self._namespace.restore_entity(record, timeout=until - loop_time())
         return record

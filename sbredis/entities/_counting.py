@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, TypedDict
 
-import anyio
-
+from sbredis._tasks import loop_time
 from sbredis.client import Clock, do_due, read_after_due
 from sbredis.engine import CallId, Counts, Inspection, ScriptCaller
 from sbredis.entities._asking import AskedPartition, PartitionAsker
@@ -182,7 +181,7 @@ class Counter:
         return await read_after_due(
             asked,
             lambda: asker.perform(asked, request, until),
-            lambda: do_due(asker.transport, asked.partition, asked.told, until - anyio.current_time()),
+            lambda: do_due(asker.transport, asked.partition, asked.told, until - loop_time()),
         )
 
     async def inspect(self, record: EntityRecord, until: float) -> Mapping[int, Inspection]:

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-import anyio
-
 from sbredis._nearest import with_nearest
 from sbredis._quoting import quoted, shortened
+from sbredis._tasks import loop_time
 from sbredis.engine import Clock, PartitionSettings, entity_name, subscription_name
 from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, Outcome
 from sbredis.model import (
@@ -210,13 +209,13 @@ class Definition(Generic[P]):
         kept = self.check(function, name, options, clock=clock)  # wrong options are refused even if the entity exists
         given = self._given(function, name, options)
         made = rules_of(rules) if self.word == "subscription" else ()
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         for tries in range(1, _TRIES + 1):
             try:
-                record = await namespace.get_entity(path, timeout=until - anyio.current_time())
+                record = await namespace.get_entity(path, timeout=until - loop_time())
             except MessagingEntityNotFoundError:
                 try:
-                    return await self.create(namespace, path, until - anyio.current_time(), kept, made)
+                    return await self.create(namespace, path, until - loop_time(), kept, made)
                 except MessagingEntityAlreadyExistsError:
                     continue  # another client has created the entity first
                 except MessagingEntityNotFoundError:
@@ -225,24 +224,24 @@ class Definition(Generic[P]):
                     if tries == _TRIES or any(given.get(other) is not None for other in _OTHERS):
                         raise
                     if self.word == "subscription":
-                        await TOPICS.find(namespace, _parts(path)[0], until - anyio.current_time())
+                        await TOPICS.find(namespace, _parts(path)[0], until - loop_time())
             else:
                 return self._require_same(record, given)
-        return self._require_same(await namespace.get_entity(path, timeout=until - anyio.current_time()), given)
+        return self._require_same(await namespace.get_entity(path, timeout=until - loop_time()), given)
 
     async def revise(
         self, namespace: Namespace, path: str, timeout: float, given: Mapping[str, object]
     ) -> EntityRecord:
         """Set these properties of an entity, and keep the values of all other properties. The last update wins."""
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         while True:
-            record = await self.find(namespace, path, until - anyio.current_time())
+            record = await self.find(namespace, path, until - loop_time())
             if given.get(DESTINATIONS[0]) is not None:
                 require_unreserved(record, f"{DESTINATIONS[0]} cannot be set")
             kept = entity_revised(self.properties, given, _stored(record))
             try:
                 return await namespace.update_entity(
-                    record, kept.settings, properties=kept.properties, timeout=until - anyio.current_time()
+                    record, kept.settings, properties=kept.properties, timeout=until - loop_time()
                 )
             except EntityChangedError:
                 continue  # another client has changed the record first: apply the update to the new record

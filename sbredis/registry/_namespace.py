@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, Self, TypeVar, get_args
 
-import anyio
-
 from sbredis._quoting import quoted
+from sbredis._tasks import loop_time
 from sbredis.engine import (
     Partition,
     PartitionSettings,
@@ -127,7 +126,7 @@ class Namespace:
 
     async def facts(self, *, timeout: float = 60.0) -> NamespaceFacts:
         """Read the facts of the namespace; create it if it is missing."""
-        steps, until = self._steps, anyio.current_time() + timeout
+        steps, until = self._steps, loop_time() + timeout
         facts = await steps.ask(read_namespace(self.name, self.partitions), until)
         if facts is not None:
             return facts
@@ -139,7 +138,7 @@ class Namespace:
         Entities that exist are kept, even if they are more.
         """
         steps = self._steps
-        return await steps.ask(steps.registry.limit(entities, megabytes), anyio.current_time() + timeout)
+        return await steps.ask(steps.registry.limit(entities, megabytes), loop_time() + timeout)
 
     # -- queues and topics ----------------------------------------------------------------------------------------
 
@@ -169,7 +168,7 @@ class Namespace:
             raise ValueError(
                 f"{quoted(name)} cannot be both partitioned and colocated with another entity: leave out colocate_with"
             )
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         beside = None if colocate_with is None else await self._neighbour(name, colocate_with, until)
         await require_destinations(self._steps, name, properties, {}, until)
         description = EntityDescription(
@@ -200,7 +199,7 @@ class Namespace:
         if there is no such entity, or if ``kind`` is given and does not include the kind of the entity.
         """
         split_path(path)
-        return await self._steps.existing(path, anyio.current_time() + timeout, _kinds(kind))
+        return await self._steps.existing(path, loop_time() + timeout, _kinds(kind))
 
     async def update_entity(
         self,
@@ -222,7 +221,7 @@ class Namespace:
             require_properties(properties)
         if record.state != "active":
             raise changed(record.path, f"it was {record.state} when it was read; get_entity finishes that")
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         steps, stamp = self._steps, new_token()
         await require_destinations(steps, record.path, properties, record.properties, until)
         revised = replace(
@@ -249,11 +248,11 @@ class Namespace:
         A call that a user makes at the same time is never lost: it takes the removal back, or is refused because the
         entity does not exist any more.
         """
-        return await remove_if_idle(self._steps, record, idle, anyio.current_time() + timeout)
+        return await remove_if_idle(self._steps, record, idle, loop_time() + timeout)
 
     async def finish_deletion(self, record: EntityRecord, *, timeout: float = 60.0) -> None:
         """Finish a deletion that another client has begun."""
-        await self._steps.settled(record, anyio.current_time() + timeout)
+        await self._steps.settled(record, loop_time() + timeout)
 
     async def delete_entity(
         self, path: str, *, kind: Kind | Collection[Kind] = (), before: Before | None = None, timeout: float = 60.0
@@ -265,7 +264,7 @@ class Namespace:
         is no such entity, or if ``kind`` is given and does not include the kind of the entity.
         """
         split_path(path)
-        await delete(self._steps, path, _kinds(kind), before, anyio.current_time() + timeout)
+        await delete(self._steps, path, _kinds(kind), before, loop_time() + timeout)
 
     async def restore_entity(self, record: EntityRecord, *, timeout: float = 60.0) -> EntityRecord:
         """Create empty partitions in place of the partitions that a failover has lost; the other partitions keep their
@@ -274,7 +273,7 @@ class Namespace:
         Use this if a partition reports that the entity does not exist, but the registry has it. Raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not have it.
         """
-        return await self._steps.restored(record, anyio.current_time() + timeout)
+        return await self._steps.restored(record, loop_time() + timeout)
 
     async def list_entities(
         self, after: str = "", limit: int = 100, *, timeout: float = 60.0
@@ -291,7 +290,7 @@ class Namespace:
         self, after: str = "", limit: int = 100, *, timeout: float = 60.0
     ) -> Listing[EntityRecord]:
         """Return a page of the list of :meth:`list_entities`, also with those whose records cannot be read."""
-        return await self._steps.ask(self._steps.registry.listed(after, limit), anyio.current_time() + timeout)
+        return await self._steps.ask(self._steps.registry.listed(after, limit), loop_time() + timeout)
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
@@ -321,7 +320,7 @@ class Namespace:
                 f"the settings of the subscription {path!r} must be shared, because its topic stores the messages"
             )
         require_rules(rules)
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         steps, incarnation = self._steps, new_token()
         while True:
             owner = await steps.existing(topic, until, TOPIC)
@@ -358,10 +357,10 @@ class Namespace:
         half created or half deleted are listed with that state; the call does not continue their creation or deletion.
         Subscriptions whose records cannot be read are left out.
         """
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         require_bounds("a subscription", after, limit)
         await self._steps.existing(entity_name(topic), until, TOPIC)
-        timeout = until - anyio.current_time()
+        timeout = until - loop_time()
         return await first_readable(
             lambda on, left: self.page_of_subscriptions(topic, on, limit, timeout=left), after, timeout
         )
@@ -374,13 +373,13 @@ class Namespace:
         The record of the topic itself need not be readable.
         """
         request = self._steps.registry.subscriptions(entity_name(topic), after, limit)
-        page = await self._steps.ask(request, anyio.current_time() + timeout, topic)
+        page = await self._steps.ask(request, loop_time() + timeout, topic)
         records = tuple(each.record for each in page.subscriptions)
         return Listing(records, tuple(each.subscription for each in page.unreadable), page.onward)
 
     async def topic_facts(self, topic: str, *, timeout: float = 60.0) -> TopicFacts:
         """Return a topic, and the numbers of its subscriptions and filters."""
-        seen = await self._steps.seen(entity_name(topic), anyio.current_time() + timeout, TOPIC)
+        seen = await self._steps.seen(entity_name(topic), loop_time() + timeout, TOPIC)
         return TopicFacts(seen.record, seen.subscriptions, seen.sql_filters, seen.correlation_filters)
 
     async def routes(self, topic: str, known: Routes | None = None, *, timeout: float = 60.0) -> Routes:
@@ -388,7 +387,7 @@ class Namespace:
 
         ``known`` are routes that were read before: only rules that have changed since are read.
         """
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         return await read_routes(self._steps, self._rules, entity_name(topic), known, until)
 
     # -- rules ----------------------------------------------------------------------------------------------------
@@ -403,7 +402,7 @@ class Namespace:
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
-        until, stamp = anyio.current_time() + timeout, new_token()
+        until, stamp = loop_time() + timeout, new_token()
         record = await self._steps.existing(path, until)
         if IDLE_PROPERTY in record.properties:  # a removal that has begun is taken back before the rule is stored
             await note_use(self._steps, record, until)
@@ -424,7 +423,7 @@ class Namespace:
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
-        until, stamp = anyio.current_time() + timeout, new_token()
+        until, stamp = loop_time() + timeout, new_token()
         seen_stamp = "" if seen is None else seen.stamp
         done = await self._changed(
             path, rule.name, lambda record: self._rules.update(record, rule, stamp, seen_stamp), until
@@ -441,7 +440,7 @@ class Namespace:
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         rule_name(name)
-        until, stamp = anyio.current_time() + timeout, new_token()
+        until, stamp = loop_time() + timeout, new_token()
         done = await self._changed(path, name, lambda record: self._rules.delete(record, name, stamp), until)
         await self._steps.told(done, until)
 
@@ -452,7 +451,7 @@ class Namespace:
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         rule_name(name)
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         record = await self._steps.existing(path, until)
         kept = await self._steps.ask(self._rules.read(record, name), until, path)
         if kept is None:
@@ -476,7 +475,7 @@ class Namespace:
         """Return a page of the list of :meth:`list_rules`, also with those that cannot be read."""
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_bounds("a rule", after, limit)
-        until = anyio.current_time() + timeout
+        until = loop_time() + timeout
         record = await self._steps.existing(path, until)
         page = await self._steps.ask(self._rules.listed(record, after, limit), until, path)
         rules = [kept for _, kept in page.rules]
@@ -537,13 +536,13 @@ async def _open_namespace(
     A server that has reached its memory limit refuses to create a namespace. If every client tried that when it opens,
     no program could open a client any more and empty the server.
     """
-    until, codes = anyio.current_time() + timeout, refusals(name)
+    until, codes = loop_time() + timeout, refusals(name)
     facts = await perform(transport, read_namespace(name, partitions), timeout=timeout, refusals=codes)
     if facts is not None:
         return facts
     request = register_namespace(name, _PARTITIONS if partitions is None else partitions, exact=partitions is not None)
     try:
-        return await perform(transport, request, timeout=until - anyio.current_time(), refusals=codes)
+        return await perform(transport, request, timeout=until - loop_time(), refusals=codes)
     except ServiceBusServerBusyError as error:
         add_sentence(error, f"The namespace '{name}' does not exist yet, and could not be created.")
         raise

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import anyio
-
+from sbredis._tasks import loop_time
 from sbredis.registry._registry import LONGEST_PAGE, Listing, Page
 from sbredis.registry._steps import Steps
 
@@ -22,9 +21,9 @@ async def first_readable(
 
     ``read`` reads the page after a name within a number of seconds.
     """
-    until = anyio.current_time() + timeout
+    until = loop_time() + timeout
     while True:
-        page = await read(after, until - anyio.current_time())
+        page = await read(after, until - loop_time())
         if page.records or page.onward is None:
             return page.records
         after = page.onward

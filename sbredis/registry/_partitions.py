@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import anyio
 
+from sbredis._tasks import loop_time
 from sbredis.engine import Origin, Partition, Request, ScriptCaller, SettingsStaleError, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -130,7 +131,7 @@ class Partitions:
 
     async def ask(self, request: Request[T], until: float) -> T:
         """Send a request to a partition."""
-        return await perform(self._transport, request, timeout=until - anyio.current_time())
+        return await perform(self._transport, request, timeout=until - loop_time())
 
 
 async def all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:

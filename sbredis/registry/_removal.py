@@ -47,8 +47,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-import anyio
-
+from sbredis._tasks import loop_time
 from sbredis.engine import CallId, Closing, Partition, SettingsBehindError, SettingsStaleError
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Kind
@@ -228,7 +227,7 @@ async def _ask(steps: Steps, record: EntityRecord, idle: int, closed: int, until
             found.append(_IN_USE)
 
     try:
-        await partitions.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))
+        await partitions.everywhere(record, ask, min(until, loop_time() + PATIENCE))
     except MessagingEntityNotFoundError:  # a failover has lost a partition, which begins anew; or the entity is gone
         await steps.restored(record, until)
         return 0
@@ -260,7 +259,7 @@ async def note_use(steps: Steps, record: EntityRecord, until: float) -> None:
                 try:
                     await partitions.ask(
                         partition.touch(CallId("", 0, partitions.now())),
-                        min(until, anyio.current_time() + PATIENCE),
+                        min(until, loop_time() + PATIENCE),
                     )
                 except SettingsBehindError:
                     await partitions.tell(partition, until)

@@ -63,6 +63,7 @@ from typing import TypeVar
 
 import anyio
 
+from sbredis._tasks import loop_time
 from sbredis.engine import (
     Origin,
     Partition,
@@ -143,7 +144,7 @@ class Steps:
     async def ask(self, request: Request[T], until: float, about: str = "", codes: Refusals | None = None) -> T:
         """Send a request to the registry, ``about`` one entity or none. ``codes`` has the errors for refusals."""
         meant = refusals(self._namespace, about) if codes is None else codes
-        return await perform(self._transport, request, timeout=until - anyio.current_time(), refusals=meant)
+        return await perform(self._transport, request, timeout=until - loop_time(), refusals=meant)
 
     # -- finding --------------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class Steps:
         """Return the complete entity and the counts of its topic. If the topic is behind, first tell its partitions."""
         seen = await self._found(path, until, kinds)
         if seen.behind:
-            now = anyio.current_time()
+            now = loop_time()
             with suppress(ServiceBusError):
                 await self._catch_up(split_path(seen.record.path)[0], now + (until - now) * _SHARE)
         return seen
@@ -256,7 +257,7 @@ class Steps:
         else:
             kept = await self.ask(self.registry.revise(kept, stamp, kept=True), until, record.path)
         if kept.state == "active":
-            with anyio.move_on_after(min(_SHORTLY, until - anyio.current_time())), suppress(ServiceBusError):
+            with anyio.move_on_after(min(_SHORTLY, until - loop_time())), suppress(ServiceBusError):
                 await self.partitions.everywhere(kept, self.partitions.tell, until)
         return kept
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sbredis._threads import in_thread, once_in_thread
+from sbredis._threads import in_thread
 from sbredis.transport._address import Endpoint, Target, parse_target
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._script import Library, Script
@@ -33,13 +33,6 @@ def require_asyncio() -> None:
         raise RuntimeError(
             "sbredis runs on asyncio. There is no running asyncio event loop here; trio is not supported."
         ) from None
-
-
-def _transport_class() -> type[Transport]:
-    """Import redis-py. This takes a quarter of a second, so it is not done in the event loop."""
-    from sbredis.transport._multiplexed import Transport
-
-    return Transport
 
 
 async def _taken(acquire: Callable[[], EmbeddedLease]) -> EmbeddedLease:
@@ -90,7 +83,8 @@ async def open_transport(
     """
     require_asyncio()
     target = parse_target(url) if isinstance(url, str) else url
-    transport_class = await once_in_thread(_transport_class)
+    from sbredis.transport._multiplexed import Transport  # only a connection needs it
+
     before_dial: Callable[[], Awaitable[None]] | None = None
     on_close: Callable[[], None] | None = None
     if target.kind == "embedded":
@@ -105,7 +99,7 @@ async def open_transport(
     elif target.kind == "memory":
         target = replace(target, endpoints=(Endpoint(f"memory://{target.path}", 0),))
     try:
-        transport = transport_class(
+        transport = Transport(
             target,
             scripts=scripts,
             library=library,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Self, Unpack
 
-import anyio
-
 from sbredis._public import public
 from sbredis._server_url import url_or_default
+from sbredis._tasks import loop_time
 from sbredis.aio._client_options import (
     AdministrationClientOptions,
     Credential,
@@ -129,7 +128,7 @@ class ServiceBusAdministrationClient(
         """Return the properties of the namespace; create it if it does not exist yet."""
         until = self._deadline(timeout)
         await self._connection.open(until)
-        return self._facts(await self._namespace.facts(timeout=until - anyio.current_time()))
+        return self._facts(await self._namespace.facts(timeout=until - loop_time()))
 
     async def set_namespace_limits(
         self, *, max_entities: int | None, max_size_in_megabytes: int | None, timeout: float | None = None
@@ -147,7 +146,7 @@ class ServiceBusAdministrationClient(
                 count_of(limit, name, 999_999_999_999, least=0)
         until = self._deadline(timeout)
         await self._connection.open(until)
-        left = until - anyio.current_time()
+        left = until - loop_time()
         facts = await self._namespace.limit(entities=max_entities, megabytes=max_size_in_megabytes, timeout=left)
         return self._facts(facts)
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import anyio
 
+from sbredis._tasks import loop_time
 from sbredis.aio.management._parts_of_lists import ListPart
 from sbredis.client import Connected, deadline_of
 from sbredis.engine import entity_name, name_key, subscription_name
@@ -54,7 +55,7 @@ class Calls(Connected):
         """Call ``ask`` with the seconds that are left until ``until``. An error that it raises names the entity."""
         await self._connection.open(until)
         try:
-            return await ask(until - anyio.current_time())
+            return await ask(until - loop_time())
         except ServiceBusError as error:
             error.entity = error.entity or path
             raise
@@ -94,10 +95,10 @@ class Calls(Connected):
         until = self._deadline(timeout)
 
         async def before(record: EntityRecord) -> None:
-            left = until - anyio.current_time()
-            patient = anyio.current_time() + min(self._connection.timings.moving_first, left / 2)
+            left = until - loop_time()
+            patient = loop_time() + min(self._connection.timings.moving_first, left / 2)
             while waiting := await self._transfers(record, until):
-                if anyio.current_time() > patient:
+                if loop_time() > patient:
                     raise ServiceBusError(
                         f"'{path}' was not deleted, because {waiting} of its messages wait to be moved to other "
                         "entities (transfer_message_count). Delete it again when they have been moved; a client with "
@@ -128,7 +129,7 @@ class Calls(Connected):
         waiting = tally.all("transfer", "frozen")
         if record.kind == "topic":
             subscriptions, after = self._namespace.list_subscriptions, ""
-            while page := await subscriptions(record.path, after, timeout=until - anyio.current_time()):
+            while page := await subscriptions(record.path, after, timeout=until - loop_time()):
                 for each in page:
                     waiting += await self._transfers(each, until)
                 after = page[-1].name
@@ -170,7 +171,7 @@ class Calls(Connected):
         while onwards is not None and len(found) + part.skip - skip < most:
             lacking = most - len(found) - part.skip + skip
             share = min(lacking if first else max(lacking, PAGE + 1), LONGEST_PAGE)
-            items, onwards = await read(onwards, share, until - anyio.current_time())
+            items, onwards = await read(onwards, share, until - loop_time())
             accepted = [item for item in items if wanted(item)]
             found += accepted[skip:]
             skip, first = max(0, skip - len(accepted)), False

@@ -7,8 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Unpack
 
-import anyio
-
+from sbredis._tasks import loop_time
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import rule_name as named
@@ -155,7 +154,7 @@ class RuleAdministration(Calls):
         async def read(after: str, most: int, timeout: float) -> ListPage[KeptRule]:
             found = await self._ask(
                 path,
-                anyio.current_time() + timeout,
+                loop_time() + timeout,
                 lambda left: self._namespace.page_of_rules(topic_name, subscription_name, after, most, timeout=left),
             )
             self._unreadable.note(found.unreadable, (place_of(path, kept.rule.name) for kept in found.records))

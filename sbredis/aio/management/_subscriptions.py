@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-import anyio
-
+from sbredis._tasks import loop_time
 from sbredis.aio.management._calls import Calls, Reading
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
@@ -198,9 +197,9 @@ class SubscriptionAdministration(Calls):
         entity_name(topic)
 
         async def read(after: str, most: int, timeout: float) -> ListPage[EntityRecord]:
-            until = anyio.current_time() + timeout
+            until = loop_time() + timeout
             await self._namespace.get_entity(topic, kind="topic", timeout=timeout)
-            left = until - anyio.current_time()
+            left = until - loop_time()
             return self._readable(await self._namespace.page_of_subscriptions(topic, after, most, timeout=left))
 
         return read

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-import anyio
-
+from sbredis._tasks import loop_time
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.engine import entity_name
@@ -149,5 +148,5 @@ class TopicAdministration(Calls):
 
     async def _with_facts(self, tally: Tally, until: float) -> TopicRuntimeProperties:
         path = tally.record.path
-        facts = await self._namespace.topic_facts(path, timeout=until - anyio.current_time())
+        facts = await self._namespace.topic_facts(path, timeout=until - loop_time())
         return topic_counts(tally, facts)

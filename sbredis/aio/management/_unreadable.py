@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
-import anyio
-
+from sbredis._tasks import loop_time
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.entities import QUEUES, SUBSCRIPTIONS, TOPICS, AsyncItemPaged, ListPage
@@ -78,7 +77,7 @@ class UnreadableAdministration(Calls):
             after: str | None = ""
             while after is not None:
                 page: Listing[KeptRule] = await self._namespace.page_of_rules(
-                    topic, subscription, after, _PAGE, timeout=until - anyio.current_time()
+                    topic, subscription, after, _PAGE, timeout=until - loop_time()
                 )
                 for each in page.unreadable:
                     yield each
@@ -90,7 +89,7 @@ async def _pages(
 ) -> AsyncIterator[Listing[EntityRecord]]:
     after: str | None = ""
     while after is not None:
-        page = await read(after, until - anyio.current_time())
+        page = await read(after, until - loop_time())
         yield page
         after = page.onward
 

@@ -34,6 +34,7 @@ class LongRun:
 
 
 BENCHMARKS = {
+    "start": LongRun("benchmarks.start", "the start of a process beside redis-py: imports, first connection, commands"),
     "transport": LongRun("benchmarks.transport", "the transport beside redis-py's cluster client"),
     "faults": LongRun("benchmarks.faults", "the effects of faults on callers, beside redis-py"),
     "engine": LongRun(

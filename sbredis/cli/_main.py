@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import sys
@@ -14,6 +15,8 @@ __all__ = ["main"]
 
 _EXTRA = ("rich", "yaml")
 """The packages of the extra ``cli``. They are imported when needed, but no command begins without them."""
+_THRESHOLD = 50_000
+"""How many more objects than before there must be until the garbage collector looks at the young ones."""
 _SILENT = logging.NullHandler()
 
 
@@ -25,10 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is not None:
         return _run(arguments)
+    # Nearly all objects of a command live until its end, so looking for garbage among them would only take time. At its
+    # end, the interpreter would look at all of them several times.
+    gc.set_threshold(_THRESHOLD)
     try:
         return _run(sys.argv[1:])
     finally:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        gc.freeze()
 
 
 def _run(arguments: Sequence[str]) -> int:

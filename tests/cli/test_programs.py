@@ -37,6 +37,25 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
 
+# -- the program itself ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "changes"), [("", True), ("['--version']", False)], ids=["program", "called"])
+def test_only_the_program_changes_the_garbage_collector(given: str, changes: bool) -> None:
+    code = (
+        "import gc, sys\n"
+        "from sbredis.cli import main\n"
+        "before = gc.get_threshold()\n"
+        "sys.argv[1:] = ['--version']\n"
+        f"assert main({given}) == 0\n"
+        "print(gc.get_threshold() != before, gc.get_freeze_count() > 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True, timeout=100
+    )
+    assert done.stdout.splitlines()[-1] == f"{changes} {changes}"
+
+
 # -- servers -----------------------------------------------------------------------------------------------------------
 
 

@@ -5,10 +5,9 @@ The result names these partitions.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
-
-import anyio
 
 from sbredis._tasks import loop_time
 from sbredis.client import Clock
@@ -70,7 +69,7 @@ class PartitionAsker:
         self.transport = transport
         self._namespace = namespace
         self._clock = clock
-        self._room = anyio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def ask_all(
         self, record: EntityRecord, ask: Callable[[AskedPartition, float], Awaitable[R]], until: float
@@ -116,9 +115,9 @@ class PartitionAsker:
             except ServiceBusError as error:
                 errors.append(error)
 
-        async with anyio.create_task_group() as group:
+        async with asyncio.TaskGroup() as group:
             for number in record.partitions:
-                group.start_soon(one, number)
+                group.create_task(one(number))
         if errors:
             raise errors[0]
         return Answers(record, answers, tuple(sorted(unreachable)))

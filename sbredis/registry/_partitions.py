@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
-
-import anyio
 
 from sbredis._tasks import loop_time
 from sbredis.engine import Origin, Partition, Request, ScriptCaller, SettingsStaleError, perform
@@ -144,8 +143,8 @@ async def all_of(steps: Iterable[Callable[[], Awaitable[object]]]) -> None:
         except ServiceBusError as error:
             errors.append(error)
 
-    async with anyio.create_task_group() as group:
+    async with asyncio.TaskGroup() as group:
         for step in steps:
-            group.start_soon(one, step)
+            group.create_task(one(step))
     if errors:
         raise errors[0]

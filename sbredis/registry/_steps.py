@@ -54,14 +54,13 @@ subscriptions continues the deletion of the topic.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
-
-import anyio
 
 from sbredis._tasks import loop_time
 from sbredis.engine import (
@@ -257,8 +256,9 @@ class Steps:
         else:
             kept = await self.ask(self.registry.revise(kept, stamp, kept=True), until, record.path)
         if kept.state == "active":
-            with anyio.move_on_after(min(_SHORTLY, until - loop_time())), suppress(ServiceBusError):
-                await self.partitions.everywhere(kept, self.partitions.tell, until)
+            with suppress(ServiceBusError, TimeoutError):
+                async with asyncio.timeout(min(_SHORTLY, until - loop_time())):
+                    await self.partitions.everywhere(kept, self.partitions.tell, until)
         return kept
 
     async def _topic_kept(self, record: EntityRecord, topic: str, until: float) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
-
-import anyio
 
 from sbredis._tasks import loop_time
 from sbredis.aio.management._parts_of_lists import ListPart
@@ -106,7 +105,7 @@ class Calls(Connected):
                         outcome=Outcome.REFUSED,
                         is_transient=True,
                     )
-                await anyio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE)
 
         await self._ask(
             path, until, lambda left: self._namespace.delete_entity(path, kind=kind, before=before, timeout=left)
@@ -226,9 +225,9 @@ class Calls(Connected):
                 except DataLayoutError as error:
                     self._unreadable.note([Unreadable(name_key(record.path), record.stamp.encode(), error)])
 
-            async with anyio.create_task_group() as group:
+            async with asyncio.TaskGroup() as group:
                 for record in records:
-                    group.start_soon(one, record)
+                    group.create_task(one(record))
             return ListPage([found[record.path] for record in records if record.path in found], onwards)
 
         return AsyncItemPaged(page)

@@ -56,9 +56,9 @@ BUGS = (
     Bug(
         "unreachable partitions are idle",
         _REMOVAL,
-        "        await partitions.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))\n",
+        "        await partitions.everywhere(record, ask, min(until, loop_time() + PATIENCE))\n",
         "        with suppress(*UNREACHABLE):\n"
-        "            await partitions.everywhere(record, ask, min(until, anyio.current_time() + PATIENCE))\n",
+        "            await partitions.everywhere(record, ask, min(until, loop_time() + PATIENCE))\n",
     ),
     Bug(
         "a remover makes the partitions of a deleted entity again",

@@ -16,7 +16,7 @@ from typing import Any
 
 from redis import Redis
 
-from benchmarks.engine_calls import Engine
+from benchmarks.engine_calls import Engine, server_time
 from benchmarks.rounds import run_as_program
 from sbredis.engine import CallId, Outgoing, PartitionSettings, Request, new_token
 from sbredis.servers import LocalServer
@@ -74,14 +74,9 @@ KINDS: dict[str, Callable[[Clocked, int], int]] = {
 
 def taken(client: Redis, call: Callable[[], Any]) -> float:
     """Return the time for which a script blocked the server, in ms."""
-    before = _spent(client)
+    before = server_time(client)
     call()
-    return (_spent(client) - before) / 1000
-
-
-def _spent(client: Redis) -> int:
-    stats: dict[str, Any] = client.info("commandstats")
-    return int(stats.get("cmdstat_evalsha", {}).get("usec", 0))
+    return server_time(client) - before
 
 
 def show(client: Redis, name: str, fill: Callable[[Clocked, int], int], messages: int) -> None:
@@ -105,9 +100,9 @@ def show(client: Redis, name: str, fill: Callable[[Clocked, int], int], messages
     calls, longest, started = 0, 0.0, time.perf_counter()
     more = True
     while more:
-        before = _spent(client)
+        before = server_time(client)
         more = engine.ask(of.due(engine.call_id())).more
-        longest = max(longest, (_spent(client) - before) / 1000)
+        longest = max(longest, server_time(client) - before)
         calls += 1
     spent = time.perf_counter() - started
     print(

@@ -13,7 +13,7 @@ from sbredis.engine._scripts import load, operations, whole_library
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["LARGE", "Competitor", "Engine", "Form", "alternate", "engine_round", "server_cpu", "server_time"]
+__all__ = ["CALLS", "LARGE", "Competitor", "Engine", "Form", "alternate", "engine_round", "server_cpu", "server_time"]
 
 T = TypeVar("T")
 LARGE = PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10**9)
@@ -22,13 +22,15 @@ LARGE = PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10*
 
 Form = Literal["scripts", "library"]
 """How a server has the operations: as single scripts, or as functions of one library."""
+CALLS = ("cmdstat_evalsha", "cmdstat_fcall")
+"""The names of calls in both forms in the statistics of a server."""
 
 
 class Engine:
     """One partition, called through redis-py one call at a time."""
 
     def __init__(
-        self, client: Redis, entity: str, settings: PartitionSettings | None = None, *, form: Form = "scripts"
+        self, client: Redis, entity: str, settings: PartitionSettings | None = None, *, form: Form = "library"
     ) -> None:
         self._client = client
         self._hashes: dict[str, str] = {}
@@ -81,9 +83,9 @@ def server_cpu(client: Redis) -> float:
 
 
 def server_time(client: Redis) -> float:
-    """Return the ms that scripts have held the server since its statistics were reset."""
+    """Return the ms that scripts and functions have held the server since its statistics were reset."""
     told: Any = client.info("commandstats")
-    return float(told["cmdstat_evalsha"]["usec"]) / 1000
+    return sum(float(told[name]["usec"]) for name in CALLS if name in told) / 1000
 
 
 def engine_round(engine: Engine, batch: int, body: bytes, calls: int) -> None:

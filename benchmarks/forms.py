@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from benchmarks.engine_calls import LARGE, Engine, Form, server_cpu
+from benchmarks.engine_calls import LARGE, Engine, Form, server_cpu, server_time
 from benchmarks.rounds import run_as_program
 from sbredis.engine import Lock, Operation, Outgoing, Request, new_token, transact
 from sbredis.engine._scripts import load, operations, whole_library
@@ -87,8 +87,7 @@ def after_idleness(side: Side, calls: int) -> float:
     for _ in range(calls):
         time.sleep(0.002)
         side.engine.ask(side.engine.partition.look())
-    told: Any = side.client.info("commandstats")
-    return sum(float(told[name]["usec"]) for name in ("cmdstat_evalsha", "cmdstat_fcall") if name in told) / calls
+    return server_time(side.client) * 1000 / calls
 
 
 def lua_memory(client: Redis) -> int:

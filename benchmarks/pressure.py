@@ -23,6 +23,7 @@ COUNT = Script(
     """#!lua
 redis.call('SET', KEYS[2], ARGV[1])
 return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)""",
+    function="count",
 )
 """A script that counts every execution, to detect calls that ran twice. A migration can separate its two keys."""
 
@@ -34,6 +35,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   return 1
 end
 return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)""",
+    function="count_once",
 )
 """A script that recognises a repetition of the same operation, so the call may be sent again."""
 

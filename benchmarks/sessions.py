@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from benchmarks.engine_calls import Engine
+from benchmarks.engine_calls import Engine, server_time
 from benchmarks.rounds import run_as_program
 from benchmarks.works import (
     ALL,
@@ -175,8 +174,7 @@ def turnstile(client: Redis, free: int, rounds: int) -> Turnstile:
 
 def microseconds(client: Redis) -> float:
     """Return the time of scripts since the counters were last reset."""
-    taken: Any = client.info("commandstats")
-    return float(taken["cmdstat_evalsha"]["usec"])
+    return server_time(client) * 1000
 
 
 # -- measuring the client ----------------------------------------------------------------------------------------------

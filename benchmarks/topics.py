@@ -18,7 +18,7 @@ from typing import Any
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from benchmarks.engine_calls import Engine
+from benchmarks.engine_calls import CALLS, Engine, server_time
 from benchmarks.rounds import run_as_program
 from benchmarks.rules import COMPLEX, duration
 from benchmarks.works import (
@@ -112,9 +112,10 @@ def cost_of(client: Redis, call: Callable[[], None], calls: int) -> Call:
     for _ in range(calls):
         call()
     after: Any = client.info("stats")
-    done: Any = client.info("commandstats")["cmdstat_evalsha"]
+    told: Any = client.info("commandstats")
+    done = sum(told[name]["calls"] for name in CALLS if name in told)
     wire = after["total_net_input_bytes"] - before["total_net_input_bytes"]
-    return Call(done["calls"] / calls, wire / calls, done["usec"] / calls / 1000)
+    return Call(done / calls, wire / calls, server_time(client) / calls)
 
 
 def spread_out(client: Redis, body: bytes, messages: int) -> Iterator[str]:

@@ -24,6 +24,7 @@ from sbredis.transport import forget_memory, forget_notes
 from sbredis.transport._memory import memory_names
 from tests.access.users import confined_url
 from tests.loops import OneThreadLoop
+from tests.plugins.forms import in_form
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 """In its debug mode asyncio warns about each step that takes 0.1 s. On a busy machine any step may take that long."""
@@ -94,17 +95,19 @@ def shared_cluster(binary: str | None) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def server(shared_server: LocalServer) -> LocalServer:
+def server(shared_server: LocalServer, request: pytest.FixtureRequest) -> Iterator[LocalServer]:
     """The shared server, without data."""
     shared_server.ask("FLUSHALL")
-    return shared_server
+    with in_form([shared_server], request.node):
+        yield shared_server
 
 
 @pytest.fixture
-def cluster(shared_cluster: LocalCluster) -> LocalCluster:
+def cluster(shared_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """The shared cluster, without data."""
     shared_cluster.flush()
-    return shared_cluster
+    with in_form(shared_cluster.nodes, request.node):
+        yield shared_cluster
 
 
 @pytest.fixture

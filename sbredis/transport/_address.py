@@ -105,7 +105,7 @@ class Target:
     """The number of replicas of a shard that ``durability=replicated`` waits for; ``None`` for the number that the
     servers report.
     """
-    scripts: Literal["auto", "library", "needed", "all"] = "needed"
+    scripts: Literal["auto", "library", "needed", "all"] = "auto"
     """The form of the scripts. ``library``: all of them as one library of functions. ``auto``: the same, but single
     scripts on a server that refuses the library. ``needed``: single scripts, loaded when a call needs one and the
     server lacks it. ``all``: single scripts, loaded when a connection opens.

@@ -70,10 +70,10 @@ async def open_transport(
     limits: WireLimits | None = None,
     retry: Backoff | None = None,
 ) -> Transport:
-    """Connect to the servers of a connection string, check that they are suitable, and load the scripts.
+    """Connect to the servers of a connection string, and check that they are suitable.
 
-    ``library`` has the scripts as functions. It is used if the connection string says ``scripts=auto`` or ``library``;
-    then no script is loaded before a call needs it.
+    ``library`` has the scripts as functions, and is loaded when a call needs it. Without a library, or if the
+    connection string says ``scripts=needed`` or ``all``, the given single scripts are loaded now.
     ``credential_provider`` is a provider of redis-py. Every connection asks it for credentials. ``retry`` says how
     calls are repeated. Errors are :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
     :class:`~sbredis.exceptions.ServerUnsuitableError` for a server that must be set up differently, and

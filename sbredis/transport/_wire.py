@@ -27,6 +27,7 @@ from sbredis.transport._stream import Stream
 __all__ = ["Wire", "WireLimits"]
 
 _log = logging.getLogger("sbredis.transport")
+_log_of_forms = logging.getLogger("sbredis.transport.forms")
 _ASKING = pack((b"ASKING",))
 _HEALS = 2
 _CHECK_EVERY = 0.25
@@ -391,7 +392,7 @@ class Wire:
         if not self._form.refused(failure, self._loop.time()):
             return self._form.state is FormState.SCRIPTS
         said = f"{failure.code} {failure.detail}".strip()
-        _log.info("%s gets single scripts instead of a library of functions: %s", self.facts.endpoint, said)
+        _log_of_forms.info("%s gets single scripts instead of a library of functions: %s", self.facts.endpoint, said)
         return True
 
     def _release(self, call: Call) -> None:

@@ -232,6 +232,7 @@ async def attempt(url: str, operation: Operation) -> None:
         await operation(Work(client, administration))
 
 
+@pytest.mark.any_form("the users may not load the library")
 @pytest.mark.parametrize("user", OWN)
 @pytest.mark.parametrize("target", ["server", "cluster"])
 def test_a_user_can_do_what_the_table_says_and_a_refusal_changes_nothing(

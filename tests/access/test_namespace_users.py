@@ -18,7 +18,7 @@ from sbredis.servers import LocalCluster, LocalSentinel, LocalServer
 from tests.access.users import OF_TESTS, set_user, url_of
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.any_form("some users may not load the library")]
 
 HOSTILE = """
 ACL LIST

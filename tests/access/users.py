@@ -25,6 +25,8 @@ OF_TESTS = (
     "type",
 )
 """The commands with which tests look into servers and damage them. A test shows that sbredis uses none of them."""
+_OF_LIBRARY = ("fcall", "fcall_ro", "function|load")
+"""The rights to the library of functions, which tests use (tests/plugins/forms.py). ``sbredis acl`` prints none."""
 
 
 def nodes_of(running: LocalServer | LocalCluster) -> Sequence[LocalServer]:
@@ -46,8 +48,9 @@ def url_of(running: LocalServer | LocalCluster, user: str) -> str:
 def confined_url(running: LocalServer | LocalCluster) -> str:
     """Return the connection string of a user that may do in all namespaces what others may do in one.
 
-    Tests use many namespaces. Otherwise the rights are those that the documentation gives to every service.
+    Tests use many namespaces, and the library of functions. Otherwise the rights are those that the documentation gives
+    to every service.
     """
     rules = [rule.replace("sb:ns:*", "sb:*") for rule in namespace_rules("ns")]
-    set_user(running, _USER, [*rules, *(f"+{each}" for each in OF_TESTS)])
+    set_user(running, _USER, [*rules, *(f"+{each}" for each in (*OF_TESTS, *_OF_LIBRARY))])
     return url_of(running, _USER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from sbredis.engine._scripts import load
+from sbredis.engine import whole_library
 from sbredis.servers import LocalServer
 from tests.transport.between import Between
 
@@ -21,7 +21,7 @@ class Scissors(Between):
         super().__init__(server)
         self.cuts = 0
         self._left = 0
-        self._sha = b""
+        self._name = b""
         self._asked = False
         self._on_the_way = self._after = False
         self._then: Callable[[], Awaitable[object]] | None = None
@@ -38,16 +38,17 @@ class Scissors(Between):
         """Lose the answers to the next calls of a script or, with ``on_the_way``, the calls themselves.
 
         With ``after`` the connection breaks after it has carried the answer. ``then`` is called before the connection
-        breaks. The server has the script already, so the answer is not that the script is missing.
+        breaks. The server has the library already, so the answer is not that the function is missing.
         """
-        self._server.ask("SCRIPT", "LOAD", load(script).source)
-        self._sha, self._left, self._on_the_way = load(script).sha.encode(), times, on_the_way
+        library = whole_library()
+        self._server.ask("FUNCTION", "LOAD", "REPLACE", library.source)
+        self._name, self._left, self._on_the_way = f"{library.name}_{script}\r\n".encode(), times, on_the_way
         self._after = after
         self._then = then
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
         while data := await reader.read(1 << 20):
-            if self._left and not answers and b"EVALSHA" in data and self._sha in data:
+            if self._left and not answers and self._name in data:
                 if self._on_the_way:
                     self._left -= 1
                     self.cuts += 1

@@ -108,19 +108,19 @@ async def test_replicated_durability_is_refused_by_a_server_without_replicas(ser
         await check_connection(f"{server.url}?{options}", timeout=60)
 
 
+@pytest.mark.any_form("it takes each form away")
 async def test_the_report_says_in_which_form_a_server_has_the_scripts(server: LocalServer) -> None:
-    plain = await check_connection(server.url)
+    plain = await check_connection(f"{server.url}?scripts=needed")
     assert not plain.servers[0].has_library
     assert "library" not in str(plain)
-    url = f"{server.url}{'&' if '?' in server.url else '?'}scripts=auto"
     server.ask("FUNCTION", "FLUSH")
     server.ask("CONFIG", "SET", "maxmemory", "1")
     try:
-        full = await check_connection(url)
+        full = await check_connection(server.url)
     finally:
         server.ask("CONFIG", "SET", "maxmemory", "0")
     assert not full.servers[0].has_library
     assert "single scripts, because it takes no library of functions: OOM " in str(full)
-    report = await check_connection(url)
+    report = await check_connection(server.url)
     assert report.servers[0].has_library
     assert ", library of functions\n" in f"{report}\n"

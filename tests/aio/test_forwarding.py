@@ -23,9 +23,10 @@ from sbredis.maintenance._moving import MovingDuty, destinations_of
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.moving import Carrier
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
 from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT, HandClock
+from tests.engine.opening import open_with_scripts
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -806,7 +807,7 @@ async def test_deleted_sources_leave_nothing_at_their_destination(url: str) -> N
             found += [field for field in await transport.command("HKEYS", key, key=key) if field.startswith(b"in:")]
         return found
 
-    async with flow_at(url) as flow, await open_transport(url) as transport:
+    async with flow_at(url) as flow, await open_with_scripts(url) as transport:
         await flow.admin.create_queue("collector")
         for name in names:
             await flow.admin.create_queue(name, forward_to="collector")
@@ -824,7 +825,7 @@ async def test_deleted_sources_leave_nothing_at_their_destination(url: str) -> N
 async def test_a_former_destination_forgets_the_sources_that_are_gone_and_no_others(url: str) -> None:
     """A deletion only tells the present destination. A mover finds what a former one still remembers."""
     gone, kept = [[f"{kind}-{number}" for number in range(4)] for kind in ("gone", "kept")]
-    async with flow_at(url) as flow, await open_transport(url) as transport:
+    async with flow_at(url) as flow, await open_with_scripts(url) as transport:
 
         async def remembered() -> set[str]:
             record = await flow.client._connection.record("collector", soon())

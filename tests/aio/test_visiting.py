@@ -249,7 +249,7 @@ async def test_idle_entities_cause_almost_no_calls(url: str, server: LocalServer
 
     def scripts() -> int:
         text = str(server.ask("INFO", "commandstats"))
-        (line,) = (line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
+        (line,) = (line for line in text.splitlines() if line.startswith("cmdstat_fcall:"))
         return int(line.partition("calls=")[2].partition(",")[0])
 
     async with queue_at(url, partitions=16, partitioned=True, timings=replace(PATIENT, claiming=1.2)) as queue:

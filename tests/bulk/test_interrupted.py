@@ -18,7 +18,8 @@ from sbredis.client import Clock
 from sbredis.engine import CallId, Content, Outgoing, PartitionSettings, ScriptCaller, encode, new_token, perform
 from sbredis.exceptions import EntityReservedError, Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace, reservation_of
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 from tests.registry.turns import Cut, Turns
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
@@ -36,7 +37,7 @@ Act = Callable[[Reservations], Awaitable[object]]
 
 @pytest.fixture
 async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
+    async with await open_with_scripts(url) as transport:
         yield transport
 
 
@@ -191,7 +192,7 @@ def test_clients_that_act_at_the_same_time_never_share_an_entity(
     """The calls come in any order, and some clients end in the middle. At most one consumer has the entity."""
 
     async def act() -> None:
-        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+        async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
             place = await Place.fresh(transport, "ns")
             ended = await Crowd(place, actors, chance, dying).act()
             claims = [found for found in ended if isinstance(found, Claimed)]

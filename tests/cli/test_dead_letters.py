@@ -16,9 +16,9 @@ from sbredis.cli import _dlq
 from sbredis.cli import _purge as purging
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._progress import ProgressCounter
-from sbredis.transport import open_transport
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
+from tests.engine.opening import open_with_scripts
 from tests.offenders import for_each
 from tests.waiting import wait_until
 
@@ -189,7 +189,7 @@ def test_messages_whose_records_are_lost_are_shown_and_purged(bus: Bus) -> None:
     filled(bus)
 
     async def damage() -> None:
-        async with await open_transport(bus.url) as transport:
+        async with await open_with_scripts(bus.url) as transport:
             for key in await transport.command("KEYS", "sb:*:m[0-9]*", key=b"x"):
                 for number in (await transport.command("HKEYS", key, key=key))[:1]:
                     await transport.command("HDEL", key, number, key=key)

@@ -12,12 +12,12 @@ from sbredis.servers import LocalServer
 from tests.cli.conftest import Bus
 from tests.offenders import for_each
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_form("a full server takes no library")]
 
 
 @pytest.fixture
 def full(bus: Bus, server: LocalServer) -> Iterator[Bus]:
-    """A full server that was restarted, with a queue of two messages and two dead letters."""
+    """A full server that has no scripts, with a queue of two messages and two dead letters."""
 
     async def fill(client: ServiceBusClient) -> None:
         async with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
@@ -27,6 +27,7 @@ def full(bus: Bus, server: LocalServer) -> Iterator[Bus]:
 
     bus.queue()
     bus.client(fill)
+    server.ask("FUNCTION", "FLUSH", "SYNC")
     server.ask("SCRIPT", "FLUSH", "SYNC")
     server.ask("CONFIG", "SET", "maxmemory", "1")
     try:

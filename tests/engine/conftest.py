@@ -1,6 +1,6 @@
 """Fixtures for the tests of a partition: one partition on a bench, on each target.
 
-On a server the scripts are the functions of one library. On a cluster and in memory they are single scripts.
+On a server and on a cluster, the scripts have the form of the run (tests/plugins/forms.py).
 On a server and on a cluster the caller is a confined user.
 That user may touch only the keys of the partition, and may use only the commands that the scripts name.
 So each test also proves that the scripts need no more: a key that was not given to a script would make it fail.
@@ -12,19 +12,20 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from sbredis.engine import Partition, PartitionSettings, whole_library
-from sbredis.engine._scripts import load, operations
+from sbredis.engine import Partition, PartitionSettings
+from sbredis.engine._scripts import operations
 from sbredis.servers import LocalCluster, LocalServer
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
 from tests.access.users import nodes_of
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench
 from tests.engine.moves import Town
+from tests.engine.opening import open_with_scripts
 from tests.engine.receivers import Receiver, Receivers
 from tests.engine.rights import Rights, commands_of, confined
 from tests.engine.topics import Topic
 from tests.engine.transactions import World
 
-READING = ("type", "hgetall", "zrange")
+READING = ("eval", "type", "hgetall", "zrange", "xrange")
 """The commands that the bench itself uses on the keys of its partition, besides calling scripts."""
 
 
@@ -87,19 +88,12 @@ def all_keys(running: LocalServer | LocalCluster | None) -> Callable[[], set[str
     return found
 
 
-async def _opened(url: str) -> Transport:
-    """Open a transport. A single server has the library, and all others have single scripts."""
-    if url.startswith("redis://"):
-        return await open_transport(f"{url}{'&' if '?' in url else '?'}scripts=library", library=whole_library())
-    return await open_transport(url, scripts=[load(name) for name in operations()])
-
-
 @pytest.fixture
 async def bench(
     confined_url: str, all_keys: Callable[[], set[str]] | None, settings: PartitionSettings
 ) -> AsyncIterator[Bench]:
     """A new partition on a bench. After the test, no keys but those of the partition may exist."""
-    async with await _opened(confined_url) as transport:
+    async with await open_with_scripts(confined_url) as transport:
         partition = Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, settings)
         made = Bench(transport, partition)
         await made.tell(partition.configure(create=True))
@@ -127,7 +121,7 @@ async def _keys_in_memory(transport: Transport) -> set[str]:
 @pytest.fixture
 async def topic(url: str) -> AsyncIterator[Topic]:
     """A new partition of a topic and of its subscriptions."""
-    async with await _opened(url) as transport:
+    async with await open_with_scripts(url) as transport:
         made = Topic(transport)
         for partition in (made.topic, *made.subscriptions):
             await made.tell(partition.configure(create=True))
@@ -137,12 +131,12 @@ async def topic(url: str) -> AsyncIterator[Topic]:
 @pytest.fixture
 async def town(url: str) -> AsyncIterator[Town]:
     """New partitions of entities in several slots."""
-    async with await _opened(url) as transport:
+    async with await open_with_scripts(url) as transport:
         yield await Town(transport).create()
 
 
 @pytest.fixture
 async def world(url: str) -> AsyncIterator[World]:
     """New partitions of entities in one slot."""
-    async with await _opened(url) as transport:
+    async with await open_with_scripts(url) as transport:
         yield await World(transport).create()

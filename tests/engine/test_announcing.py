@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sbredis.engine import MOST_ASKED, Copy, Outgoing, due_channel, new_token, perform, read_announcement, upcoming
-from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import DataLayoutError
-from sbredis.transport import open_transport
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.holding import of_session
+from tests.engine.opening import open_with_scripts
 from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
@@ -119,7 +118,7 @@ async def test_the_end_of_a_lock_on_a_session_is_announced(bench: Bench, announc
 
 
 async def test_publishing_announces_a_due_time_for_the_subscription_but_not_for_the_topic(url: str) -> None:
-    async with await open_transport(url, scripts=[load(name) for name in operations()]) as transport:
+    async with await open_with_scripts(url) as transport:
         topic, ear = Topic(transport), Ear()
         for partition in (topic.topic, *topic.subscriptions):
             await topic.tell(partition.configure(create=True))

@@ -21,6 +21,8 @@ from tests.engine.proof.comparison import Tally
 from tests.engine.proof.extent import MACHINES, drive
 from tests.engine.proof.hosts import host, with_texts_replaced
 
+pytestmark = pytest.mark.any_form("the tests load libraries themselves")
+
 # -- the text ----------------------------------------------------------------------------------------------------------
 
 FILES = {

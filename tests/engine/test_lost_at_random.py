@@ -15,10 +15,11 @@ from sbredis.engine import NEVER, Delivery, Lock, Outgoing, Partition, Request, 
 from sbredis.engine._expansion import expand
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.servers import LocalServer
-from sbredis.transport import Script, open_transport
+from sbredis.transport import Script
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench, everything
 from tests.engine.holding import Holder, accept, body, holder, listed, of_session
 from tests.engine.losing import DAMAGE
+from tests.engine.opening import open_with_scripts
 from tests.engine.proof.hosts import with_texts_replaced
 from tests.plugins.parts import first
 
@@ -265,7 +266,7 @@ async def test_no_call_fails_and_no_other_message_is_lost(bench: Bench, seed: in
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_planted_fault_is_found(shared_server: LocalServer, fault: str) -> None:
     found = False
-    async with await open_transport(shared_server.url) as transport:
+    async with await open_with_scripts(shared_server.url) as transport:
         for seed, settings in product(range(SEEDS), KINDS.values()):
             await transport.command("DEL", *KEYS, key=KEYS[0])
             bench = FaultyBench(transport, Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, settings))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from sbredis.engine import CallId, Partition, SettlementColumns, SettlementEvent, SettlementsPlace, SettlementsRead
 from sbredis.engine._bands import EPOCH_LEAP
-from sbredis.engine._scripts import load, operations
 from sbredis.engine._settlements import Settlement, read_records
 from sbredis.exceptions import DataLayoutError
-from sbredis.transport import forget_memory, open_transport
+from sbredis.transport import forget_memory
 from tests.engine.bench import ENTITY, INCARNATION, NAMESPACE, SALT, SETTINGS, START, Bench, Held, set_to
+from tests.engine.opening import open_with_scripts
 
 pytestmark = pytest.mark.anyio
 
@@ -247,7 +247,7 @@ def test_the_stream_says_which_messages_are_locked(steps: list[str]) -> None:
 
     async def run() -> None:
         name = uuid4().hex
-        async with await open_transport(f"memory://{name}", scripts=[load(each) for each in operations()]) as transport:
+        async with await open_with_scripts(f"memory://{name}") as transport:
             audited = replace(SETTINGS, audited=True, dead_letter_expired=True)
             bench = Bench(transport, Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, audited))
             await bench.tell(bench.partition.configure(create=True, now=bench.now))

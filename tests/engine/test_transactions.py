@@ -29,7 +29,6 @@ from sbredis.engine import (
     transact_together,
     transfer,
 )
-from sbredis.engine._scripts import load, operations
 from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import (
     KeyAlreadyUsedError,
@@ -42,7 +41,8 @@ from sbredis.exceptions import (
     SessionLockLostError,
     WatermarkChangedError,
 )
-from sbredis.transport import forget_memory, open_transport
+from sbredis.transport import forget_memory
+from tests.engine.opening import open_with_scripts
 from tests.engine.transactions import ELSEWHERE, SETTINGS, World, of_session
 
 pytestmark = pytest.mark.anyio
@@ -144,7 +144,7 @@ async def stored_by(chosen: list[Change], order: Sequence[int], how: How) -> tup
     """
     watermarks: Watermarks = {}
     name = uuid4().hex
-    async with await open_transport(f"memory://{name}", scripts=[load(each) for each in operations()]) as transport:
+    async with await open_with_scripts(f"memory://{name}") as transport:
         world = await World(transport).create()
         await world.send("a", b"0", b"1", b"2", b"3")
         for body in (b"0", b"1", b"2", b"3"):

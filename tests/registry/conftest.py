@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sbredis.registry import Namespace
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 
 
 @pytest.fixture
 async def transport(url: str) -> AsyncIterator[Transport]:
-    async with await open_transport(url) as transport:
+    async with await open_with_scripts(url) as transport:
         yield transport
 
 

@@ -20,7 +20,8 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 from tests.registry.cuts import Cuts, Operation, settled
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
@@ -366,7 +367,7 @@ def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -
 @given(operations_of_several, chances)
 def test_an_entity_is_complete_or_absent_for_any_order_of_calls(operations: list[str], chance: random.Random) -> None:
     async def act() -> None:
-        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+        async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)
             crowd = Crowd(transport, operations, chance)
             await crowd.act()
@@ -390,7 +391,7 @@ def test_after_clients_crash_the_next_client_finds_the_entity_complete_or_absent
     operations: list[str], chance: random.Random, dying: int
 ) -> None:
     async def act() -> None:
-        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+        async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)
             await Crowd(transport, operations, chance, dying).act()
             with suppress(MessagingEntityNotFoundError):

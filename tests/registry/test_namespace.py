@@ -30,7 +30,8 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace, NamespacePartitionsError
 from sbredis.servers import LocalServer
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import RecordingTransport
@@ -171,7 +172,7 @@ async def test_an_invalid_queue_is_not_created(
 @pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_only_one_of_several_concurrent_creations_of_a_queue_succeeds(url: str, transport: Transport) -> None:
-    async with await open_transport(url) as another:
+    async with await open_with_scripts(url) as another:
         for round_ in range(5):
             name = f"q{round_}"
             clients = [await Namespace.open(where, "ns", 4) for where in (transport, another) * 3]
@@ -465,7 +466,7 @@ async def test_a_deleted_queue_leaves_no_keys_and_its_name_is_free(
 async def test_concurrent_deletions_of_a_queue_succeed_or_find_it_missing(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
-    async with await open_transport(url) as another:
+    async with await open_with_scripts(url) as another:
         elsewhere = await Namespace.open(another, "ns")
         for _ in range(5):
             await namespace.create_entity("q", SETTINGS, partitioned=True)

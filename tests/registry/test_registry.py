@@ -25,7 +25,8 @@ from sbredis.registry import LONGEST_PAGE, EntityChangedError, EntityRecord, Nam
 from sbredis.registry._entity import EntityDescription, Head
 from sbredis.registry._refusals import NamespaceMissingError, refusals
 from sbredis.registry._registry import Registry, read_namespace, register_namespace
-from sbredis.transport import Script, Transport, open_transport
+from sbredis.transport import Script, Transport
+from tests.engine.opening import open_with_scripts
 from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
 from tools.repository import ROOT
@@ -44,7 +45,7 @@ on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indir
 @pytest.fixture
 async def transport(url: str) -> AsyncIterator[Transport]:
     """A transport to a target that has only the namespace ``ns`` of four partitions."""
-    async with await open_transport(url) as transport:
+    async with await open_with_scripts(url) as transport:
         await perform(transport, register_namespace("ns", 4, exact=True))
         yield transport
 

@@ -24,7 +24,8 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
 from sbredis.rules import Rule, TrueFilter
-from sbredis.transport import Argument, Script, Transport, forget_memory, open_transport
+from sbredis.transport import Argument, Script, Transport, forget_memory
+from tests.engine.opening import open_with_scripts
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
 
@@ -436,7 +437,7 @@ def test_an_accepted_message_is_never_lost_in_any_order_of_calls(
     server = uuid.uuid4().hex
 
     async def act() -> None:
-        async with await open_transport(f"memory://{server}") as transport:
+        async with await open_with_scripts(f"memory://{server}") as transport:
             clock = Clock()
             namespace, record = await made(transport, clock)
             clock.now += IDLE + MINUTE

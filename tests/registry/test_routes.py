@@ -14,7 +14,8 @@ from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutErr
 from sbredis.registry import JUDGING_PROPERTY, Namespace, Routes, path_of
 from sbredis.registry import _rulebook as rulebook_module
 from sbredis.rules import CorrelationFilter, Rule, SqlFilter
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 from tests.registry.topics import (
     ANY,
     CORRELATED,
@@ -294,7 +295,7 @@ async def test_every_snapshot_is_the_state_at_one_version(
             known = await client.routes("Topic", None if whole else known)
             read.append(known)
 
-    async with await open_transport(url) as another:
+    async with await open_with_scripts(url) as another:
         await asyncio.gather(change(), *(look(another, whole=whole) for whole in (True, False, False)))
     assert len({routes.topic.version for routes in read}) > 3
     for routes in read:

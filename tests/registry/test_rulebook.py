@@ -25,7 +25,8 @@ from sbredis.registry._refusals import NamespaceMissingError, SubscriptionGoneEr
 from sbredis.registry._registry import Registry, SeenEntity, register_namespace
 from sbredis.registry._rulebook import Rulebook
 from sbredis.rules import Rule
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 from tests.offenders import for_each
 from tests.registry.keys import snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, judged_by, kept_of
@@ -47,7 +48,7 @@ SUB = EntityDescription(
 @pytest.fixture
 async def transport(url: str) -> AsyncIterator[Transport]:
     """A transport to a target that has only the namespace ``ns`` of two partitions."""
-    async with await open_transport(url) as transport:
+    async with await open_with_scripts(url) as transport:
         await perform(transport, register_namespace("ns", 2, exact=True))
         yield transport
 

@@ -23,7 +23,8 @@ from sbredis.registry import _rulebook as rulebook_module
 from sbredis.registry._registry import Limits
 from sbredis.registry._rules import MAXIMUM_RULE_BYTES, decode_rule, encode_rule, kind_of
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlAction, SqlFilter, TrueFilter
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 from tests.registry.keys import snapshot
 from tests.registry.topics import ANY, CORRELATED, NONE, OF_SUBSCRIPTION, SQL, kept_of, make_topic, require_whole
 
@@ -212,7 +213,7 @@ async def test_the_number_of_filters_of_a_topic_is_limited(
 @pytest.mark.slow
 async def test_concurrent_rule_changes_all_succeed(url: str, transport: Transport, namespace: Namespace) -> None:
     version = (await namespace.get_entity("Topic")).version
-    async with await open_transport(url) as another:
+    async with await open_with_scripts(url) as another:
         clients = (namespace, await Namespace.open(another, "ns"))
         await asyncio.gather(
             *(clients[number % 2].create_rule("Topic", "Sub", Rule(f"r{number}")) for number in range(20)),
@@ -227,7 +228,7 @@ async def test_concurrent_rule_changes_all_succeed(url: str, transport: Transpor
 async def test_only_one_concurrent_change_of_the_same_rule_succeeds(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
-    async with await open_transport(url) as another:
+    async with await open_with_scripts(url) as another:
         clients = (namespace, await Namespace.open(another, "ns")) * 3
         done: list[Any] = await asyncio.gather(
             *(client.create_rule("Topic", "Sub", SQL) for client in clients), return_exceptions=True

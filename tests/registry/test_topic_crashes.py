@@ -22,7 +22,8 @@ from sbredis.exceptions import (
 from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, EntityRecord, Namespace, Routes, path_of
 from sbredis.registry._entity import decode
 from sbredis.rules import Rule, SqlFilter
-from sbredis.transport import Argument, Script, Transport, open_transport
+from sbredis.transport import Argument, Script, Transport
+from tests.engine.opening import open_with_scripts
 from tests.plugins.targets import SHAPES, partitioned_on
 from tests.registry.cuts import Cuts, Operation
 from tests.registry.keys import keys_of, snapshot
@@ -413,7 +414,7 @@ def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
     operations: list[str], chance: random.Random
 ) -> None:
     async def act() -> None:
-        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+        async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)
             await make_topic(namespace)
             await subscribing(namespace)
@@ -430,7 +431,7 @@ def test_after_clients_end_in_mid_operation_a_topic_is_complete_or_missing(
     operations: list[str], chance: random.Random, dying: int
 ) -> None:
     async def act() -> None:
-        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+        async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)
             await make_topic(namespace)
             await subscribing(namespace)

@@ -17,7 +17,8 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityRecord, Namespace, path_of
 from sbredis.rules import Rule, SqlFilter
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 from tests.registry.keys import snapshot
 from tests.registry.topics import ANY, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
 
@@ -269,7 +270,7 @@ async def test_only_one_of_several_concurrent_creations_of_a_subscription_succee
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
     await make_topic(namespace)
-    async with await open_transport(url) as another:
+    async with await open_with_scripts(url) as another:
         elsewhere = await Namespace.open(another, "ns")
         done = await asyncio.gather(
             *(

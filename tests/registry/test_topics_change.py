@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import PartitionSettings, registry_keys, registry_salt
-from sbredis.engine._scripts import load, operations
+from sbredis.engine._scripts import operations
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,
@@ -26,7 +26,8 @@ from sbredis.registry import _registry as registry_module
 from sbredis.registry._registry import LIMITS
 from sbredis.rules import Rule
 from sbredis.servers import LocalCluster, LocalServer
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
+from tests.engine.opening import open_with_scripts
 from tests.engine.rights import Rights, commands_of, confined
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
@@ -240,7 +241,7 @@ async def test_a_deletion_of_a_topic_begins_with_the_partitions_of_the_topic_its
 async def test_concurrent_deletions_succeed_or_find_the_entity_missing(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
-    async with await open_transport(url) as another:
+    async with await open_with_scripts(url) as another:
         elsewhere = await Namespace.open(another, "ns")
         await make_topic(namespace)
         for name in "abc":
@@ -307,9 +308,8 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(
     """The user may run only the commands that the scripts contain."""
     running: LocalServer | LocalCluster = request.getfixturevalue(target)
     rights = Rights.of_namespace("ns", commands_of(operations()))
-    scripts = [load(name) for name in operations()]
     with confined(running, "topics", rights) as url:
-        async with await open_transport(url, scripts=scripts) as transport:
+        async with await open_with_scripts(url) as transport:
             recorder = RecordingTransport(transport)
             namespace = await Namespace.open(recorder, "ns", 2)
             await make_topic(namespace)

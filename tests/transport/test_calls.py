@@ -9,14 +9,16 @@ import pytest
 
 from sbredis.exceptions import OperationTimeoutError, Outcome, ScriptRefusedError, ServiceBusError
 from sbredis.servers import LocalCluster, LocalServer
-from sbredis.transport import Script, Transport, WireLimits, open_transport
+from sbredis.transport import Transport, WireLimits, open_transport
+from tests.plugins.forms import FORM, LIBRARY
+from tests.transport.opening import function, opened
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
 
-ECHO = Script("echo", "return {KEYS[1], ARGV[1], #KEYS, #ARGV}")
-COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
-READ = Script("read", "return redis.call('GET', KEYS[1])")
-BUSY = Script(
+ECHO = function("echo", "return {KEYS[1], ARGV[1], #KEYS, #ARGV}")
+COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+READ = function("read", "return redis.call('GET', KEYS[1])")
+BUSY = function(
     "busy",
     # Valkey's TIME does not advance within a script, so the script uses os.clock if it exists. Redis 7.0 lacks it.
     """
@@ -27,7 +29,7 @@ BUSY = Script(
     return redis.call('INCR', KEYS[1])
     """,
 )
-ABOUT_ITSELF = Script("about_itself", "return {ARGV[1], redis.call('INFO', 'server'), ARGV[2]}", takes_run_id=True)
+ABOUT_ITSELF = function("about_itself", "return {ARGV[1], redis.call('INFO', 'server'), ARGV[2]}", takes_run_id=True)
 MEGABYTE = bytes(range(256)) * 4096
 
 on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
@@ -48,7 +50,7 @@ on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 )
 async def test_keys_and_arguments_arrive_unchanged(url: str, key: bytes, argument: bytes | str | int) -> None:
     expected = argument if isinstance(argument, bytes) else str(argument).encode()
-    async with await open_transport(url, scripts=[ECHO]) as transport:
+    async with await opened(url, scripts=[ECHO]) as transport:
         assert await transport.call(ECHO, [key], [argument]) == [key, expected, 1, 1]
 
 
@@ -65,27 +67,28 @@ async def test_keys_and_arguments_arrive_unchanged(url: str, key: bytes, argumen
     ],
 )
 async def test_replies_are_returned_as_bytes_numbers_and_lists(url: str, source: str, reply: Any) -> None:
-    script = Script("reply", source)
-    async with await open_transport(url) as transport:
+    script = function("reply", source)
+    async with await opened(url, scripts=[script]) as transport:
         assert await transport.call(script, [b"k"]) == reply
 
 
 async def test_a_script_without_keys_runs_on_any_server(url: str) -> None:
-    async with await open_transport(url) as transport:
-        assert await transport.call(Script("add", "return ARGV[1] + ARGV[2]"), [], [1, 2]) == 3
+    add = function("add", "return ARGV[1] + ARGV[2]")
+    async with await opened(url, scripts=[add]) as transport:
+        assert await transport.call(add, [], [1, 2]) == 3
 
 
 async def test_the_shebang_line_of_a_script_is_sent_only_to_servers_that_support_it(url: str) -> None:
-    script = Script("with_shebang", "#!lua\nreturn redis.call('INCR', KEYS[1])")
-    async with await open_transport(url, scripts=[script]) as transport:
+    script = function("with_shebang", "#!lua\nreturn redis.call('INCR', KEYS[1])")
+    async with await opened(url, scripts=[script]) as transport:
         assert await transport.call(script, [b"k"]) == 1
 
 
 async def test_a_script_that_refuses_a_call_changes_nothing_and_gives_the_reason(url: str) -> None:
-    refuse = Script(
+    refuse = function(
         "refuse", "if true then return redis.error_reply('LOCKLOST 7 of 9') end redis.call('SET', KEYS[1], 1)"
     )
-    async with await open_transport(url) as transport:
+    async with await opened(url, scripts=[refuse, READ]) as transport:
         with pytest.raises(ScriptRefusedError) as caught:
             await transport.call(refuse, [b"k"])
         assert (caught.value.reply_code, caught.value.detail) == ("LOCKLOST", "7 of 9")
@@ -96,8 +99,8 @@ async def test_a_script_that_refuses_a_call_changes_nothing_and_gives_the_reason
 @on_real_servers
 async def test_the_outcome_of_a_script_that_fails_after_a_write_is_unknown(url: str) -> None:
     """The earlier writes of the script stay, because a script has no rollback."""
-    half = Script("half", "redis.call('SET', KEYS[1], 'half'); redis.call('LPUSH', KEYS[1], 1)")
-    async with await open_transport(url) as transport:
+    half = function("half", "redis.call('SET', KEYS[1], 'half'); redis.call('LPUSH', KEYS[1], 1)")
+    async with await opened(url, scripts=[half, READ]) as transport:
         with pytest.raises(ServiceBusError, match=r"script half failed halfway.*WRONGTYPE") as caught:
             await transport.call(half, [b"k"])
         assert (caught.value.outcome, caught.value.is_transient) == (Outcome.UNKNOWN, False)
@@ -105,7 +108,7 @@ async def test_the_outcome_of_a_script_that_fails_after_a_write_is_unknown(url: 
 
 
 async def test_a_command_is_sent_to_the_server_of_its_key(url: str) -> None:
-    async with await open_transport(url) as transport:
+    async with await opened(url, scripts=[READ]) as transport:
         for number in range(20):
             key = b"k%d" % number
             assert await transport.command("SET", key, number, key=key) == b"OK"
@@ -116,7 +119,7 @@ async def test_a_command_is_sent_to_the_server_of_its_key(url: str) -> None:
 
 
 async def test_each_of_500_concurrent_calls_gets_its_own_reply(url: str) -> None:
-    async with await open_transport(url, scripts=[ECHO]) as transport:
+    async with await opened(url, scripts=[ECHO]) as transport:
 
         async def ask(number: int) -> bool:
             key, argument = b"k%d" % number, b"%d" % number * (number % 7)
@@ -125,12 +128,13 @@ async def test_each_of_500_concurrent_calls_gets_its_own_reply(url: str) -> None
         assert all(await asyncio.gather(*(ask(number) for number in range(500))))
 
 
-async def test_scripts_that_the_server_has_forgotten_are_loaded_again_during_calls(url: str) -> None:
+async def test_scripts_that_the_server_has_forgotten_are_loaded_again_during_calls(url: str, target: str) -> None:
     """A call before, during or after the flush of the scripts is neither lost nor executed twice."""
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    what = "FUNCTION" if FORM == LIBRARY and target != "memory" else "SCRIPT"
+    async with await opened(url, scripts=[COUNT, READ]) as transport:
 
         async def forget() -> None:
-            await asyncio.gather(*(transport.command("SCRIPT", "FLUSH", key=b"k%d" % number) for number in range(10)))
+            await asyncio.gather(*(transport.command(what, "FLUSH", key=b"k%d" % number) for number in range(10)))
 
         async def count(number: int) -> None:
             await transport.call(COUNT, [b"k%d" % (number % 10)], [1])
@@ -141,6 +145,7 @@ async def test_scripts_that_the_server_has_forgotten_are_loaded_again_during_cal
         assert counts == [b"30"] * 10
 
 
+@pytest.mark.any_form("no library has the script")
 async def test_a_script_that_was_not_given_at_the_opening_is_loaded_when_it_is_called(url: str) -> None:
     async with await open_transport(url) as transport:
         assert await transport.call(COUNT, [b"k"], [5]) == 5
@@ -150,13 +155,13 @@ async def test_the_error_for_a_script_that_is_not_lua_quotes_the_server(server: 
     """The error is not the one for a user without the right to load scripts."""
     async with await open_transport(server.url) as transport:
         with pytest.raises(ScriptRefusedError, match="compiling") as caught:
-            await transport.call(Script("broken", "#!lua\nreturn return"), (b"key",))
+            await transport.call(function("broken", "#!lua\nreturn return"), (b"key",))
         assert caught.value.outcome is Outcome.REFUSED
         assert await transport.command("PING") == b"PONG"
 
 
 async def test_a_cancelled_caller_does_not_affect_the_others(url: str) -> None:
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    async with await opened(url, scripts=[COUNT]) as transport:
         before = transport.servers
         tasks = [asyncio.create_task(transport.call(COUNT, [b"k%d" % number], [1])) for number in range(100)]
         await asyncio.sleep(0)
@@ -174,7 +179,7 @@ async def test_a_cancelled_caller_does_not_affect_the_others(url: str) -> None:
 
 @on_real_servers
 async def test_a_script_gets_the_run_id_of_the_server_process_that_runs_it(url: str) -> None:
-    async with await open_transport(url, scripts=[ABOUT_ITSELF]) as transport:
+    async with await opened(url, scripts=[ABOUT_ITSELF]) as transport:
         for number in range(10):
             key = b"k%d" % number
             run_id, info, argument = await transport.call(ABOUT_ITSELF, [key], [b"a"])
@@ -188,7 +193,7 @@ async def test_a_script_gets_the_run_id_of_the_server_process_that_runs_it(url: 
 
 @pytest.mark.parametrize("target", ["memory"], indirect=True)
 async def test_the_run_id_of_an_in_memory_server_is_a_question_mark(url: str) -> None:
-    script = Script("run_id", "return ARGV[1]", takes_run_id=True)
+    script = function("run_id", "return ARGV[1]", takes_run_id=True)
     async with await open_transport(url) as transport:
         assert await transport.call(script, [b"k"]) == b"?"
 
@@ -199,7 +204,7 @@ async def test_the_run_id_of_an_in_memory_server_is_a_question_mark(url: str) ->
 @on_real_servers
 async def test_a_deadline_that_passes_while_the_server_is_busy_leaves_the_outcome_unknown(url: str) -> None:
     """The script still runs, and the connection stays usable for other calls."""
-    async with await open_transport(url, scripts=[BUSY], limits=WireLimits(give_up_after=60)) as transport:
+    async with await opened(url, scripts=[BUSY, READ], limits=WireLimits(give_up_after=60)) as transport:
         before = transport.servers
         seconds, outcome = 0.05, None
         while outcome is not Outcome.UNKNOWN:  # with another outcome there was no time to send the call
@@ -214,7 +219,7 @@ async def test_a_deadline_that_passes_while_the_server_is_busy_leaves_the_outcom
 
 @pytest.mark.parametrize("timeout", [0, -1, -0.001])
 async def test_a_call_without_time_left_is_never_sent(url: str, timeout: float) -> None:
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    async with await opened(url, scripts=[COUNT, READ]) as transport:
         with pytest.raises(OperationTimeoutError) as caught:
             await transport.call(COUNT, [b"k"], [1], timeout=timeout)
         assert caught.value.outcome is Outcome.NEVER_SENT
@@ -222,7 +227,7 @@ async def test_a_call_without_time_left_is_never_sent(url: str, timeout: float) 
 
 
 async def test_a_call_may_wait_without_a_time_limit(url: str) -> None:
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    async with await opened(url, scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1], timeout=float("inf")) == 1
 
 
@@ -233,7 +238,7 @@ async def test_a_call_may_wait_without_a_time_limit(url: str) -> None:
     ("keys", "arguments"), [(["text"], []), ([b"k"], [None]), ([b"k"], [1.5]), ([b"k", None], []), (None, [])]
 )
 async def test_an_argument_that_cannot_be_sent_is_refused_before_sending(url: str, keys: Any, arguments: Any) -> None:
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    async with await opened(url, scripts=[COUNT]) as transport:
         with pytest.raises(TypeError):
             await transport.call(COUNT, keys, arguments)
         assert await transport.call(COUNT, [b"k"], [1]) == 1
@@ -241,7 +246,7 @@ async def test_an_argument_that_cannot_be_sent_is_refused_before_sending(url: st
 
 @pytest.mark.parametrize("target", ["cluster"], indirect=True)
 async def test_keys_of_several_slots_in_one_call_are_refused_by_the_cluster(url: str) -> None:
-    async with await open_transport(url, scripts=[ECHO]) as transport:
+    async with await opened(url, scripts=[ECHO]) as transport:
         with pytest.raises(ScriptRefusedError, match="CROSSSLOT"):
             await transport.call(ECHO, [b"a", b"b"], [1])
 

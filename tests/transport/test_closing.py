@@ -15,15 +15,16 @@ import pytest
 
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.servers import LocalServer
-from sbredis.transport import Script, Transport, WireLimits, open_transport
+from sbredis.transport import Transport, WireLimits, open_transport
 from sbredis.transport._resp import PythonParser
 from tests.transport.ears import Ear
 from tests.transport.hand import turns
 from tests.transport.impostors import old_server
+from tests.transport.opening import function, opened
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
 
-COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 PATIENT = WireLimits(give_up_after=3600)
 """With these limits the client gives up a silent server only after an hour, so closing must not wait for that."""
 
@@ -47,7 +48,7 @@ def under_way(transport: Transport, count: int = 5, **options: Any) -> list[asyn
 
 @pytest.mark.parametrize("repeatable", [False, True])
 async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: LocalServer, repeatable: bool) -> None:
-    transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
+    transport = await opened(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.pause()
     calls = under_way(transport, repeatable=repeatable)
     await turns(10)
@@ -60,7 +61,7 @@ async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: Loca
 
 
 async def test_calls_that_wait_for_a_server_to_return_end_as_never_sent(own_server: LocalServer) -> None:
-    transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
+    transport = await opened(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.kill()
     # these calls make the client notice the loss
     await asyncio.gather(*under_way(transport, timeout=0.2), return_exceptions=True)
@@ -76,7 +77,7 @@ async def test_calls_that_wait_for_a_server_to_return_end_as_never_sent(own_serv
 async def test_calls_that_wait_to_be_repeated_end_with_the_outcome_of_the_first_attempt(
     own_server: LocalServer,
 ) -> None:
-    transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
+    transport = await opened(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.pause()
     calls = under_way(transport, repeatable=True)
     await turns(10)
@@ -95,7 +96,7 @@ async def test_calls_that_wait_for_confirmation_end_with_an_unknown_outcome(bina
         config = {"replicaof": f"127.0.0.1 {server.port}"}
         replica = running.enter_context(LocalServer(binary=binary, config=config))
         await anyio.to_thread.run_sync(lambda: server.ask("WAIT", 1, 5000))
-        transport = await open_transport(server.url + "?durability=replicated", scripts=[COUNT], limits=PATIENT)
+        transport = await opened(server.url + "?durability=replicated", scripts=[COUNT], limits=PATIENT)
         assert await transport.call(COUNT, [b"k"], [1]) == 1
         replica.pause()
         first = under_way(transport)
@@ -125,7 +126,7 @@ async def test_a_subscription_that_waits_for_its_confirmation_ends_when_the_tran
 
 
 async def test_a_closed_transport_refuses_calls(url: str) -> None:
-    transport = await open_transport(url, scripts=[COUNT])
+    transport = await opened(url, scripts=[COUNT])
     await transport.aclose()
     await transport.aclose()
     assert repr(transport).endswith(" closed>")
@@ -155,7 +156,7 @@ async def test_a_closed_transport_leaves_nothing_behind(url: str) -> None:
     before = asyncio.all_tasks()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        transport = await open_transport(url, scripts=[COUNT])
+        transport = await opened(url, scripts=[COUNT])
         await transport.subscribe(b"c", Ear())
         await transport.call(COUNT, [b"k"], [1])
         await transport.aclose()
@@ -196,12 +197,12 @@ async def test_an_opening_that_is_cancelled_drops_what_the_server_has_not_read()
         writer.close()
 
     size = 12_000_000  # more than the buffers of the two sockets together
-    huge = Script("huge", "--" + "x" * size)
+    huge = function("huge", "--" + "x" * size)
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     async with await asyncio.start_server(serve, sock=listener):
         url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
-        opening = asyncio.create_task(open_transport(url, scripts=[huge], limits=PATIENT))
+        opening = asyncio.create_task(opened(url, scripts=[huge], limits=PATIENT))
         with anyio.fail_after(40):
             await stalled.wait()
             await turns(10)

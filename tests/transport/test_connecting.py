@@ -18,13 +18,14 @@ from sbredis.exceptions import (
     ServiceBusServerBusyError,
 )
 from sbredis.servers import LocalCluster, LocalServer, free_port
-from sbredis.transport import Script, open_transport
+from sbredis.transport import open_transport
 from tests.transport.impostors import answering, never_answering, old_server
+from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
 
 pytestmark = pytest.mark.anyio
 
-COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ async def test_the_error_names_a_missing_socket(tmp_path: Path) -> None:
 async def test_the_client_waits_for_a_server_that_starts_within_the_time_to_connect(binary: str | None) -> None:
     with LocalServer(binary=binary) as server:
         server.kill()
-        opening = asyncio.create_task(open_transport(server.url, scripts=[COUNT], connect_timeout=20))
+        opening = asyncio.create_task(opened(server.url, scripts=[COUNT], connect_timeout=20))
         await asyncio.sleep(0)
         await anyio.to_thread.run_sync(server.start)
         async with await opening as transport:
@@ -111,7 +112,7 @@ async def test_the_client_waits_for_a_replica_and_then_names_its_master(
 async def test_a_replica_that_is_promoted_meanwhile_is_used(binary: str | None, server: LocalServer) -> None:
     """The replica becomes a master while the client waits."""
     with LocalServer(binary=binary, config={"replicaof": f"127.0.0.1 {server.port}"}) as replica:
-        opening = asyncio.create_task(open_transport(replica.url, scripts=[COUNT], connect_timeout=60))
+        opening = asyncio.create_task(opened(replica.url, scripts=[COUNT], connect_timeout=60))
         await eventually(lambda: _connections(replica) > 1)  # by now the client has tried at least once
         await anyio.to_thread.run_sync(lambda: replica.ask("REPLICAOF", "NO", "ONE"))
         async with await opening as transport:
@@ -191,7 +192,7 @@ async def test_a_server_addressed_as_a_sentinel_is_refused(server: LocalServer) 
 async def test_one_reachable_seed_of_a_cluster_is_enough(cluster: LocalCluster) -> None:
     node = cluster.nodes[1]
     url = f"redis+cluster://127.0.0.1:{free_port()},{node.host}:{node.port},127.0.0.1:{free_port()}"
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    async with await opened(url, scripts=[COUNT]) as transport:
         assert len(transport.masters) == 3
         for number in range(20):
             assert await transport.call(COUNT, [b"k%d" % number], [1]) == 1
@@ -199,7 +200,7 @@ async def test_one_reachable_seed_of_a_cluster_is_enough(cluster: LocalCluster) 
 
 async def test_a_database_other_than_the_first_is_used(server: LocalServer) -> None:
     for url in (server.url + "/3", server.url + "?db=3"):
-        async with await open_transport(url, scripts=[COUNT]) as transport:
+        async with await opened(url, scripts=[COUNT]) as transport:
             await transport.call(COUNT, [b"k"], [1])
     assert "db3:keys=1" in str(server.ask("INFO", "keyspace"))
     assert server.ask("DBSIZE") == 0
@@ -212,7 +213,7 @@ async def test_a_missing_database_is_reported(server: LocalServer) -> None:
 
 async def test_a_unix_socket_can_be_used(binary: str | None) -> None:
     with LocalServer(binary=binary, unix_socket=True) as server:
-        async with await open_transport(server.url, scripts=[COUNT]) as transport:
+        async with await opened(server.url, scripts=[COUNT]) as transport:
             assert await transport.call(COUNT, [b"k"], [1]) == 1
             assert str(transport.masters[0]) == f"unix:{server.address}"
 
@@ -270,7 +271,7 @@ async def test_a_server_is_described_when_the_log_shows_it(
 async def test_a_lost_server_that_returns_serves_calls_again(binary: str | None) -> None:
     """While the server is away, each call fails with this reason within its own timeout."""
     with LocalServer(binary=binary) as server:
-        async with await open_transport(server.url, scripts=[COUNT]) as transport:
+        async with await opened(server.url, scripts=[COUNT]) as transport:
             server.kill()
             with pytest.raises(ServiceBusError) as caught:
                 await transport.call(COUNT, [b"k"], [1], timeout=0.3)

@@ -18,13 +18,14 @@ from sbredis.exceptions import (
     ServiceBusConnectionError,
 )
 from sbredis.servers import LocalCluster, LocalServer
-from sbredis.transport import Script, open_transport
+from sbredis.transport import open_transport
 from tests.transport.ears import Ear
+from tests.transport.opening import function, opened
 from tests.waiting import given_time
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.any_form("some users may not call functions")]
 
-COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 PASSWORD = "p@ss:w/rd?#%&"
 USERS = [
     f"app on >{PASSWORD} ~* &* +@all",
@@ -32,7 +33,7 @@ USERS = [
     "loader on >pw ~* +evalsha +incrby +script|load",
     "reader on >pw ~* +@all -config -acl -client -cluster -script",
     "nobody on >pw",
-    "no_scripts on >pw ~* +@all -evalsha -eval",
+    "no_scripts on >pw ~* +@all -evalsha -eval -fcall",
 ]
 
 
@@ -54,7 +55,7 @@ def address(guarded: LocalServer) -> str:
 @pytest.mark.parametrize("who", [":{}@", "default:{}@", "app:{}@"])
 async def test_a_password_in_the_url_is_used(address: str, who: str) -> None:
     url = "redis://" + who.format(quote(PASSWORD, safe="")) + address
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    async with await opened(url, scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
         await transport.subscribe(b"c", Ear())
 
@@ -87,7 +88,7 @@ class Vault(CredentialProvider):
 
 async def test_a_credential_provider_of_redis_py_can_be_used(address: str) -> None:
     provider = UsernamePasswordCredentialProvider("app", PASSWORD)
-    async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=provider) as transport:
+    async with await opened(f"redis://{address}", scripts=[COUNT], credential_provider=provider) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
@@ -95,7 +96,7 @@ async def test_a_credential_provider_is_asked_for_every_connection(guarded: Loca
     vault = Vault(("stranger", "x"), ("app", PASSWORD))
     with pytest.raises(ServiceBusAuthenticationError):
         await open_transport(f"redis://{address}", credential_provider=vault)
-    async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=vault) as transport:
+    async with await opened(f"redis://{address}", scripts=[COUNT], credential_provider=vault) as transport:
         assert vault.asked == 2
         await transport.subscribe(b"c", Ear())
         assert vault.asked == 3
@@ -120,7 +121,7 @@ async def test_a_temporary_failure_of_a_credential_provider_does_not_end_the_tra
     """Neither calls nor subscriptions end because of it."""
     good, bad = ("app", PASSWORD), KeyError("the vault is sealed")
     vault = Vault(good, good, bad, bad, bad, bad, good)
-    async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=vault) as transport:
+    async with await opened(f"redis://{address}", scripts=[COUNT], credential_provider=vault) as transport:
         ear = Ear()
         await transport.subscribe(b"c", ear)
         guarded.ask("CLIENT", "KILL", "TYPE", "normal")
@@ -137,7 +138,7 @@ async def test_a_user_who_may_only_call_scripts_connects_with_one_warning(
 ) -> None:
     """The server has the scripts already. The user cannot read some facts about the server; the client accepts this."""
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
-    async with await open_transport(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
+    async with await opened(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
         assert await asyncio.gather(*(transport.call(COUNT, [b"k"], [1]) for _ in range(50)))
         (facts,) = transport.servers
@@ -148,7 +149,7 @@ async def test_a_user_who_may_only_call_scripts_connects_with_one_warning(
 
 
 async def test_a_missing_script_that_the_user_may_not_load_is_an_error(address: str) -> None:
-    async with await open_transport(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
+    async with await opened(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
         with pytest.raises(
             ServiceBusAuthorizationError, match=r"does not hold script count.*Permit SCRIPT LOAD"
         ) as caught:
@@ -157,7 +158,7 @@ async def test_a_missing_script_that_the_user_may_not_load_is_an_error(address: 
 
 
 async def test_a_user_who_may_load_scripts_loads_them(address: str) -> None:
-    async with await open_transport(f"redis://loader:pw@{address}", scripts=[COUNT]) as transport:
+    async with await opened(f"redis://loader:pw@{address}", scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
@@ -165,7 +166,7 @@ async def test_there_is_no_warning_if_the_user_can_read_all_facts(
     guarded: LocalServer, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
-    async with await open_transport(f"redis://reader:pw@{address}", scripts=[COUNT]) as transport:
+    async with await opened(f"redis://reader:pw@{address}", scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     (warning,) = [each for each in warnings if "not permitted to read" in each]
@@ -176,7 +177,7 @@ async def test_there_is_no_warning_if_the_user_can_read_all_facts(
 @pytest.mark.parametrize("user", ["nobody", "no_scripts"])
 async def test_a_user_who_may_not_call_scripts_is_refused(address: str, user: str) -> None:
     with pytest.raises(ServerUnsuitableError, match="Permit EVALSHA"):
-        await open_transport(f"redis://{user}:pw@{address}", scripts=[COUNT])
+        await opened(f"redis://{user}:pw@{address}", scripts=[COUNT])
 
 
 async def test_a_user_with_rights_to_single_scripts_can_connect(guarded: LocalServer, address: str) -> None:
@@ -184,7 +185,7 @@ async def test_a_user_with_rights_to_single_scripts_can_connect(guarded: LocalSe
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
     permitted = ("+hello", "+auth", "+info", "+config|get", "+incrby", f"+evalsha|{COUNT.sha}")
     guarded.ask("ACL", "SETUSER", "certain", "on", ">pw", "~*", "-@all", *permitted)
-    async with await open_transport(f"redis://certain:pw@{address}", scripts=[COUNT]) as transport:
+    async with await opened(f"redis://certain:pw@{address}", scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, [b"certain"], [1]) == 1
 
 
@@ -198,8 +199,8 @@ async def test_a_server_that_has_renamed_evalsha_is_refused(binary: str | None) 
 
 
 async def test_a_right_that_is_missing_inside_a_script_leaves_the_outcome_unknown(address: str) -> None:
-    script = Script("set", "return redis.call('SET', KEYS[1], 1)")
-    async with await open_transport(f"redis://loader:pw@{address}", scripts=[script]) as transport:
+    script = function("set", "return redis.call('SET', KEYS[1], 1)")
+    async with await opened(f"redis://loader:pw@{address}", scripts=[script]) as transport:
         with pytest.raises(Exception, match="script set failed halfway") as caught:
             await transport.call(script, [b"k"])
         assert getattr(caught.value, "outcome", None) is Outcome.UNKNOWN
@@ -213,7 +214,7 @@ async def test_each_server_of_a_cluster_causes_one_warning_and_the_slot_map_need
         node.ask("ACL", "SETUSER", "few", *rights)
     try:
         url = cluster.url.replace("://", "://few:pw@")
-        async with await open_transport(url, scripts=[COUNT]) as transport:
+        async with await opened(url, scripts=[COUNT]) as transport:
             for number in range(20):
                 assert await transport.call(COUNT, [b"k%d" % number], [1]) == 1
     finally:

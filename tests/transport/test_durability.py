@@ -18,12 +18,13 @@ from sbredis.exceptions import (
     ServiceBusServerBusyError,
 )
 from sbredis.servers import LocalServer
-from sbredis.transport import Script, open_transport
+from sbredis.transport import open_transport
+from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
 
 pytestmark = pytest.mark.anyio
 
-APPEND = Script("append", "#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1])")
+APPEND = function("append", "#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1])")
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def waits(server: LocalServer) -> int:
 async def test_an_acknowledged_write_is_on_the_replica(pair: tuple[LocalServer, LocalServer]) -> None:
     """The replica has the write when the call returns."""
     master, replica = pair
-    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
+    async with await opened(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         for number in range(1, 20):
             assert await transport.call(APPEND, (b"list",), (number,)) == number
             assert replica.ask("LLEN", "list") == number
@@ -56,7 +57,7 @@ async def test_an_acknowledged_write_is_on_the_replica(pair: tuple[LocalServer, 
 async def test_one_wait_serves_many_calls(pair: tuple[LocalServer, LocalServer]) -> None:
     """Calls that are sent together are confirmed by the same WAIT."""
     master, _ = pair
-    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
+    async with await opened(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         before = waits(master)
         lengths = await asyncio.gather(*(transport.call(APPEND, (b"list",), (number,)) for number in range(300)))
         assert sorted(lengths) == list(range(1, 301))
@@ -65,9 +66,9 @@ async def test_one_wait_serves_many_calls(pair: tuple[LocalServer, LocalServer])
 
 async def test_a_refused_call_does_not_wait_and_affects_no_other_call(pair: tuple[LocalServer, LocalServer]) -> None:
     """Each of the calls that are sent together has its own result."""
-    refuse = Script("refuse", "#!lua\nreturn redis.error_reply('NOTNOW 7')")
+    refuse = function("refuse", "#!lua\nreturn redis.error_reply('NOTNOW 7')")
     master, _ = pair
-    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND, refuse]) as transport:
+    async with await opened(f"{master.url}?durability=replicated", scripts=[APPEND, refuse]) as transport:
         good = asyncio.create_task(transport.call(APPEND, (b"list",), ("a",)))
         with pytest.raises(ScriptRefusedError, match="NOTNOW"):
             await transport.call(refuse, (b"list",))
@@ -80,7 +81,7 @@ async def test_a_stalled_replica_delays_only_the_calls_that_wait_for_it(pair: tu
     A call that needs a confirmation ends with an unknown outcome, because the master has executed it.
     """
     master, replica = pair
-    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
+    async with await opened(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         await transport.call(APPEND, (b"list",), ("confirmed",))
         replica.pause()
         try:
@@ -102,7 +103,7 @@ async def test_a_call_waits_for_every_replica_even_for_one_that_is_down(pair: tu
     """If a shard should have two replicas and has one, it confirms no call: the missing one may be the next master."""
     master, _ = pair
     url = f"{master.url}?durability=replicated&replicas=2"
-    async with await open_transport(url, scripts=[APPEND]) as transport:
+    async with await opened(url, scripts=[APPEND]) as transport:
         error = await given_time(
             lambda seconds: transport.call(APPEND, (b"list",), ("a",), timeout=seconds), r"[01] of 2 replicas"
         )
@@ -116,7 +117,7 @@ async def test_a_lost_replica_is_a_transient_error(pair: tuple[LocalServer, Loca
     When the replica is back, the server accepts such calls again.
     """
     master, replica = pair
-    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
+    async with await opened(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         await transport.call(APPEND, (b"list",), ("a",))
         replica.kill()
         await eventually(lambda: "connected_slaves:0" in str(master.ask("INFO", "replication")))
@@ -133,7 +134,7 @@ async def test_a_missing_right_to_wait_is_reported(pair: tuple[LocalServer, Loca
     master, _ = pair
     master.ask("ACL", "SETUSER", "hasty", "on", ">secret", "~*", "&*", "+@all", "-wait")
     url = f"redis://hasty:secret@{master.host}:{master.port}?durability=replicated"
-    async with await open_transport(url, scripts=[APPEND]) as transport:
+    async with await opened(url, scripts=[APPEND]) as transport:
         with pytest.raises(OperationTimeoutError, match="WAIT was answered with NOPERM") as caught:
             await transport.call(APPEND, (b"list",), ("a",))
         assert caught.value.outcome is Outcome.UNKNOWN
@@ -146,5 +147,5 @@ async def test_a_replica_count_that_the_user_may_not_read_is_reported(pair: tupl
     url = f"redis://blind:secret@{master.host}:{master.port}?durability=replicated"
     with pytest.raises(ServerUnsuitableError, match="replicas=N"):
         await open_transport(url)
-    async with await open_transport(f"{url}&replicas=1", scripts=[APPEND]) as transport:
+    async with await opened(f"{url}&replicas=1", scripts=[APPEND]) as transport:
         assert await transport.call(APPEND, (b"list",), ("a",)) == 1

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from sbredis.servers import LocalServer
-from sbredis.transport import Script, Transport, WireLimits, open_transport
+from sbredis.transport import Transport, WireLimits, open_transport
+from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
 pytestmark = [
@@ -23,7 +24,7 @@ pytestmark = [
     ),
 ]
 
-ADD = Script("add", "#!lua\nredis.call('SADD', KEYS[1], ARGV[1])\nreturn redis.call('SCARD', KEYS[1])")
+ADD = function("add", "#!lua\nredis.call('SADD', KEYS[1], ARGV[1])\nreturn redis.call('SCARD', KEYS[1])")
 
 
 async def process_id(transport: Transport) -> int:
@@ -43,7 +44,7 @@ def is_gone(pid: int) -> bool:
 
 async def test_a_killed_server_is_started_again_for_the_next_call(tmp_path: Path) -> None:
     """The new server has the stored data. Calls under way take longer but do not fail."""
-    async with await open_transport(f"embedded://{tmp_path}/bus?fsync=always", scripts=[ADD]) as transport:
+    async with await opened(f"embedded://{tmp_path}/bus?fsync=always", scripts=[ADD]) as transport:
         for number in range(3):
             os.kill(await process_id(transport), signal.SIGKILL)
             calls = (transport.call(ADD, (b"set",), (f"{number}-{n}",), repeatable=True) for n in range(50))

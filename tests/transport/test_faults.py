@@ -24,8 +24,9 @@ from benchmarks.faults import (
 )
 from benchmarks.pressure import COUNT, COUNT_ONCE, Pressure, Report, beside
 from sbredis.servers import LocalCluster
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Transport
 from tests.plugins.parts import first
+from tests.transport.opening import opened
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +51,7 @@ async def under(
 ) -> AsyncIterator[tuple[Pressure, Transport]]:
     """Run 200 callers until they are warmed up; yield the callers and their transport."""
     script = COUNT_ONCE if repeatable else COUNT
-    async with await open_transport(cluster.url + query, scripts=[script]) as transport:
+    async with await opened(cluster.url + query, scripts=[script]) as transport:
 
         async def call(key: bytes, operation: str) -> None:
             await transport.call(script, (key, beside(key)), (operation,), timeout=20, repeatable=repeatable)

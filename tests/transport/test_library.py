@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -19,8 +20,9 @@ from sbredis.exceptions import (
 )
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Library, Script, Transport, key_slot, open_transport
+from tests.transport.opening import as_library
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.any_form("the tests choose forms")]
 
 
 def script(name: str, code: str, flags: str = "") -> Script:
@@ -35,22 +37,14 @@ OTHER = Script("other", "return 'other'")
 """A script that is in no library."""
 
 
-def as_library(name: str, scripts: Mapping[str, Script]) -> Library:
-    lines = [f"#!lua name={name}"]
-    for function, each in scripts.items():
-        first, _, code = each.source.partition("\n")
-        flag = re.search(r"flags=([a-z-]+)", first)
-        body = code.replace("'script'", "'library'")
-        flags = f"{{ '{flag[1]}' }}" if flag else "{}"
-        lines.append(
-            f"redis.register_function({{ function_name = '{name}_{function}', flags = {flags}, "
-            f"callback = function(KEYS, ARGV)\n{body}end }})"
-        )
-    return Library(name, "\n".join(lines) + "\n", frozenset(scripts))
+def saying_so(scripts: Sequence[Script], name: str) -> Library:
+    """Return the library of these scripts, which says that it is one."""
+    made = as_library(scripts, name)
+    return replace(made, source=made.source.replace("'script'", "'library'"))
 
 
-OWN = as_library("sb_own", {"count": COUNT, "read": READ, "break": BREAK})
-NEXT = as_library("sb_next", {"count": COUNT, "read": READ})
+OWN = saying_so([COUNT, READ, BREAK], "sb_own")
+NEXT = saying_so([COUNT, READ], "sb_next")
 
 
 async def opened(url: str, form: str = "auto", library: Library = OWN) -> Transport:
@@ -231,7 +225,7 @@ async def test_without_a_fallback_the_refusal_is_the_error_and_nothing_has_run(f
 
 
 async def test_another_library_of_the_same_name_is_not_used(fresh: LocalServer) -> None:
-    fresh.ask("FUNCTION", "LOAD", as_library(OWN.name, {"read": READ}).source)
+    fresh.ask("FUNCTION", "LOAD", saying_so([READ], OWN.name).source)
     async with await opened(fresh.url) as transport:
         assert await count(transport) == ("script", 1)
     async with await opened(fresh.url, "library") as transport:
@@ -250,7 +244,7 @@ async def test_a_refusal_is_forgotten_when_the_library_is_loaded(fresh: LocalSer
         with configured(fresh, "maxmemory", "1", "0"), pytest.raises(ServiceBusServerBusyError, match="memory limit"):
             await count(transport)
         assert await count(transport) == ("library", 1)
-        fresh.ask("FUNCTION", "LOAD", "REPLACE", as_library(OWN.name, {"read": READ}).source)
+        fresh.ask("FUNCTION", "LOAD", "REPLACE", saying_so([READ], OWN.name).source)
         with pytest.raises(ServerUnsuitableError, match="FUNCTION DELETE"):
             await count(transport)
 

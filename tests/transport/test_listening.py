@@ -9,12 +9,13 @@ import pytest
 from benchmarks.faults import in_thread
 from sbredis.exceptions import OperationTimeoutError
 from sbredis.servers import LocalCluster
-from sbredis.transport import Script, Transport, key_slot, open_transport
+from sbredis.transport import Transport, key_slot, open_transport
+from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-PUBLISH = Script("publish", "#!lua\nreturn redis.call('SPUBLISH', KEYS[1], ARGV[1])")
+PUBLISH = function("publish", "#!lua\nreturn redis.call('SPUBLISH', KEYS[1], ARGV[1])")
 CHANNEL = b"{wake}:client"
 SLOT = key_slot(CHANNEL)
 
@@ -54,7 +55,7 @@ async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
     heard = Heard()
-    async with await open_transport(cluster.url, scripts=[PUBLISH]) as transport:
+    async with await opened(cluster.url, scripts=[PUBLISH]) as transport:
         subscription = await transport.subscribe(CHANNEL, heard)
         await is_heard(transport, heard, b"at home")
         for number, target in enumerate((away, home), 1):
@@ -67,7 +68,7 @@ async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -
 async def test_a_subscription_follows_a_failover(replicated_cluster: LocalCluster) -> None:
     """The master is killed. The client subscribes at its replica as soon as the replica has taken over."""
     heard = Heard()
-    async with await open_transport(replicated_cluster.url, scripts=[PUBLISH]) as transport:
+    async with await opened(replicated_cluster.url, scripts=[PUBLISH]) as transport:
         await transport.subscribe(CHANNEL, heard)
         await is_heard(transport, heard, b"before")
         replicated_cluster.master_of(SLOT).kill()

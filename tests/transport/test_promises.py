@@ -9,15 +9,16 @@ import pytest
 
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServerUnsuitableError, ServiceBusError
 from sbredis.servers import LocalCluster, LocalServer
-from sbredis.transport import Script, WireLimits, key_slot, open_transport
+from sbredis.transport import WireLimits, key_slot, open_transport
 from tests.transport.between import Between
+from tests.transport.opening import function, opened
 from tests.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.anyio
 
 KEY = b"{promise}"
 SLOT = key_slot(KEY)
-COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
+COUNT = function("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 REPLICATED = "?durability=replicated"
 
 
@@ -25,7 +26,7 @@ async def test_a_call_whose_script_had_to_be_loaded_again_is_confirmed_too(repli
     """The script runs only after it was loaded again. So it writes after the WAIT that was sent with the call."""
     master = replicated_cluster.master_of(SLOT)
     (replica,) = replicated_cluster.replicas_of(master)
-    async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
+    async with await opened(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
         assert await transport.call(COUNT, (KEY,)) == 1
         master.ask("SCRIPT", "FLUSH")
         replica.pause()
@@ -43,7 +44,7 @@ async def test_a_durable_call_follows_a_slot_in_the_middle_of_its_move(replicate
     cluster = replicated_cluster
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
-    async with await open_transport(cluster.url + REPLICATED, scripts=[COUNT]) as transport:
+    async with await opened(cluster.url + REPLICATED, scripts=[COUNT]) as transport:
         away.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", home.id)
         home.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", away.id)
         assert await transport.call(COUNT, (KEY,), timeout=60) == 1
@@ -56,7 +57,7 @@ async def test_the_client_also_waits_for_a_replica_that_was_added_later(replicat
     master = cluster.master_of(SLOT)
     donor = next(other for other in cluster.masters if other is not master)
     (late,) = cluster.replicas_of(donor)
-    async with await open_transport(cluster.url + REPLICATED, scripts=[COUNT]) as transport:
+    async with await opened(cluster.url + REPLICATED, scripts=[COUNT]) as transport:
         await transport.call(COUNT, (KEY,))
         late.ask("CLUSTER", "REPLICATE", master.id)
         wait_until(lambda: str(master.ask("INFO", "replication")).count("state=online") == 2)
@@ -82,7 +83,7 @@ async def test_the_client_also_waits_for_a_replica_that_was_added_later(replicat
 async def test_the_wait_for_room_counts_towards_the_deadline_of_the_call(server: LocalServer) -> None:
     """The call ends after its timeout, not after twice that time."""
     limits = WireLimits(calls=1, bytes=100, give_up_after=60)
-    async with await open_transport(server.url, scripts=[COUNT], limits=limits) as transport:
+    async with await opened(server.url, scripts=[COUNT], limits=limits) as transport:
         server.pause()
         try:
             first = asyncio.create_task(transport.call(COUNT, (KEY,), timeout=60))
@@ -100,7 +101,7 @@ async def test_the_wait_for_room_counts_towards_the_deadline_of_the_call(server:
 
 async def test_many_durable_calls_wait_in_line(replicated_cluster: LocalCluster) -> None:
     """The calls exceed what one flush can carry, and none of them is refused."""
-    async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
+    async with await opened(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
         counts = await asyncio.gather(*(transport.call(COUNT, (KEY,)) for _ in range(6000)))
         assert sorted(counts) == list(range(1, 6001))
         body = bytes(1_000_000)
@@ -111,7 +112,7 @@ async def test_many_durable_calls_wait_in_line(replicated_cluster: LocalCluster)
 async def test_a_call_with_an_unsupported_durability_is_refused_before_sending(
     server: LocalServer, durability: str
 ) -> None:
-    async with await open_transport(server.url, scripts=[COUNT]) as transport:
+    async with await opened(server.url, scripts=[COUNT]) as transport:
         with pytest.raises(ValueError, match="durability"):
             await transport.call(COUNT, (KEY,), durability=durability)  # type: ignore[arg-type]
         assert server.ask("DBSIZE") == 0
@@ -129,7 +130,7 @@ async def test_a_shared_connection_is_not_changed_by_one_caller(server: LocalSer
 async def test_a_server_that_is_unsuitable_after_a_restart_is_refused(binary: str | None) -> None:
     """A restarted server may have another configuration, so the client checks each new connection like the first."""
     with LocalServer(binary=binary) as server:
-        async with await open_transport(server.url, scripts=[COUNT]) as transport:
+        async with await opened(server.url, scripts=[COUNT]) as transport:
             assert await transport.call(COUNT, (KEY,)) == 1
             server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
             server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")

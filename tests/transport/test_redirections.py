@@ -10,16 +10,17 @@ import pytest
 from benchmarks.pressure import COUNT, COUNT_ONCE, beside
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusServerBusyError
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
-from sbredis.transport import Script, key_slot, open_transport
+from sbredis.transport import key_slot
 from tests.transport.between import Between
+from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 TAG = b"{moving}"
 SLOT = key_slot(TAG)
-WRITE = Script("write", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('GET', KEYS[1])")
-WRITE_TWO = Script(
+WRITE = function("write", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('GET', KEYS[1])")
+WRITE_TWO = function(
     "write_two", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('SET', KEYS[2], ARGV[1])"
 )
 
@@ -39,7 +40,7 @@ async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: Local
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
     gone, stayed, new = TAG + b":a", TAG + b":b", TAG + b":c"
-    async with await open_transport(cluster.url, scripts=[WRITE, WRITE_TWO]) as transport:
+    async with await opened(cluster.url, scripts=[WRITE, WRITE_TWO]) as transport:
         for key in (gone, stayed):
             await transport.call(WRITE, (key,), ("before",))
         home_id, away_id = home.id, away.id
@@ -74,7 +75,7 @@ async def test_a_script_is_loaded_at_the_target_of_asking(cluster: LocalCluster)
     """
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
-    async with await open_transport(cluster.url, scripts=[WRITE]) as transport:
+    async with await opened(cluster.url, scripts=[WRITE]) as transport:
         away.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", home.id)
         home.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", away.id)
         away.ask("SCRIPT", "FLUSH")
@@ -93,7 +94,7 @@ async def test_a_storm_of_redirections_causes_one_request_for_the_slot_map(clust
 
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
-    async with await open_transport(cluster.url, scripts=[WRITE]) as transport:
+    async with await opened(cluster.url, scripts=[WRITE]) as transport:
         for target in (away, home):
             cluster.migrate_slot_classic(SLOT, target)
             before = questions()
@@ -128,7 +129,10 @@ async def test_a_call_whose_answer_is_lost_ends_as_unknown_or_is_repeated(server
     key = b"cut"
     async with Cutter(server).listening() as cutter:
         url = f"redis://127.0.0.1:{cutter.port}"
-        async with await open_transport(url, scripts=[COUNT, COUNT_ONCE]) as transport:
+        async with await opened(url, scripts=[COUNT, COUNT_ONCE]) as transport:
+            assert (
+                await transport.call(COUNT, (key, beside(key)), ("first",)) == 1
+            )  # from now on, the server has the script
             cutter.cut_next_answer = True
             with pytest.raises(ServiceBusCommunicationError) as caught:
                 await transport.call(COUNT, (key, beside(key)), ("lost",))

@@ -9,11 +9,12 @@ import pytest
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusAuthenticationError
 from sbredis.servers import LocalSentinel
-from sbredis.transport import Script, open_transport
+from sbredis.transport import open_transport
+from tests.transport.opening import function, opened
 
 pytestmark = pytest.mark.anyio
 
-COUNT_ONCE = Script(
+COUNT_ONCE = function(
     "count_once",
     "if redis.call('SADD', KEYS[1], ARGV[1]) == 1 then redis.call('INCR', KEYS[2]) end "
     "return redis.call('GET', KEYS[2])",
@@ -65,7 +66,7 @@ async def test_calls_follow_the_master_through_a_failover(watched: LocalSentinel
     """One sentinel is down as well, and no call is executed twice."""
     first = watched.master
     watched.sentinels[0].kill()
-    async with await open_transport(url_of(watched), scripts=[COUNT_ONCE]) as transport:
+    async with await opened(url_of(watched), scripts=[COUNT_ONCE]) as transport:
 
         async def count(operation: str) -> int:
             return int(await transport.call(COUNT_ONCE, [b"{k}done", b"{k}count"], [operation], repeatable=True))

@@ -18,12 +18,13 @@ import trustme
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError, ServiceBusError
 from sbredis.servers import LocalServer, ServerBinary, ServerNotFoundError, find_server, free_port
-from sbredis.transport import Script, forget_notes, open_transport
+from sbredis.transport import forget_notes, open_transport
 from tests.transport.ears import Ear
+from tests.transport.opening import function, opened
 
 pytestmark = pytest.mark.anyio
 
-COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 
 @dataclass
@@ -99,7 +100,7 @@ def requiring_certificates(certificates: Path) -> Iterator[Encrypted]:
 
 
 async def works(url: str) -> None:
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    async with await opened(url, scripts=[COUNT]) as transport:
         key = url.encode()
         assert await transport.call(COUNT, [key], [1]) == 1
         await transport.command("SET", b"large", bytes(3_000_000), key=b"large")

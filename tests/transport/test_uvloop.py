@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from sbredis.servers import LocalServer
-from sbredis.transport import Script, open_transport
+from tests.transport.opening import function, opened
 
-COUNT = Script("count", "#!lua\nreturn redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")
+COUNT = function("count", "#!lua\nreturn redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")
 
 pytestmark = [
     pytest.mark.anyio,
@@ -23,7 +23,7 @@ pytestmark = [
 async def use(url: str) -> None:
     """Make many small calls at the same time, and calls whose replies arrive in many pieces."""
     large = bytes(3_000_000)
-    async with await open_transport(url, scripts=[COUNT]) as transport:
+    async with await opened(url, scripts=[COUNT]) as transport:
         assert "uvloop" in type(asyncio.get_running_loop()).__module__
         counts = await asyncio.gather(*(transport.call(COUNT, (b"key",), ("field",)) for _ in range(500)))
         assert sorted(counts) == list(range(1, 501))

@@ -26,10 +26,13 @@ from sbredis.servers import LocalServer
 from sbredis.transport import Argument, Library, Script, _memory_server
 from tests.engine.model import Bounds, Refused
 from tests.engine.proof.picture import HASHES, Picture
+from tests.plugins.forms import FORM, LIBRARY
 
 T = TypeVar("T")
 Kind = Literal["memory", "library", "server"]
-KINDS: tuple[Kind, ...] = ("memory", "library", "server")
+USUAL: Kind = "library" if FORM == LIBRARY else "server"
+"""The kind of host for whatever runs on one host. The environment chooses it (tests/plugins/forms.py)."""
+KINDS: tuple[Kind, ...] = ("memory", "server" if USUAL == "library" else "library", USUAL)
 Read = Callable[[str], str | None]
 
 _REFUSAL = re.compile(r"(?!ERR )([A-Z]+) (.*)", re.DOTALL)

@@ -25,7 +25,7 @@ from tests.engine.model import Refused
 from tests.engine.proof.bugs import Bug
 from tests.engine.proof.comparison import Tally
 from tests.engine.proof.extent import BOUNDS, MACHINES, drive
-from tests.engine.proof.hosts import Host, host, with_bounds, with_texts_replaced
+from tests.engine.proof.hosts import USUAL, Host, host, with_bounds, with_texts_replaced
 from tests.engine.proof.moves_aims import AimedMovesMachine
 from tests.engine.proof.moves_run import prove as prove_moves
 from tests.engine.proof.planted_by_name import BY_NAME
@@ -91,7 +91,7 @@ def find(bug: Bug | None, server: LocalServer, *, count: int = PARTS) -> Finding
     for part in parts(count):
         for what in [bug.of] if bug else [*MACHINES, "moves", "reserved"]:
             read = narrow(changed) if what == "reserved" else with_bounds(BOUNDS[part.bounds], changed)
-            with host("server", read, server=server) as on:
+            with host(USUAL, read, server=server) as on:
                 try:
                     _run(on, tally, part, what, aims(bug) if bug and part.aims else ())
                 except (AssertionError, AttributeError, DataLayoutError, Refused, TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ from hypothesis import Phase
 
 from sbredis.engine._lua_files import read_source
 from tests.engine.proof.extent import OFTEN, bounded, copied
-from tests.engine.proof.hosts import Host, host
+from tests.engine.proof.hosts import USUAL, Host, host
 from tests.engine.proof.reserved_machine import CASES, ReservedMachine
 from tests.engine.proof.reserved_partition import narrow
 from tests.engine.proof.running import run_machine
@@ -53,7 +53,7 @@ def main() -> int:
     given = parser.parse_args()
     started, seen = time.monotonic(), Counter[str]()
     short: tuple[str, ...] = CASES
-    with host("server", narrow(read_source)) as on:
+    with host(USUAL, narrow(read_source)) as on:
         while short and time.monotonic() - started < given.seconds:
             seen += prove(on, examples=100)
             short = tuple(case for case in CASES if seen[case] < given.times)

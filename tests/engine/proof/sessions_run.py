@@ -35,7 +35,7 @@ from sbredis.engine import (
 )
 from sbredis.servers import LocalServer
 from tests.engine.model import Refused
-from tests.engine.proof.hosts import Host, host
+from tests.engine.proof.hosts import USUAL, Host, host
 
 LOCK = 2_000
 LIMIT = 3
@@ -342,7 +342,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     started = time.monotonic()
-    with LocalServer() as server, host("server", server=server) as on:
+    with LocalServer() as server, host(USUAL, server=server) as on:
         tally = run(on, given.messages, sessions=given.sessions, receivers=given.receivers, seed=given.seed)
     for what, count in sorted(tally.items()):
         sys.stdout.write(f"{what:<28}{count:>12,}\n")

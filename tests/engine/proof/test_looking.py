@@ -6,7 +6,7 @@ import pytest
 
 from sbredis.servers import LocalServer
 from tests.engine.proof.extent import BOUNDS
-from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds, with_texts_replaced
+from tests.engine.proof.hosts import KINDS, USUAL, Kind, host, with_bounds, with_texts_replaced
 from tests.engine.proof.looking import Extent, drive
 from tests.plugins.parts import first
 
@@ -41,7 +41,7 @@ def test_a_planted_bug_that_uses_the_time_of_the_look_is_found(shared_server: Lo
     """The planted bug enqueues a scheduled message at the time of the next call instead of its due time."""
     wrong = {"includes/happen": [("activate(p, o, member, time)", "activate(p, o, member, p.now)")]}
     with (
-        host("server", with_texts_replaced(wrong), server=shared_server) as on,
+        host(USUAL, with_texts_replaced(wrong), server=shared_server) as on,
         pytest.raises(AssertionError),
     ):
         drive(on, Extent(), sessions=False, examples=50, shrinks=False)

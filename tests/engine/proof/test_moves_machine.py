@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from sbredis.servers import LocalServer
-from tests.engine.proof.hosts import KINDS, Kind, host
+from tests.engine.proof.hosts import KINDS, USUAL, Kind, host
 from tests.engine.proof.moves_aims import AimedMovesMachine
 from tests.engine.proof.moves_run import prove
 from tests.plugins.parts import first
@@ -17,8 +17,8 @@ from tests.plugins.parts import first
 @pytest.mark.parametrize("kind", first(1, reversed(KINDS), "steps in memory take several times as long"))
 def test_each_message_is_at_one_place_in_the_end(kind: Kind, shared_server: LocalServer) -> None:
     with host(kind, server=shared_server) as on:
-        seen = prove(on, examples=30 if kind == "server" else 8, steps=30, begin_at=0)
-    often = ("take: taken", "take: again", "lost freeze", "made again") if kind == "server" else ("take: taken",)
+        seen = prove(on, examples=30 if kind == USUAL else 8, steps=30, begin_at=0)
+    often = ("take: taken", "take: again", "lost freeze", "made again") if kind == USUAL else ("take: taken",)
     assert all(seen[what] for what in often), seen
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from sbredis.engine._lua_files import read_source
 from sbredis.servers import LocalServer
-from tests.engine.proof.hosts import host
+from tests.engine.proof.hosts import USUAL, host
 from tests.engine.proof.reserved_machine import CASES
 from tests.engine.proof.reserved_partition import narrow
 from tests.engine.proof.reserved_run import prove
@@ -14,6 +14,6 @@ from tests.engine.proof.reserved_run import prove
 
 @pytest.mark.slow
 def test_each_message_is_in_one_place_in_the_end(shared_server: LocalServer) -> None:
-    with host("server", narrow(read_source), server=shared_server) as on:
+    with host(USUAL, narrow(read_source), server=shared_server) as on:
         seen = prove(on, examples=40, begin_at=0)
     assert sum(seen[case] > 0 for case in CASES) > len(CASES) - 5, seen

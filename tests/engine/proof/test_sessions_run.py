@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from sbredis.servers import LocalServer
-from tests.engine.proof.hosts import KINDS, Kind, host, with_texts_replaced
+from tests.engine.proof.hosts import KINDS, USUAL, Kind, host, with_texts_replaced
 from tests.engine.proof.sessions_run import run
 from tests.plugins.parts import first
 
@@ -15,7 +15,7 @@ from tests.plugins.parts import first
 @pytest.mark.parametrize("kind", first(1, reversed(KINDS), "steps in memory take several times as long"))
 def test_a_session_keeps_its_order_and_has_one_receiver_at_a_time(kind: Kind, shared_server: LocalServer) -> None:
     with host(kind, server=shared_server) as on:
-        tally = run(on, 1_000 if kind == "server" else 200, sessions=20)
+        tally = run(on, 1_000 if kind == USUAL else 200, sessions=20)
     often = ("abandoned", "abandoned with a delay", "deferred", "lapses", "renewed", "given back with messages")
     assert all(tally[what] for what in often), tally
 
@@ -37,5 +37,5 @@ def test_a_session_keeps_its_order_and_has_one_receiver_at_a_time(kind: Kind, sh
 def test_a_planted_bug_is_found(file: str, right: str, wrong: str, shared_server: LocalServer) -> None:
     """If the run did not find these planted bugs, its success would prove nothing."""
     read = with_texts_replaced({file: [(right, wrong)]})
-    with host("server", read, server=shared_server) as on, pytest.raises(AssertionError):
+    with host(USUAL, read, server=shared_server) as on, pytest.raises(AssertionError):
         run(on, 2_000, sessions=40)

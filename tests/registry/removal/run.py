@@ -31,7 +31,8 @@ import pytest
 from sbredis.engine._lua_files import read_source
 from sbredis.registry._steps import Steps
 from sbredis.servers import LocalServer
-from sbredis.transport import Transport, forget_memory, open_transport
+from sbredis.transport import Transport, forget_memory
+from tests.engine.opening import open_with_scripts
 from tests.engine.proof.hosts import with_texts_replaced
 from tests.registry.removal.bugs import BUGS, Bug
 from tests.registry.removal.scenes import SCENES, Scenes
@@ -115,7 +116,7 @@ def prove(
 
     async def run() -> int:
         made, number = 0, 0
-        async with await open_transport(url or f"memory://{memory}") as transport:
+        async with await open_with_scripts(url or f"memory://{memory}") as transport:
             while made < steps:
                 number += 1
                 try:

@@ -35,6 +35,7 @@ class FailureKind(enum.Enum):
     TRY_AGAIN = enum.auto()
     NO_SCRIPT = enum.auto()
     NO_FUNCTION = enum.auto()
+    NO_ENGINE = enum.auto()
     NOT_READY = enum.auto()
     READ_ONLY = enum.auto()
     DENIED = enum.auto()
@@ -86,6 +87,14 @@ _AGAIN = frozenset(
 )
 """Failures of calls that have not run, and for which another attempt may succeed."""
 
+_ERR_DETAILS = {
+    "Function not found": FailureKind.NO_FUNCTION,
+    "Could not find scripting engine": FailureKind.NO_ENGINE,
+    "Engine '": FailureKind.NO_ENGINE,
+    "unknown command": FailureKind.DENIED,
+    "max number of clients": FailureKind.NOT_READY,
+}
+"""Kinds by the beginning of the text of an error with the code ERR. Other such errors are refusals."""
 _INSIDE_A_SCRIPT = ("user_script", "user_function")
 _BEFORE_ITS_FIRST_WRITE = (FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.OUT_OF_MEMORY)
 """Refusals that a server sends only at a script's first write. After that write it lets the script run to its end."""
@@ -165,6 +174,13 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
             "which functions it has. Delete the library with FUNCTION DELETE; it is then loaded again."
         ),
     ),
+    FailureKind.NO_ENGINE: (
+        ServerUnsuitableError,
+        (
+            "The server{where} cannot run {subject}, because it has no Lua engine: {said}. Load the module of the "
+            "engine, or use a server that is built with it."
+        ),
+    ),
     FailureKind.NOT_READY: _BUSY,
     FailureKind.READ_ONLY: _BUSY,
     FailureKind.DENIED: (
@@ -203,10 +219,8 @@ def classify(code: str, detail: str) -> FailureKind:
     kind = _CODES.get(code)
     if any(place in detail for place in _INSIDE_A_SCRIPT) and kind not in _BEFORE_ITS_FIRST_WRITE:
         return FailureKind.BROKE
-    if code == "ERR" and detail.startswith("Function not found"):
-        return FailureKind.NO_FUNCTION
-    if kind is None and code == "ERR" and detail.startswith(("unknown command", "max number of clients")):
-        return FailureKind.DENIED if detail.startswith("unknown") else FailureKind.NOT_READY
+    if code == "ERR":
+        kind = next((found for start, found in _ERR_DETAILS.items() if detail.startswith(start)), None)
     return kind or FailureKind.REFUSED
 
 

@@ -332,6 +332,8 @@ class Wire:
                     self._load_errors[needs] = replace(said, outcome=Outcome.NEVER_SENT)
                 elif library is None and said.kind in (FailureKind.REFUSED, FailureKind.BROKE):
                     self._load_errors[needs] = replace(said, kind=FailureKind.REFUSED, outcome=Outcome.REFUSED)
+                elif library is None and said.kind is FailureKind.NO_ENGINE:
+                    self._load_errors[needs] = said
 
         load = call.loading()
         load.future = self._loop.create_future()

@@ -12,6 +12,7 @@ STARTED, SOON, LAST = 100.0, 105.0, 160.0
 LASTING = {
     FailureKind.NO_SCRIPT,
     FailureKind.NO_FUNCTION,
+    FailureKind.NO_ENGINE,
     FailureKind.DENIED,
     FailureKind.UNAUTHENTICATED,
     FailureKind.OUT_OF_MEMORY,

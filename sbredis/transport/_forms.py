@@ -24,9 +24,6 @@ from sbredis.transport._script import Library
 
 __all__ = ["CallForm", "FormState", "load_is_done", "refuses_functions"]
 
-_PAUSE = 60.0
-"""The seconds for which a node gets single scripts after it has refused the library."""
-
 
 class FormState(enum.Enum):
     """The form of the calls of a node."""
@@ -38,11 +35,13 @@ class FormState(enum.Enum):
 class CallForm:
     """The choice of the form for one node. The connections of the node share it."""
 
-    __slots__ = ("_library", "_not_before", "_strict", "refusal", "state")
+    __slots__ = ("_library", "_not_before", "_pause", "_strict", "refusal", "state")
 
-    def __init__(self, library: Library | None = None, *, strict: bool = False) -> None:
+    def __init__(self, library: Library | None = None, *, strict: bool = False, pause: float = 60.0) -> None:
+        """``pause`` is the number of seconds after which the library is tried again."""
         self._library = library
         self._strict = strict
+        self._pause = pause
         self._not_before = 0.0
         self.state = FormState.SCRIPTS if library is None else FormState.LIBRARY
         self.refusal: Failure | None = None
@@ -64,7 +63,7 @@ class CallForm:
         if self._library is None or self._strict or self.state is FormState.SCRIPTS:
             return False
         self.state = FormState.SCRIPTS
-        self._not_before = now + _PAUSE
+        self._not_before = now + self._pause
         self.refusal = failure
         return True
 

@@ -62,7 +62,7 @@ class Opener:
 
     def form(self) -> CallForm:
         """Return the choice of the form of the calls of a new node."""
-        return CallForm(self.library, strict=self.strict)
+        return CallForm(self.library, strict=self.strict, pause=self.limits.without_library)
 
     async def open(self, endpoint: Endpoint) -> tuple[Link, ServerFacts] | Failure:
         """Connect, do the handshake, ask about the server, load the scripts. Raises only a cancellation."""

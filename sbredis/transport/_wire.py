@@ -48,6 +48,8 @@ class WireLimits:
     quiet_after: float = 0.001
     """A call is written at once if the server owes no answer and its last answer came at least this many seconds ago.
     """
+    without_library: float = 60.0
+    """A server that has refused the library of functions gets single scripts for this many seconds."""
     idle: float = 20.0
     """The seconds between uses of an idle connection. So no device on the way forgets the connection, and a dead
     connection is found before a call needs it.

@@ -20,9 +20,10 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusServerBusyError,
 )
-from sbredis.servers import LocalCluster, LocalServer
-from sbredis.transport import Library, Script, Transport, key_slot, open_transport
+from sbredis.servers import LocalCluster, LocalSentinel, LocalServer
+from sbredis.transport import Library, Script, Transport, WireLimits, key_slot, open_transport
 from tests.transport.opening import as_library
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.any_form("the tests choose forms")]
 
@@ -152,6 +153,19 @@ async def test_a_full_server_gets_single_scripts(fresh: LocalServer, caplog: pyt
         assert await count(another) == ("library", 23)
 
 
+async def test_a_server_that_takes_the_library_again_gets_it(fresh: LocalServer) -> None:
+    async with await opened(fresh.url, limits=WireLimits(without_library=0.05)) as transport:
+        with configured(fresh, "maxmemory", "1", "0"):
+            assert {(await count(transport))[0] for _ in range(20)} == {"script"}
+        total = 20
+        while (await count(transport))[0] == "script":
+            total += 1
+        assert await count(transport) == ("library", total + 2)
+        form = transport.form_of(b"k")
+        assert form is not None
+        assert form.refusal is None
+
+
 async def test_a_full_server_that_has_the_library_gets_no_scripts(fresh: LocalServer) -> None:
     async with await opened(fresh.url) as transport:
         assert await count(transport) == ("library", 1)
@@ -163,6 +177,19 @@ async def test_a_server_with_too_few_replicas_gets_single_scripts_for_calls_that
     with configured(fresh, "min-replicas-to-write", "1", "0"):
         async with await opened(fresh.url) as transport:
             assert await transport.call(READ, [b"k"]) == [b"script", None]
+
+
+async def test_a_call_that_writes_waits_until_a_server_has_enough_replicas(fresh: LocalServer) -> None:
+    def refused() -> bool:
+        return "errorstat_NOREPLICAS" in str(fresh.ask("INFO", "errorstats"))
+
+    async with await opened(fresh.url) as transport:
+        with configured(fresh, "min-replicas-to-write", "1", "0"):
+            writing = asyncio.create_task(count(transport))
+            await eventually(refused)
+        assert await writing == ("script", 1)  # until the pause has passed
+    async with await opened(fresh.url) as another:
+        assert await count(another) == ("library", 2)
 
 
 @pytest.mark.parametrize(
@@ -312,6 +339,20 @@ async def test_a_promoted_replica_has_the_library(replicated_cluster: LocalClust
         replicated_cluster.failover(replica)
         assert await count(transport) == ("library", 2)
         assert loads(replica) == before
+
+
+@pytest.mark.long("it starts a server with a replica and sentinels")
+async def test_a_replica_that_sentinels_promote_has_the_library(binary: str | None) -> None:
+    with LocalSentinel(1, 3, binary=binary) as watched:
+        first = watched.master
+        (replica,) = (server for server in watched.servers if server is not first)
+        async with await opened(watched.url) as transport:
+            assert await count(transport) == ("library", 1)
+            await asyncio.to_thread(lambda: first.ask("WAIT", 1, 60_000, timeout=60))
+            before = loads(replica)
+            await asyncio.to_thread(first.kill)
+            assert await count(transport) == ("library", 2)
+            assert loads(replica) == before
 
 
 async def test_a_valkey_without_a_lua_engine_is_reported(binary: str | None) -> None:

@@ -40,7 +40,7 @@ from sbredis.engine._keys import entity_of, partition_keys
 from sbredis.engine._lifecycle import Side as LifeSide
 from sbredis.engine._lifecycle import State
 from sbredis.engine._scripts import load
-from sbredis.transport import Argument, Transport
+from sbredis.transport import Argument, Script, Transport
 
 __all__ = [
     "ENTITY",

@@ -14,7 +14,7 @@ from sbredis.cli._parameters import entity_names
 from sbredis.operating import entity_of
 
 if TYPE_CHECKING:
-    from sbredis.engine import AccessTo
+    from sbredis.engine import AccessTo, Loads
 
 __all__ = ["acl"]
 
@@ -23,7 +23,13 @@ _user = click.option("--user", metavar="NAME", help="The name of the user. [the 
 _loaded = click.option(
     "--scripts-loaded",
     is_flag=True,
-    help="Permit only the scripts of this release, which another user must have loaded (scripts=all).",
+    help="Permit only the scripts and functions of this release, which another user must have loaded.",
+)
+_may_load = click.option(
+    "--may-load-library",
+    is_flag=True,
+    help="Permit also to load and delete libraries of functions. Such a user can change what all users of the server "
+    "call, so all of them must trust it.",
 )
 
 acl = group(
@@ -40,7 +46,10 @@ acl = group(
 @click.argument("name")
 @_user
 @_loaded
-def namespace(invocation: Invocation, *, name: str, user: str | None, scripts_loaded: bool) -> None:
+@_may_load
+def namespace(
+    invocation: Invocation, *, name: str, user: str | None, scripts_loaded: bool, may_load_library: bool
+) -> None:
     """Print the rights of a user that may do everything in a namespace.
 
     The command needs no server. Run what it prints on every server as an administrator, with a password in the place of
@@ -48,11 +57,12 @@ def namespace(invocation: Invocation, *, name: str, user: str | None, scripts_lo
     """
     from sbredis.engine import namespace_name, namespace_rules
 
+    loads = _loads(scripts_loaded=scripts_loaded, may_load_library=may_load_library)
     try:
         name = namespace_name(name)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
-    _print(invocation, _user_of(user, name), namespace_rules(name, loads=not scripts_loaded))
+    _print(invocation, _user_of(user, name), namespace_rules(name, loads))
 
 
 @command("entity", into=acl, examples=[
@@ -62,7 +72,10 @@ def namespace(invocation: Invocation, *, name: str, user: str | None, scripts_lo
 @click.argument("paths", metavar="ENTITY...", nargs=-1, required=True, shell_complete=entity_names)
 @_user
 @_loaded
-async def entity(invocation: Invocation, *, paths: Sequence[str], user: str | None, scripts_loaded: bool) -> None:
+@_may_load
+async def entity(
+    invocation: Invocation, *, paths: Sequence[str], user: str | None, scripts_loaded: bool, may_load_library: bool
+) -> None:
     """Print the rights of a user that may use some entities, and neither change them nor use others.
 
     The user may send to these entities, receive from them and settle messages. Of a topic, the user may send to all
@@ -71,9 +84,10 @@ async def entity(invocation: Invocation, *, paths: Sequence[str], user: str | No
     """
     from sbredis.engine import entity_rules
 
+    loads = _loads(scripts_loaded=scripts_loaded, may_load_library=may_load_library)
     async with invocation.looking_for(*map(entity_of, paths)):
         name, found = await _found(invocation, paths)
-    _print(invocation, _user_of(user, name), entity_rules(name, found, loads=not scripts_loaded))
+    _print(invocation, _user_of(user, name), entity_rules(name, found, loads))
 
 
 async def _found(invocation: Invocation, paths: Sequence[str]) -> tuple[str, list[AccessTo]]:
@@ -94,6 +108,12 @@ async def _found(invocation: Invocation, paths: Sequence[str]) -> tuple[str, lis
                     subscription = await client.describe_entity(f"{info.path}/subscriptions/{each.name}")
                     found.append(AccessTo(subscription.id, info.id))
         return client.namespace, found
+
+
+def _loads(*, scripts_loaded: bool, may_load_library: bool) -> Loads:
+    if scripts_loaded and may_load_library:
+        raise click.UsageError("--scripts-loaded and --may-load-library exclude each other")
+    return "nothing" if scripts_loaded else "library" if may_load_library else "scripts"
 
 
 def _user_of(user: str | None, namespace: str) -> str:

@@ -5,7 +5,7 @@ The engine makes requests without I/O. The owner of a transport sends them: see 
 
 from __future__ import annotations
 
-from sbredis.engine._access import AccessTo, entity_rules, namespace_rules
+from sbredis.engine._access import AccessTo, Loads, entity_rules, namespace_rules
 from sbredis.engine._bands import is_dead, number_of, side_of
 from sbredis.engine._codec import (
     Changes,
@@ -158,6 +158,7 @@ __all__ = [
     "Destination",
     "Inspection",
     "LaneUnknownError",
+    "Loads",
     "Lock",
     "Looked",
     "MalformedCallError",

@@ -14,18 +14,25 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 from sbredis.engine._keys import STORE_KINDS, due_pattern, entity_pattern, namespace_pattern, registry_pattern
-from sbredis.engine._scripts import every_script, load, operations
+from sbredis.engine._scripts import every_script, load, operations, whole_library
 
-__all__ = ["AccessTo", "commands_of", "entity_rules", "namespace_rules"]
+__all__ = ["AccessTo", "Loads", "commands_of", "entity_rules", "namespace_rules"]
+
+Loads = Literal["nothing", "scripts", "library"]
+"""What a user may load: ``nothing``, so that it can call only what others have loaded; single ``scripts``; or also the
+``library`` of functions. A user who may load a library can replace the functions that all other users call.
+"""
 
 _CONNECTION: Final = (
     *("asking", "cluster|nodes", "cluster|slots", "info", "ping", "role", "select"),
     *("spublish", "ssubscribe", "sunsubscribe", "wait"),
 )
 """The commands of the client besides calls of scripts. Every user may use AUTH, HELLO, QUIT and RESET."""
+_CALLS: Final = ("evalsha", "evalsha_ro", "fcall", "fcall_ro", "script|load")
+_LOADING_A_LIBRARY: Final = ("function|delete", "function|list", "function|load")
 _CALLED = re.compile(r"(?:redis\.p?call|write_many|read_many)\(\s*(?P<what>'[^']*'|[^,)]*)")
 _PASSED_ON = "command"
 """``write_many`` and ``read_many`` take the command as a parameter with this name. Their own calls are read instead."""
@@ -61,16 +68,16 @@ def commands_of(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def namespace_rules(namespace: str, *, loads: bool = True) -> list[str]:
+def namespace_rules(namespace: str, loads: Loads = "scripts") -> list[str]:
     """Return the rules of a user that may do everything in a namespace.
 
-    Without ``loads`` the user may not load scripts, but only call those of this release.
+    A user that loads ``nothing`` may only call the scripts and functions of this release.
     """
     pattern = namespace_pattern(namespace)
-    return [*_reset(f"~{pattern}", f"&{pattern}"), *_commands(loads=loads)]
+    return [*_reset(f"~{pattern}", f"&{pattern}"), *_commands(loads)]
 
 
-def entity_rules(namespace: str, entities: Sequence[AccessTo], *, loads: bool = True) -> list[str]:
+def entity_rules(namespace: str, entities: Sequence[AccessTo], loads: Loads = "scripts") -> list[str]:
     """Return the rules of a user that may use some entities of a namespace.
 
     The user reads the registry, and cannot change it. It cannot publish on the channels of other entities.
@@ -80,7 +87,7 @@ def entity_rules(namespace: str, entities: Sequence[AccessTo], *, loads: bool = 
     shared = [f"{entity_pattern(namespace, store)}{kind}" for store in stores for kind in STORE_KINDS]
     rights = [f"~{each}" for each in dict.fromkeys([*own, *shared])]
     rights += [f"%R~{registry_pattern(namespace)}", *(f"&{each}" for each in own), f"&{due_pattern(namespace)}"]
-    return [*_reset(*rights), *_commands(loads=loads)]
+    return [*_reset(*rights), *_commands(loads)]
 
 
 def _reset(*rights: str) -> list[str]:
@@ -90,9 +97,12 @@ def _reset(*rights: str) -> list[str]:
 
 
 @cache
-def _commands(*, loads: bool) -> tuple[str, ...]:
+def _commands(loads: Loads) -> tuple[str, ...]:
     named = sorted({*_CONNECTION, *commands_of(operations())})
-    if loads:
-        return tuple(f"+{each}" for each in sorted([*named, "evalsha", "evalsha_ro", "script|load"]))
-    calls = (f"{script.command.lower()}|{script.sha}" for script in every_script())
-    return tuple(f"+{each}" for each in [*named, *calls])
+    if loads == "nothing":
+        library = whole_library().name
+        calls = [f"{script.command.lower()}|{script.sha}" for script in every_script()]
+        calls += [f"{script.function_command.lower()}|{library}_{script.function}" for script in every_script()]
+        return tuple(f"+{each}" for each in [*named, *calls])
+    own = _LOADING_A_LIBRARY if loads == "library" else ()
+    return tuple(f"+{each}" for each in sorted([*named, *_CALLS, *own]))

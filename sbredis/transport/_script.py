@@ -97,6 +97,11 @@ class Script:
         """The command that calls the script."""
         return "EVALSHA_RO" if self.only_reads else "EVALSHA"
 
+    @property
+    def function_command(self) -> str:
+        """The command that calls the script as a function of a library."""
+        return "FCALL_RO" if self.only_reads else "FCALL"
+
     @cached_property
     def only_reads(self) -> bool:
         """Whether the script writes nothing, as its first line says."""
@@ -124,7 +129,7 @@ class Library:
         """Return how a call of a script as a function begins; ``None`` if the library does not have the script."""
         found = self._heads.get(script.function)
         if found is None and script.function in self.functions:
-            command = b"FCALL_RO" if script.only_reads else b"FCALL"
+            command = script.function_command.encode()
             name = f"{self.name}_{script.function}".encode()
             found = b"*%%d\r\n$%d\r\n%b\r\n$%d\r\n%b" % (len(command), command, len(name), name)
             self._heads[script.function] = found

@@ -20,6 +20,7 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.cli import main
+from sbredis.engine import whole_library
 from sbredis.exceptions import ServiceBusAuthorizationError
 from sbredis.management import SqlRuleFilter
 from sbredis.servers import LocalCluster, LocalServer
@@ -217,14 +218,20 @@ async def prepare(running: Running) -> None:
             await topic.send_messages(ServiceBusMessage("m"))
 
 
-def give_rights(running: Running, user: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Make a user with the rights that the command prints. Return the user's connection string."""
+def give_rights(running: Running, user: str, capsys: pytest.CaptureFixture[str], form: str = "needed") -> str:
+    """Make a user with the rights that the command prints. Return the user's connection string.
+
+    With the form ``library``, the user calls the functions that an administrator has loaded.
+    """
     place = f"{running.url}?namespace=ns"
     arguments = ["namespace", "ns"] if user == "namespace" else ["entity", *OWN[user], "--url", place]
     capsys.readouterr()
     assert main(["acl", *arguments, "--user", user, "--output", "json"]) == 0
     set_user(running, user, json.loads(capsys.readouterr().out)["rules"])
-    return f"{url_of(running, user)}?namespace=ns"
+    if form == "library":
+        for node in nodes_of(running):
+            node.ask("FUNCTION", "LOAD", "REPLACE", whole_library().source)
+    return f"{url_of(running, user)}?namespace=ns&scripts={form}"
 
 
 async def attempt(url: str, operation: Operation) -> None:
@@ -234,14 +241,14 @@ async def attempt(url: str, operation: Operation) -> None:
 
 @pytest.mark.any_form("the users may not load the library")
 @pytest.mark.parametrize("user", OWN)
-@pytest.mark.parametrize("target", ["server", "cluster"])
+@pytest.mark.parametrize(("target", "form"), [("server", "library"), ("server", "needed"), ("cluster", "needed")])
 def test_a_user_can_do_what_the_table_says_and_a_refusal_changes_nothing(
-    user: str, target: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    user: str, target: str, form: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The user of a namespace is left out here, because the whole suite runs under these rights."""
     running: Running = request.getfixturevalue(target)
     asyncio.run(prepare(running))
-    url = give_rights(running, user, capsys)
+    url = give_rights(running, user, capsys, form)
     for name, (operation, users) in OPERATIONS.items():
         if user in users.split():
             asyncio.run(attempt(url, operation))

@@ -12,7 +12,7 @@ import redis
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import every_script, namespace_rules
+from sbredis.engine import Loads, every_script, namespace_rules, whole_library
 from sbredis.exceptions import ServiceBusAuthorizationError
 from sbredis.servers import LocalCluster, LocalSentinel, LocalServer
 from tests.access.users import OF_TESTS, set_user, url_of
@@ -47,7 +47,6 @@ DUMP sb:orders:{a}:x
 EVAL return(1) 0
 EVAL_RO return(1) 0
 FAILOVER
-FCALL x 0
 FLUSHALL
 FLUSHDB
 FUNCTION DELETE x
@@ -89,6 +88,8 @@ SWAPDB 0 1
 SYNC
 """.strip().splitlines()
 """Commands that show or harm what belongs to others, or that no script needs."""
+OF_LOADERS = {"FUNCTION DELETE x", "FUNCTION LIST", "FUNCTION LOAD #!lua", "FUNCTION LOAD REPLACE #!lua"}
+"""The hostile commands that a user has who may load libraries. So all users of the server must trust it."""
 ELSEWHERE = """
 HGET sb:other:{a}:x f
 HSET sb:other:{a}:x f v
@@ -99,12 +100,16 @@ SSUBSCRIBE sb:other:{a}:wake:x
 """.strip().splitlines()
 
 
+USERS: dict[str, Loads] = {"orders": "scripts", "called": "nothing", "loader": "library"}
+"""The users with rights to the namespace orders, and what they may load."""
+
+
 @pytest.fixture(scope="module")
 def guarded(binary: str | None) -> Iterator[LocalServer]:
-    """A server on which a user named orders has the rights to the namespace orders."""
+    """A server with the users."""
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
-        set_user(server, "orders", namespace_rules("orders"))
-        set_user(server, "called", namespace_rules("orders", loads=False))
+        for user, loads in USERS.items():
+            set_user(server, user, namespace_rules("orders", loads))
         yield server
 
 
@@ -112,6 +117,11 @@ def load_scripts(server: LocalServer) -> None:
     """Load all scripts, as an administrator does for users that may load none."""
     for script in every_script():
         server.ask("SCRIPT", "LOAD", script.source)
+
+
+def load_library(server: LocalServer) -> None:
+    """Load the library, as an administrator does for users that may not load it."""
+    server.ask("FUNCTION", "LOAD", "REPLACE", whole_library().source)
 
 
 def refusal(server: LocalServer, user: str, *words: str) -> str:
@@ -124,28 +134,36 @@ def refusal(server: LocalServer, user: str, *words: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("user", ["orders", "called"])
+@pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("line", [*HOSTILE, *ELSEWHERE])
 def test_a_hostile_command_is_refused(guarded: LocalServer, line: str, user: str) -> None:
-    assert refusal(guarded, user, *line.split()) == "NoPermissionError"
+    permitted = user == "loader" and line in OF_LOADERS
+    assert (refusal(guarded, user, *line.split()) == "NoPermissionError") is not permitted
 
 
-def test_a_user_that_only_calls_scripts_can_bring_in_none(guarded: LocalServer) -> None:
+def test_a_user_that_only_calls_can_bring_in_no_scripts_and_functions(guarded: LocalServer) -> None:
     other = hashlib.sha1(b"return 1", usedforsecurity=False).hexdigest()
-    for words in (["SCRIPT", "LOAD", "return 1"], ["EVALSHA", other, "0"], ["EVALSHA_RO", other, "0"]):
+    guarded.ask("FUNCTION", "LOAD", "REPLACE", "#!lua name=x\nredis.register_function('x', function() return 1 end)")
+    for words in (
+        *(["SCRIPT", "LOAD", "return 1"], ["EVALSHA", other, "0"], ["EVALSHA_RO", other, "0"]),
+        *(["FCALL", "x", "0"], ["FCALL_RO", "x", "0"]),
+    ):
         assert refusal(guarded, "called", *words) == "NoPermissionError"
 
 
-def test_a_script_of_a_user_cannot_do_more_than_the_user(guarded: LocalServer) -> None:
+def test_a_script_or_function_cannot_do_more_than_the_user_that_calls_it(guarded: LocalServer) -> None:
     """A user that may load scripts can run any Lua, but with its own rights."""
     guarded.ask("HSET", "sb:other:{a}:x", "f", "secret")
+    refused = r"(?i)permission|NOPERM|ACL|can't access|not allowed from script"
     with redis.Redis(host=guarded.host, port=guarded.port, username="orders", password="orders-pw") as connection:
         for command in ("redis.call('HGET', 'sb:other:{a}:x', 'f')", "redis.call('CONFIG', 'GET', 'requirepass')"):
             loaded = connection.script_load(f"return {command}")
-            with pytest.raises(
-                redis.ResponseError, match=r"(?i)permission|NOPERM|ACL|can't access|not allowed from script"
-            ):
+            with pytest.raises(redis.ResponseError, match=refused):
                 connection.evalsha(loaded, 0)
+            function = f"redis.register_function('x', function() return {command} end)"
+            guarded.ask("FUNCTION", "LOAD", "REPLACE", f"#!lua name=x\n{function}")
+            with pytest.raises(redis.ResponseError, match=refused):
+                connection.fcall("x", 0)
 
 
 async def serve(url: str) -> None:
@@ -178,11 +196,16 @@ async def serve(url: str) -> None:
             await subscription.complete_message(message)
 
 
-@pytest.mark.parametrize("user", ["orders", "called"])
-async def test_the_rights_are_enough_for_a_service(guarded: LocalServer, user: str) -> None:
-    guarded.ask("FLUSHALL")
-    load_scripts(guarded)
-    await serve(f"{url_of(guarded, user)}?namespace=orders")
+@pytest.mark.parametrize("form", ["needed", "library"])
+@pytest.mark.parametrize("user", USERS)
+async def test_the_rights_are_enough_for_a_service(guarded: LocalServer, user: str, form: str) -> None:
+    for words in (["FLUSHALL"], ["FUNCTION", "FLUSH"], ["SCRIPT", "FLUSH"]):
+        guarded.ask(*words)
+    if form == "library" and user != "loader":
+        load_library(guarded)
+    elif form == "needed" and user == "called":
+        load_scripts(guarded)
+    await serve(f"{url_of(guarded, user)}?namespace=orders&scripts={form}")
     with pytest.raises(ServiceBusAuthorizationError):
         async with ServiceBusClient(f"{url_of(guarded, user)}?namespace=other") as client:
             await client.ensure_queue("q")
@@ -193,7 +216,7 @@ async def test_the_rights_are_enough_for_a_service(guarded: LocalServer, user: s
 async def test_the_rights_are_enough_behind_sentinel_and_after_a_failover(binary: str | None, user: str) -> None:
     with LocalSentinel(1, 3, binary=binary, config={"appendonly": "yes"}) as watched:
         for server in watched.servers:
-            set_user(server, user, namespace_rules("orders", loads=user == "orders"))
+            set_user(server, user, namespace_rules("orders", USERS[user]))
             load_scripts(server)
         url = watched.url.replace("://", f"://{user}:{user}-pw@") + "?namespace=orders&durability=replicated"
         await serve(url)
@@ -204,20 +227,19 @@ async def test_the_rights_are_enough_behind_sentinel_and_after_a_failover(binary
 @pytest.mark.parametrize("user", ["orders", "called"])
 async def test_the_rights_are_enough_on_a_cluster_with_replicas(replicated_cluster: LocalCluster, user: str) -> None:
     for node in replicated_cluster.nodes:
-        set_user(node, user, namespace_rules("orders", loads=user == "orders"))
+        set_user(node, user, namespace_rules("orders", USERS[user]))
         load_scripts(node)
     await serve(f"{url_of(replicated_cluster, user)}?namespace=orders&durability=replicated")
 
 
 def test_tests_have_no_command_besides_that_sbredis_uses() -> None:
     """The users of tests may also look into servers and damage them. sbredis has none of these commands."""
-    granted = {rule.removeprefix("+") for rule in namespace_rules("ns") if rule.startswith("+")}
+    granted = {rule.removeprefix("+") for rule in namespace_rules("ns", "library") if rule.startswith("+")}
     assert not granted & set(OF_TESTS)
     named = re.compile(r'(?:\.command\(|_asked\([a-z]+, |pack\(\(b|Command\(b?)"([A-Z]+)"')
     texts = [file.read_text("utf-8") for file in (ROOT / "sbredis").rglob("*.py") if file.parent.name != "servers"]
     used = {word.lower() for text in texts for word in named.findall(text)}
     elsewhere = {"acl", "config", "cluster", "sentinel"}  # of doctor, and of Sentinels
     elsewhere |= {"client"}  # tells the server who connects, and need not be permitted
-    elsewhere |= {"fcall", "function"}  # of scripts=auto, whose rights nobody gets from sbredis (SECURITY.md)
     assert {"spublish", "info", "script"} <= used
     assert used - elsewhere <= {each.partition("|")[0] for each in granted}

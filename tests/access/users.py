@@ -51,6 +51,6 @@ def confined_url(running: LocalServer | LocalCluster) -> str:
     Tests use many namespaces, and the library of functions. Otherwise the rights are those that the documentation gives
     to every service.
     """
-    rules = [rule.replace("sb:ns:*", "sb:*") for rule in namespace_rules("ns")]
-    set_user(running, _USER, [*rules, *(f"+{each}" for each in (*OF_TESTS, *_OF_LIBRARY))])
+    rules = [rule.replace("sb:ns:*", "sb:*") for rule in namespace_rules("ns", "library")]
+    set_user(running, _USER, [*rules, *(f"+{each}" for each in OF_TESTS)])
     return url_of(running, _USER)

@@ -24,6 +24,11 @@ from sbredis.transport._script import Library
 
 __all__ = ["CallForm", "FormState", "load_is_done", "refuses_functions"]
 
+_LONGER = 60
+"""How many times longer the pause is after a refusal that does not pass by itself: the user lacks a right, or the server
+has no functions. So such clients do not send the whole library every minute in vain.
+"""
+
 
 class FormState(enum.Enum):
     """The form of the calls of a node."""
@@ -63,7 +68,7 @@ class CallForm:
         if self._library is None or self._strict or self.state is FormState.SCRIPTS:
             return False
         self.state = FormState.SCRIPTS
-        self._not_before = now + self._pause
+        self._not_before = now + self._pause * (_LONGER if failure.kind is FailureKind.DENIED else 1)
         self.refusal = failure
         return True
 

@@ -141,6 +141,7 @@ class Failure:
         return error(
             text.format(
                 subject=call or "the connection",
+                library=call.needs if call and self.kind is FailureKind.NO_FUNCTION else "of functions",
                 where=f" at {self.endpoint}" if self.endpoint else "",
                 tried=f", {attempts} attempts in {seconds:.1f} s" if attempts > 1 else "",
                 said=f"{self.code} {self.detail}".strip(),
@@ -170,8 +171,8 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
     FailureKind.NO_FUNCTION: (
         ServerUnsuitableError,
         (
-            "The library of functions on the server{where} lacks the function for {subject}, although its name says "
-            "which functions it has. Delete the library with FUNCTION DELETE; it is then loaded again."
+            "The library {library} on the server{where} lacks the function for {subject}, although its name says which "
+            "functions it has. Delete it with FUNCTION DELETE; it is then loaded again."
         ),
     ),
     FailureKind.NO_ENGINE: (

@@ -200,6 +200,7 @@ class Call:
         self.slot = keys.slot if keys else None
         self.repeatable = repeatable
         self.written = written
+        self.library = None
         if not script.takes_run_id:
             self._count = 3 + len(keys) + len(arguments)
             self._before_run_id = _packed(keys.packed, arguments) + b"\r\n"
@@ -251,6 +252,7 @@ class Command(Call):
         self.slot = slot
         self.repeatable = repeatable
         self.written = None
+        self.library = None
         self._before_run_id = pack(arguments)
         self.size = len(self._before_run_id)
         first = arguments[0]

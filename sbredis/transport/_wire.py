@@ -165,7 +165,6 @@ class Wire:
     def _put(self, call: Call, deadline: float, *, asking: bool) -> None:
         call.deadline = deadline
         call.asking = asking
-        call.library = None
         call.heals = call.missing = 0
         self._room -= call.size + self._share
         self._enqueue(call)
@@ -342,7 +341,6 @@ class Wire:
         load.future.add_done_callback(loaded)
         load.deadline = call.deadline
         load.asking = False
-        load.library = None
         load.heals = load.missing = 0
         self._room -= load.size + self._share
         return load
@@ -392,11 +390,16 @@ class Wire:
         return True
 
     def _refuse_library(self, failure: Failure) -> bool:
-        """Note and log that the server does not take the library. Return whether it gets scripts from now on."""
+        """Note that the server does not take the library. Return whether it gets scripts from now on.
+
+        The reason is logged once, although the library is tried again and again.
+        """
+        before = self._form.refusal
         if not self._form.refused(failure, self._loop.time()):
             return self._form.state is FormState.SCRIPTS
-        said = f"{failure.code} {failure.detail}".strip()
-        _log_of_forms.info("%s gets single scripts instead of a library of functions: %s", self.facts.endpoint, said)
+        if before is None or before.code != failure.code:
+            said = f"{failure.code} {failure.detail}".strip()
+            _log_of_forms.info("%s gets single scripts instead of a library of functions: %s", self.facts.endpoint, said)
         return True
 
     def _release(self, call: Call) -> None:

@@ -34,6 +34,12 @@ def test_a_node_that_refuses_the_library_gets_single_scripts_for_a_minute() -> N
     assert [form.library(now) for now in (220.9, 221.0)] == [None, OWN]
 
 
+def test_a_refusal_for_want_of_a_right_lasts_an_hour() -> None:
+    form = CallForm(OWN)
+    assert form.refused(Failure(FailureKind.DENIED, "no permissions to run the 'function|load' command"), 100.0)
+    assert [form.library(now) for now in (100.0, 160.0, 3699.9, 3700.0)] == [None, None, None, OWN]
+
+
 def test_a_refusal_while_the_node_gets_single_scripts_changes_nothing() -> None:
     """Many calls may be under way when the first one is refused, and all of them bring a refusal."""
     form = CallForm(OWN)

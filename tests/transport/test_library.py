@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -86,6 +87,24 @@ def configured(server: LocalServer, name: str, value: str, before: str) -> Itera
         server.ask("CONFIG", "SET", name, before)
 
 
+@contextmanager
+def running(work: Callable[[], object]) -> Iterator[None]:
+    """Do something in a thread again and again while the block runs."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.is_set():
+            work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 @pytest.mark.parametrize("form", ["auto", "library"])
 async def test_nothing_is_loaded_before_a_call_needs_the_library(fresh: LocalServer, form: str) -> None:
     async with await opened(fresh.url, form) as transport:
@@ -131,6 +150,13 @@ async def test_calls_survive_the_loss_of_the_library_under_load(fresh: LocalServ
         found = await asyncio.gather(*calls)
         assert sorted(total for _, total in found) == list(range(2, 302))
         assert {form for form, _ in found} == {"library"}
+
+
+async def test_no_call_fails_while_the_library_is_deleted_again_and_again(fresh: LocalServer) -> None:
+    with running(lambda: fresh.ask("FUNCTION", "FLUSH")):
+        async with await opened(fresh.url) as transport:
+            found = [await count(transport) for _ in range(300)]
+    assert [total for _, total in found] == list(range(1, 301))
 
 
 async def test_two_releases_use_one_server_side_by_side(fresh: LocalServer) -> None:
@@ -211,7 +237,10 @@ async def test_a_user_gets_the_form_for_which_it_has_the_rights(fresh: LocalServ
         fresh.ask("ACL", "DELUSER", "few")
 
 
-async def test_a_user_who_may_not_load_uses_the_library_that_is_there(fresh: LocalServer) -> None:
+async def test_a_user_who_may_not_load_uses_the_library_that_is_there(
+    fresh: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "sbredis.transport")
     fresh.ask("FUNCTION", "LOAD", OWN.source)
     fresh.ask("ACL", "SETUSER", "few", "reset", "on", ">pw", "~*", "-@all", "+incrby", "+info", "+fcall")
     try:
@@ -219,6 +248,25 @@ async def test_a_user_who_may_not_load_uses_the_library_that_is_there(fresh: Loc
             assert await count(transport) == ("library", 1)
     finally:
         fresh.ask("ACL", "DELUSER", "few")
+    assert not [record for record in caplog.records if "single scripts" in record.getMessage()]
+
+
+async def test_a_user_who_may_not_load_gets_single_scripts_and_one_line_in_the_log(
+    fresh: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "sbredis.transport")
+    rights = "+incrby +get +info +fcall +fcall_ro +evalsha +evalsha_ro +script|load +config|get"
+    fresh.ask("ACL", "SETUSER", "few", "reset", "on", ">pw", "~*", "-@all", *rights.split())
+    try:
+        async with await opened(fresh.url.replace("://", "://few:pw@")) as transport:
+            found = await asyncio.gather(*(count(transport) for _ in range(20)))
+            assert sorted(found) == [("script", number) for number in range(1, 21)]
+            assert await transport.call(READ, [b"k"]) == [b"script", b"20"]
+    finally:
+        fresh.ask("ACL", "DELUSER", "few")
+    (said,) = [record for record in caplog.records if "single scripts" in record.getMessage()]
+    assert said.levelno == logging.INFO
+    assert "function|load" in said.getMessage()
 
 
 async def test_a_user_who_may_call_neither_form_is_refused(fresh: LocalServer) -> None:
@@ -259,12 +307,14 @@ async def test_another_library_of_the_same_name_is_not_used(fresh: LocalServer) 
     fresh.ask("FUNCTION", "LOAD", saying_so([READ], OWN.name).source)
     async with await opened(fresh.url) as transport:
         assert await count(transport) == ("script", 1)
+    fresh.ask("CONFIG", "RESETSTAT")
     async with await opened(fresh.url, "library") as transport:
         with pytest.raises(
-            ServerUnsuitableError, match=r"lacks the function for script count.*FUNCTION DELETE"
+            ServerUnsuitableError, match=r"The library sb_own .*lacks the function for script count.*FUNCTION DELETE"
         ) as caught:
             await count(transport)
         assert caught.value.outcome is Outcome.NEVER_SENT
+        assert loads(fresh) == {"function|load": 2}  # both were refused, because there is a library of this name
     fresh.ask("FUNCTION", "DELETE", OWN.name)
     async with await opened(fresh.url, "library") as transport:
         assert await count(transport) == ("library", 2)

@@ -22,6 +22,7 @@ from sbredis.engine._columns import Columns, Numbers, Rows, RowsRead, Texts, col
 from sbredis.engine._keys import (
     ENTITIES_PATTERN,
     due_channel,
+    library_keys,
     namespace_of,
     registry_keys,
     role_keys,
@@ -29,6 +30,7 @@ from sbredis.engine._keys import (
     tick_keys,
     waiting_channel,
 )
+from sbredis.engine._library import LIBRARY_NAME
 from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Taken
 from sbredis.engine._names import (
@@ -127,6 +129,7 @@ from sbredis.engine._values import NamedValues
 
 __all__ = [
     "ENTITIES_PATTERN",
+    "LIBRARY_NAME",
     "LOST_RECORD",
     "MAXIMUM_CALL_BYTES",
     "MAXIMUM_CALL_COPIES",
@@ -231,6 +234,7 @@ __all__ = [
     "identifier",
     "is_dead",
     "is_full",
+    "library_keys",
     "name_key",
     "namespace_name",
     "namespace_of",

@@ -21,6 +21,7 @@ __all__ = [
     "due_pattern",
     "entity_of",
     "entity_pattern",
+    "library_keys",
     "namespace_of",
     "namespace_pattern",
     "partition_keys",
@@ -94,6 +95,11 @@ def role_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
 def tick_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
     """Return the key that remembers the ticks of a namespace. A tick is a time at which one client does something."""
     return (f"{_prefix(namespace, salt)}:ticks".encode(),)
+
+
+def library_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+    """Return the key that remembers which libraries of functions the clients of a namespace call."""
+    return (f"{_prefix(namespace, salt)}:libraries".encode(),)
 
 
 def waiting_channel(namespace: str, salt: str, entity: str, client: str) -> bytes:

@@ -18,6 +18,7 @@ forgets all of them when there are more, and it does not remember those of long 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import sha1
@@ -26,13 +27,15 @@ from typing import Final
 from sbredis.engine._expansion import ClosedOperation, Read, ScriptFormatError, closed
 from sbredis.transport import Library
 
-__all__ = ["MOST_LOCALS", "MOST_UPVALUES", "library"]
+__all__ = ["LIBRARY_NAME", "MOST_LOCALS", "MOST_UPVALUES", "library"]
 
 MOST_LOCALS: Final = 200
 """The most locals that Lua permits in a function or a chunk at one time."""
 MOST_UPVALUES: Final = 60
 """The most locals around a function that Lua permits the function to use."""
 
+LIBRARY_NAME = re.compile(r"sb_[0-9a-f]{16}")
+"""The names of the libraries of all releases."""
 _NAME = "sb_HASH"
 _REMEMBERED: Final = """\
 local function remembered(anew, most)

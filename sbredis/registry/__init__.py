@@ -14,6 +14,7 @@ from sbredis.registry._entity import (
     split_path,
 )
 from sbredis.registry._forwarding import Hop, judge_destination
+from sbredis.registry._libraries import NamedLibraries, name_library, read_libraries
 from sbredis.registry._namespace import Namespace
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
 from sbredis.registry._registry import LONGEST_PAGE, Listing, NamespaceFacts, TopicFacts
@@ -46,6 +47,7 @@ __all__ = [
     "KeptRule",
     "Kind",
     "Listing",
+    "NamedLibraries",
     "Namespace",
     "NamespaceFacts",
     "NamespacePartitionsError",
@@ -55,8 +57,10 @@ __all__ = [
     "Unreadable",
     "UnreadableLog",
     "judge_destination",
+    "name_library",
     "path_of",
     "place_of",
+    "read_libraries",
     "require_properties",
     "require_unreserved",
     "reservation_of",

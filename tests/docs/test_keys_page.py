@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sbredis.engine import registry_keys, role_keys, tick_keys
+from sbredis.engine import library_keys, registry_keys, role_keys, tick_keys
 from sbredis.engine._keys import KINDS
 from tools.repository import ROOT
 
@@ -24,5 +24,5 @@ def test_the_page_lists_the_keys_of_a_partition() -> None:
 
 
 def test_the_page_lists_the_keys_of_a_namespace() -> None:
-    keys = [*registry_keys("orders", "1"), *role_keys("orders", "1"), *tick_keys("orders", "1")]
+    keys = [key for of in (registry_keys, role_keys, tick_keys, library_keys) for key in of("orders", "1")]
     assert listed(OF_REGISTRY) == {key.decode().rpartition(":")[2] for key in keys}

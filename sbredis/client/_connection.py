@@ -28,19 +28,29 @@ from sbredis.client._entity import Creation, Entity, KnownEntities
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._test_hooks import hooks_for
 from sbredis.client._timings import Timings
-from sbredis.engine import MOST_PARTITIONS, every_script, name_key, namespace_name, preloaded, whole_library
+from sbredis.engine import (
+    MOST_PARTITIONS,
+    every_script,
+    library_keys,
+    name_key,
+    namespace_name,
+    preloaded,
+    registry_salt,
+    whole_library,
+)
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
     Outcome,
+    ServiceBusAuthorizationError,
     ServiceBusConnectionError,
     ServiceBusError,
 )
-from sbredis.registry import EntityRecord, Namespace
+from sbredis.registry import EntityRecord, Namespace, name_library
 from sbredis.transport import Backoff, Target, open_transport, require_asyncio
 
 if TYPE_CHECKING:
-    from sbredis.transport import Transport
+    from sbredis.transport import Library, Transport
 
 __all__ = ["Connected", "Connection", "ConnectionObserver", "ConnectionReference", "SharedAttempt", "connection_of"]
 
@@ -147,6 +157,8 @@ class Connection:
     """The start of the names of this client's lanes. It is chosen at random when the connection is opened."""
     transport: Transport
     namespace: Namespace
+    library: Library | None
+    """The scripts as functions of a library; ``None`` for single scripts."""
 
     def __init__(
         self,
@@ -311,10 +323,30 @@ class Connection:
         except BaseException:
             await to_the_end(transport.aclose())
             raise
-        self.transport, self.namespace, self._opened = transport, namespace, True
+        self.transport, self.namespace, self.library, self._opened = transport, namespace, library, True
+        if library is not None:
+            self.attempt("the naming of the library of functions", partial(self._name_library, library.name))
         self.observer.opened(self)
         if self._dropped:
             self.see_off(self.aclose())
+
+    async def _name_library(self, name: str) -> None:
+        """Name the library in the registry now and once a day, so that no other client deletes it.
+
+        A user who may only read the registry leaves this to others. While the server of the registry gets single
+        scripts, there is nothing to name.
+        """
+        (key,) = library_keys(self.namespace.name, registry_salt())
+        while True:
+            form = self.transport.form_of(key)
+            try:
+                if form is not None and form.has_library:
+                    await name_library(self.transport, self.namespace.name, name)
+            except ServiceBusAuthorizationError:
+                return
+            except ServiceBusError as error:
+                self.failures.report("the naming of the library of functions", error)
+            await asyncio.sleep(self.timings.naming)
 
     async def _run_background(self, transport: Transport, ready: asyncio.Future[None]) -> None:
         """Run the background tasks. When this task ends, they end too. The transport ends early only by a defect."""

@@ -45,3 +45,7 @@ class Timings:
     """The first and the longest pause before a message that could not be published is tried again."""
     moving_first: float = 2.0
     """The time for which a deletion waits until the entity's messages have been moved to other entities."""
+    naming: float = 86_400.0
+    """The time after which a client names its library of functions in the registry again."""
+    deleting_libraries: float = 86_400.0
+    """The time between two looks for old libraries of functions."""

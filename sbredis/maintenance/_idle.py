@@ -4,8 +4,10 @@ This module does what :mod:`sbredis.maintenance._idling` decides: which partitio
 The removal itself is safe whatever the agenda believes (:mod:`sbredis.registry._removal`), so two clients that both
 believed that they had the role would do no harm.
 
-The duty also finishes removals and deletions that another client has begun and not finished, and creations of entities
-that are removed when they are idle.
+The duty also deletes libraries of functions that no client calls (:mod:`sbredis.maintenance._old_libraries`).
+
+It finishes removals and deletions that another client has begun and not finished, and creations of entities that are
+removed when they are idle.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from sbredis.engine import perform, quiet, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._duty import Duty, DutyResources, Tenure
 from sbredis.maintenance._idling import IdleAgenda, IdlePace, ReadQuiet, RemoveIdle, Temporary, Wait
+from sbredis.maintenance._old_libraries import OldLibraries
 from sbredis.registry import IDLE_PROPERTY
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ class IdleDuty(Duty):
         """The ids of entities that were being deleted when the census was read last."""
         self._jobs = BackgroundTasks("removing unused entities", shared.failures, self._news.set)
         self._salts = salts(self.connection.namespace.partitions)
+        self._libraries = OldLibraries(self.connection, shared.failures)
 
     def called(self) -> None:
         """Do nothing: the census shows new entities soon enough."""
@@ -59,6 +63,7 @@ class IdleDuty(Duty):
         self.agenda = IdleAgenda(self._pace)
         ended_moving = clock.when_moved(self._news.set)
         ended_reading = self.shared.census.use(self._census_read)
+        self._jobs.start(self._libraries.run())
         try:
             while True:
                 self._news.clear()

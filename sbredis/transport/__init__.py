@@ -12,6 +12,7 @@ from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions,
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._from_redis import target_of
 from sbredis.transport._judgement import forget_notes
+from sbredis.transport._libraries import delete_library, list_libraries, load_library
 from sbredis.transport._memory import forget_memory, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
 from sbredis.transport._resp import as_mapping
@@ -41,9 +42,12 @@ __all__ = [
     "Transport",
     "WireLimits",
     "as_mapping",
+    "delete_library",
     "forget_memory",
     "forget_notes",
     "key_slot",
+    "list_libraries",
+    "load_library",
     "open_transport",
     "parse_info",
     "parse_target",

@@ -22,7 +22,7 @@ import enum
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Library
 
-__all__ = ["CallForm", "FormState", "load_is_done", "refuses_functions"]
+__all__ = ["CallForm", "FormState", "has_library_already", "load_is_done", "refuses_functions"]
 
 _LONGER = 60
 """How many times longer the pause is after a refusal that does not pass by itself: the user lacks a right, or the server
@@ -91,5 +91,9 @@ def load_is_done(reply: object) -> bool:
     """Whether the server has the library after this reply to its loading."""
     if not isinstance(reply, Failure):
         return True
-    exists = reply.detail.startswith("Library ") and reply.detail.endswith("already exists")
-    return exists and reply.kind is FailureKind.REFUSED
+    return reply.kind is FailureKind.REFUSED and has_library_already(reply.detail)
+
+
+def has_library_already(refusal: str) -> bool:
+    """Whether a server refuses to load a library because it has one of this name, as the text of the refusal says."""
+    return refusal.startswith("Library ") and refusal.endswith("already exists")

@@ -181,8 +181,10 @@ class Transport:
             script = self._as_sent(script)
         return Call(script, keys, arguments, repeatable=repeatable, written=written)
 
-    async def command(self, *arguments: Argument, key: bytes | None = None, timeout: float = 60.0) -> Any:
-        """Run a plain command on the server of ``key``, or on any server without a key.
+    async def command(
+        self, *arguments: Argument, key: bytes | None = None, slot: int | None = None, timeout: float = 60.0
+    ) -> Any:
+        """Run a plain command on the server of ``key`` or ``slot``, or on any server without them.
 
         The command is repeated only while it is known not to have run.
         """
@@ -190,7 +192,8 @@ class Transport:
         name = (first.decode() if isinstance(first, bytes) else str(first)).upper()
         if name in _CHANGE_THE_CONNECTION:
             raise ValueError(f"{name or 'nothing'} would change a connection that all callers share")
-        slot = key_slot(key) if key is not None else None
+        if key is not None:
+            slot = key_slot(key)
         return await self.go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None)
 
     async def subscribe(self, channel: bytes, listener: ChannelListener, *, timeout: float = 60.0) -> Subscription:
@@ -211,6 +214,11 @@ class Transport:
     def masters(self) -> tuple[Endpoint, ...]:
         """The servers that serve slots according to the last slot map, with or without an open connection."""
         return tuple(node.endpoint for node in self._nodes.masters)
+
+    @property
+    def slots_of_masters(self) -> dict[Endpoint, int]:
+        """A slot of each master, for commands that concern the whole server."""
+        return self._nodes.slots_of_masters
 
     def endpoint_of(self, key: bytes) -> Endpoint | None:
         """Return the server of a key's slot according to the last slot map; ``None`` if the slot has no server."""

@@ -270,6 +270,11 @@ class Nodes:
         return self._masters
 
     @property
+    def slots_of_masters(self) -> dict[Endpoint, int]:
+        """For each server that serves slots, one of its slots."""
+        return {node.endpoint: slot for slot, node in enumerate(self.by_slot) if node is not None}
+
+    @property
     def any(self) -> Node | None:
         """Any server that serves slots, if possible one that is not suspected."""
         masters = self.masters

@@ -71,7 +71,7 @@ RESERVED: dict[str, str] = {
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
         r"|cli\._(server_choice|context)|aio\.(_(check|client|client_options)|management\._administration)"
-        r"|client\._(connection|partition_client|role|test_hooks|waking)|maintenance\._visiting)"
+        r"|client\._(connection|partition_client|role|test_hooks|waking)|maintenance\._(old_libraries|visiting))"
     ),
 }
 
@@ -130,7 +130,7 @@ PURE = {
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
         "client": ("_delivering", "_pauses", "_timings", "_watching"),
-        "maintenance": ("_agenda", "_idling"),
+        "maintenance": ("_agenda", "_idling", "_libraries"),
         "moving": ("_moves", "_redrive_limits"),
         "receiving": ("_fetching", "_handles", "_searching"),
         "cli": ("_server_choice", "_top_screen"),

@@ -84,7 +84,9 @@ def refuses_functions(code: str, detail: str) -> bool:
     """
     if "user_function" in detail:
         return False
-    return code in ("ERR", "NOPERM") and "'fcall" in detail.lower()
+    if code == "ERR":
+        return detail.startswith("unknown command")
+    return code == "NOPERM" and "'fcall" in detail.lower()
 
 
 def load_is_done(reply: object) -> bool:

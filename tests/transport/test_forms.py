@@ -70,6 +70,8 @@ def test_a_strict_node_never_gets_single_scripts() -> None:
         ("NOPERM this user has no permissions to run the 'fcall_ro' command", True),
         ("ERR unknown command 'FCALL', with args beginning with: 'sb_1_send'", True),
         ("ERR unknown command 'fcall'", True),
+        ("ERR unknown command `FCALL`, with args beginning with: `sb_1_send`", True),
+        ("ERR unknown command FCALL", True),
         ("NOPERM No permissions to access a key", False),
         ("NOPERM User x has no permissions to run the 'set' command script: sb_1_send, on @user_function:9.", False),
         ("NOPERM User x may not run the 'fcall' command script: sb_1_send, on @user_function:9.", False),

@@ -62,7 +62,7 @@ PARTS = {
     "maintain": ("sbredis.cli._maintaining:maintain", "Do background maintenance until Ctrl-C."),
     "upgrade": (
         "sbredis.cli._maintaining:upgrade",
-        "Show the layout of the stored data, and finish what was interrupted.",
+        "Show the layout of the stored data and the libraries, and finish what was interrupted.",
     ),
     "acl": ("sbredis.cli._acl:acl", "Print the rights that a user of the server needs, as a command for the server."),
     "server": (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +14,20 @@ from sbredis.cli._commands import command
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._output import TableColumn
-from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
+    from sbredis.maintenance import LibrariesOfMaster, LibraryState
     from sbredis.model import UnreadableEntity
     from sbredis.operating import Existing
 
 __all__ = ["maintain", "upgrade"]
+
+_COLUMNS_OF_LIBRARIES = (
+    TableColumn("server", 2),
+    *(TableColumn("name"), TableColumn("release", 1), TableColumn("last_named", 3), TableColumn("to_do", 1)),
+)
 
 
 @command("maintain", examples=["sbredis maintain", "sbredis maintain --context prod"])
@@ -42,11 +50,18 @@ async def maintain(invocation: Invocation) -> None:
 @command("upgrade", examples=["sbredis upgrade --plan", "sbredis upgrade"])
 @click.option("--plan", "plan_only", is_flag=True, help="Only show what there is to do. Exit code 3: there is some.")
 async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
-    """Show the layout of the stored data, and finish what was interrupted.
+    """Show the layout of the stored data and the libraries, and finish what was interrupted.
 
     Each entity and each of its partitions name the layout in which their data are stored. A release refuses data in a
     layout that it does not know. Creations and deletions that were interrupted are completed.
+
+    A server has the scripts of a release as a library of functions. The library of this release is loaded on each
+    master that lacks it, so that users who may not load it can call it. A library of another release is deleted if no
+    client of the namespace has named it for seven days, but only while more than four are on the master. If the user
+    lacks a right, the command says so and does the rest.
     """
+    from sbredis.client import connection_of
+    from sbredis.maintenance import examine_libraries
     from sbredis.registry import LAYOUT
 
     async with invocation.administration() as administration:
@@ -56,22 +71,57 @@ async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
         listed = [each async for each in administration.list_unreadable_entities()]
         rows += [_unreadable_row(each) for each in listed if each.path.lower() not in known]
         left = [row for row in rows if row["to_do"]]
+        masters = await examine_libraries(connection_of(administration))
+        refused: list[str] = []
         if not plan_only:
             for row in left:
                 await _finish(administration, row)
+            refused = [each for master in masters async for each in _refusals(master)]
+    libraries = [_library_row(master, state) for master in masters for state in master.libraries]
+    left += [row for row in libraries if row["to_do"]]
     shown = [{name: row[name] for name in ("name", "kind", "layout", "to_do")} for row in rows]
     columns = [TableColumn("name"), TableColumn("kind", 2), TableColumn("layout", 3), TableColumn("to_do", 1)]
-    invocation.out.table(columns, shown, empty="no entities")
+    if invocation.out.as_json:
+        invocation.out.json([*shown, *libraries])
+    else:
+        invocation.out.table(columns, shown, empty="no entities")
+        if libraries:
+            invocation.out.line("")
+            invocation.out.table(_COLUMNS_OF_LIBRARIES, libraries)
     unreadable = [row for row in rows if row["error"] is not None]
     for row in unreadable:
         invocation.out.remark(f"{row['name']} cannot be read: {row['error']}")
+    for master in masters:
+        if master.error is not None:
+            invocation.out.remark(
+                f"the libraries of functions on {master.server} are not shown: {master.error.message}"
+            )
+    for refusal in refused:
+        invocation.out.remark(refusal)
     if unreadable:
         return ExitCode.FAILED
     if not left:
         invocation.out.remark(f"nothing to do: this release reads and writes layout {LAYOUT}")
     elif not plan_only:
-        invocation.out.remark(f"done: {len(left)}")
+        invocation.out.remark(f"done: {len(left) - len(refused)}")
     return ExitCode.DIFFERENT if left and plan_only else ExitCode.DONE
+
+
+def _library_row(master: LibrariesOfMaster, state: LibraryState) -> dict[str, Any]:
+    named = None if state.named_at is None else datetime.fromtimestamp(state.named_at / 1000, UTC)
+    to_do = None if state.to_do is None else f"{state.to_do} it"
+    release = "this" if state.own else "other"
+    facts = {"name": state.name, "kind": "library", "layout": None, "to_do": to_do}
+    return {**facts, "server": str(master.server), "release": release, "last_named": named}
+
+
+async def _refusals(master: LibrariesOfMaster) -> AsyncIterator[str]:
+    """Do what there is to do about the libraries of a master, and yield what the server has refused."""
+    for state in master.libraries:
+        try:
+            await master.carry_out(state)
+        except ServiceBusError as error:
+            yield f"could not {state.to_do} {state.name} on {master.server}: {error.message}"
 
 
 async def _row(administration: ServiceBusAdministrationClient, entity: Existing) -> dict[str, Any]:

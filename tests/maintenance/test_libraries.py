@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.maintenance._libraries import LibraryState, judge_libraries
+from sbredis.maintenance import LibraryState
+from sbredis.maintenance._libraries import judge_libraries
 from sbredis.registry import NamedLibraries
 
 DAY = 86_400_000

@@ -63,7 +63,7 @@ class IdleDuty(Duty):
         self.agenda = IdleAgenda(self._pace)
         ended_moving = clock.when_moved(self._news.set)
         ended_reading = self.shared.census.use(self._census_read)
-        self._jobs.start(self._libraries.run())
+        self._jobs.start(self.shared.failures.tend("the deletion of old libraries of functions", self._libraries.run))
         try:
             while True:
                 self._news.clear()

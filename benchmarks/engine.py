@@ -173,7 +173,7 @@ def strain(client: Redis) -> None:
         token = new_token()
         held("receive", p.receive(engine.call_id(), token, count), engine)
         rest = [Lock(token, str(number)) for number in range(1, count + 1)]
-        held("renew", p.renew(engine.call_id(), new_token(), rest), engine)
+        held("renew", p.renew(engine.call_id(), rest), engine)
         held("abandon", p.abandon(engine.call_id(), rest), engine)
         given = locks()
         held("defer", p.defer(engine.call_id(), given), engine)

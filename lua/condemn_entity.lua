@@ -18,9 +18,9 @@
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity), CHANGED (the record is another one by now;
 --   the detail is the name), BADCALL
 -- Facts: repeatable
--- @use next_id open_registry parse_entity parse_token raise_topic_version refuse server_time tally
+-- @use next_id open_registry parse_entity parse_stamp raise_topic_version refuse server_time tally
 -- @use whole_number
-local topic_name, name, seen, incarnation, stamp = ARGV[3], ARGV[4], ARGV[5], parse_token(ARGV[7]), parse_token(ARGV[9])
+local topic_name, name, seen, incarnation, stamp = ARGV[3], ARGV[4], ARGV[5], parse_stamp(ARGV[7]), parse_stamp(ARGV[9])
 if topic_name == '' or name == '' or not incarnation or not stamp or not string.find(ARGV[6], '^%w*$')
   or not whole_number(ARGV[8], 1, 999999999999999) or ARGV[10] == '' then
   return refuse('BADCALL', 'entity')

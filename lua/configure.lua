@@ -18,7 +18,7 @@
 --   DUE (due work had to be done first, under the old settings), BADCALL (malformed, or messages of a partition that is
 --   to be reserved no longer are pinned)
 -- Facts: repeatable
--- @use begin has_overdue never never_text parse_token refuse refuse_while_due same_slot sentinel server_time settings
+-- @use begin has_overdue never never_text parse_stamp refuse refuse_while_due same_slot sentinel server_time settings
 -- @use whole_number
 -- @use dismiss_waiters parse_pin ready_levels
 local state, store = KEYS[1], KEYS[10]
@@ -33,7 +33,7 @@ end
 if not valid or not version or not string.find(ARGV[2], '^%S+$') or ARGV[7] ~= '0' and ARGV[7] ~= '1'
   or given.topic == '1' and (given.shared == '1' or given.sessions == '1')
   or given.reserved == '1' and (given.topic == '1' or given.sessions == '1' or given.forwards == '1') or not same_slot(state, ARGV[8])
-  or not parse_token(ARGV[9]) or ARGV[10] ~= '0' and ARGV[10] ~= '1' then
+  or not parse_stamp(ARGV[9]) or ARGV[10] ~= '0' and ARGV[10] ~= '1' then
   return refuse('BADCALL', 'settings')
 end
 

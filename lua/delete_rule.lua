@@ -16,9 +16,9 @@
 --   subscription, or it has another incarnation, or it is being deleted), MISSING (the subscription has no rule of this
 --   name), BADCALL
 -- Facts: repeatable
--- @use is_rule_of open_registry open_subscription parse_rule parse_token raise_topic_version refuse tally_text
-local stamp = parse_token(ARGV[5])
-if not parse_token(ARGV[4]) or not stamp or not is_rule_of(ARGV[6], ARGV[3]) then
+-- @use is_rule_of open_registry open_subscription parse_rule parse_stamp raise_topic_version refuse tally_text
+local stamp = parse_stamp(ARGV[5])
+if not parse_stamp(ARGV[4]) or not stamp or not is_rule_of(ARGV[6], ARGV[3]) then
   return refuse('BADCALL', 'rule')
 end
 local n, refusal = open_registry(KEYS[1], ARGV[1])

@@ -10,7 +10,7 @@
 -- Result: { more, how many of them were known here }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance begin finish parse_token refuse
+-- @use advance begin finish parse_stamp refuse
 local p, refusal = begin(KEYS, ARGV, 'forget_source', 7, true)
 if not p then
   return refusal
@@ -22,7 +22,7 @@ for i = 8, #ARGV do
   end
   fields[#fields + 1] = 'in:' .. ARGV[i]
 end
-if not parse_token(ARGV[7]) or #fields == 0 or #fields > 1000 or p.lane ~= '' then
+if not parse_stamp(ARGV[7]) or #fields == 0 or #fields > 1000 or p.lane ~= '' then
   return refuse('BADCALL', 'origins')
 end
 

@@ -12,9 +12,9 @@
 --   incarnation
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
 -- Facts: repeatable
--- @use open_registry parse_token refuse tally tally_text whole_number
+-- @use open_registry parse_stamp refuse tally tally_text whole_number
 local version = whole_number(ARGV[4], 1, 999999999999999)
-if not parse_token(ARGV[3]) or not version then
+if not parse_stamp(ARGV[3]) or not version then
   return refuse('BADCALL', 'version')
 end
 local n, refusal = open_registry(KEYS[1], ARGV[1])

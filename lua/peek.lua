@@ -179,9 +179,9 @@ while at <= last and not full do
   for i = 1, #entries do
     local m, text = moves[at + i - 1], entries[i]
     if m and m.record then
-      numbers[i], entries[i] = m.member, m.is == 'dead' and entry_text('            ', m.e) or false
+      numbers[i], entries[i] = m.member, m.is == 'dead' and entry_text(m.e) or false
     elseif m then
-      numbers[i], entries[i] = m.e.record ~= '' and m.e.record or m.member, entry_text('            ', m.e)
+      numbers[i], entries[i] = m.e.record ~= '' and m.e.record or m.member, entry_text(m.e)
     elseif text then
       local _, last_digit, other = string.find(text, '^%d+;(%d*);%d*;', 34)
       numbers[i], ends[i] = other ~= '' and other or part[i], last_digit

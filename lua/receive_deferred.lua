@@ -18,8 +18,8 @@
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete. With ` any` behind it, the call also gives out active and delayed messages
 -- ARGV[8]    token       of the lease, chosen at random by the caller
--- ARGV[9]    session     the session of the messages, with `=` in front, or nothing. With a session, the token is that
---   of its lock
+-- ARGV[9]    session     the session of the messages, with `=` in front, `@` for the session that the token locks, or
+--   nothing. With a session, the token is that of its lock
 -- ARGV[10]   room        the largest number of bytes to give out, changed properties included; the first message may
 --   exceed it
 -- ARGV[11...] names      of the messages, of either side
@@ -36,7 +36,7 @@
 -- @use entry_or_default entry_text expire finish index_add never_text read_entries read_many
 -- @use lost_record repeat_receive set_aside write_lease answer_repetition index_remove index_text message_names
 -- @use most_held next_fence
--- @use parse_session
+-- @use named_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words
 -- @use whole_number
 local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 10, true)
@@ -55,7 +55,7 @@ if p.repeated and token then
   reply[9] = tonumber(fence or 0)
   return answer_repetition(p, reply)
 end
-local session, unfit = parse_session(p, ARGV[9])
+local session, unfit = named_session(p, ARGV[9], false, token)
 if unfit then
   return unfit
 end
@@ -146,7 +146,7 @@ if left > 0 then
 end
 for i = 1, fit do
   -- An active message may have no entry.
-  entries[i] = entries[i] or entry_text('            ', entry_or_default(nil, found[i]))
+  entries[i] = entries[i] or entry_text(entry_or_default(nil, found[i]))
   delivery_extras(extras, i, entries[i])
 end
 for i = 1, #members do
@@ -164,7 +164,7 @@ for i = 1, #members do
     p.placed[#p.placed + 1] = (session and side.held or side.locked) + number
     p.placed[#p.placed + 1] = member
     p.entered[#p.entered + 1] = member
-    p.entered[#p.entered + 1] = token .. string.sub(entries[i], 13)
+    p.entered[#p.entered + 1] = token .. ' ' .. string.sub(entries[i], 13)
     if session then
       index_add(p, session, 'h', number)
     end

@@ -17,9 +17,9 @@
 --   EXISTS (another entity has the name), QUOTA (the namespace may not have more entities, or not this size more),
 --   BADCALL
 -- Facts: repeatable
--- @use next_id open_registry parse_entity parse_token refuse refuse_over_limit refuse_unreadable server_time set_size
+-- @use next_id open_registry parse_entity parse_stamp refuse refuse_over_limit refuse_unreadable server_time set_size
 -- @use tally_text whole_number
-local incarnation, megabytes = parse_token(ARGV[4]), whole_number(ARGV[6], 0, 999999999999)
+local incarnation, megabytes = parse_stamp(ARGV[4]), whole_number(ARGV[6], 0, 999999999999)
 if not incarnation or ARGV[3] == '' or ARGV[5] ~= '0' and ARGV[5] ~= '1' or not megabytes or ARGV[7] == '' then
   return refuse('BADCALL', 'entity')
 end

@@ -24,13 +24,13 @@
 --   or too many filters of one kind; the detail is `subscriptions` or the kind, and the limit; or the namespace may not
 --   have more entities), BADCALL
 -- Facts: repeatable
--- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse refuse_over_limit
+-- @use count_filters is_rule_of next_id open_registry parse_entity parse_stamp refuse refuse_over_limit
 -- @use refuse_unreadable server_time tally tally_text whole_number write_many
 local MOST_RULES = 1000
-local name, incarnation = ARGV[5], parse_token(ARGV[6])
+local name, incarnation = ARGV[5], parse_stamp(ARGV[6])
 local most = whole_number(ARGV[8], 0, 999999)
 local most_sql, most_correlation = whole_number(ARGV[9], 0, 999999), whole_number(ARGV[10], 0, 999999)
-if not incarnation or not parse_token(ARGV[4]) or ARGV[3] == '' or name == '' or ARGV[7] == '' or not most or not most_sql
+if not incarnation or not parse_stamp(ARGV[4]) or ARGV[3] == '' or name == '' or ARGV[7] == '' or not most or not most_sql
   or not most_correlation or (#ARGV - 10) % 3 ~= 0 or #ARGV > 10 + 3 * MOST_RULES then
   return refuse('BADCALL', 'subscription')
 end

@@ -1,35 +1,33 @@
 #!lua flags=allow-oom
 -- Renews the locks of messages for the full lock duration. If a group names all messages that its lease still holds,
--- that lease is extended. If a group names only some of these messages, the named messages move to a lease under the
--- new token, and the locks of the other messages are not extended. Messages of a session are renewed with the lock on
--- the session, which is extended.
+-- that lease is extended. If a group names only some of these messages, each of them gets a lease of its own, and the
+-- lease that they share is not extended. The token of the messages stays the same. Messages of a session are renewed
+-- with the lock on the session, which is extended.
 --
--- A group that names no message extends its lease, whatever the lease still holds: messages or a session. The token
--- does not change, so other calls may settle messages of the lease at the same time.
+-- A group that names no message extends its lease, whatever the lease still holds: messages or a session. Its token may
+-- be the key of a single message's lease: the token, and the name of the message.
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    token       the new token, chosen at random by the caller
--- ARGV[8...] groups      each group is the token of a lease, a number of messages, and the names of these messages
+-- ARGV[7...] groups      each group is the token of a lease, a number of messages, and the names of these messages
 --
--- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages under the new token,
---           the tokens of leases that have ended, of groups that name no message }
+-- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages that have a lease of
+--           their own, the tokens of leases that have ended, of groups that name no message }
 -- Refusals: call
 -- Facts: use
--- @use advance answer_repetition apply_renew begin finish lock_groups parse_token refuse split_words still_held
+-- @use advance answer_repetition apply_renew begin finish lock_groups refuse split_words still_held
 -- @use write_lease
-local p, refusal = begin(KEYS, ARGV, 'renew', 7, true)
+local p, refusal = begin(KEYS, ARGV, 'renew', 6, true)
 if not p then
   return refusal
 end
 if p.repeated then
-  -- The previous release has stored results without the tokens of ended leases.
-  local till, lost, moved, ended = string.match(p.repeated, '^(%d+)|([^|]*)|([^|]*)|?(.*)$')
+  local till, lost, apart, ended = string.match(p.repeated, '^(%d+)|([^|]*)|([^|]*)|(.*)$')
   local left = math.max(0, till - p.logical)
-  return answer_repetition(p, { 0, left, split_words(lost), split_words(moved), split_words(ended) })
+  return answer_repetition(p, { 0, left, split_words(lost), split_words(apart), split_words(ended) })
 end
-local token, list = parse_token(ARGV[7]), lock_groups(ARGV, 8, 1, true)
-if not token or not list or redis.call('HEXISTS', p.leases, token) == 1 then
+local list = lock_groups(ARGV, 7, 1, true)
+if not list then
   return refuse('BADCALL', 'groups')
 end
 
@@ -47,7 +45,7 @@ for g = 1, #list do
     ended[#ended + 1] = mine.token
   end
 end
-local moved = apply_renew(p, token, held)
+local apart = apply_renew(p, held)
 local till = string.format('%.0f', p.logical + p.lock)
-finish(p, table.concat({ till, table.concat(lost, ' '), table.concat(moved, ' '), table.concat(ended, ' ') }, '|'))
-return { p.more, p.lock, lost, moved, ended }
+finish(p, table.concat({ till, table.concat(lost, ' '), table.concat(apart, ' '), table.concat(ended, ' ') }, '|'))
+return { p.more, p.lock, lost, apart, ended }

@@ -3,13 +3,13 @@
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     the name of the session, with `=` in front
+-- ARGV[7]    session     the name of the session, with `=` in front, or `@` for the session that the token locks
 -- ARGV[8]    token       of the lock on the session
 --
 -- Result: { more, the time in ms until the lock ends }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
 -- Facts: use
--- @use advance answer_repetition begin finish parse_session parse_token refuse session_lock_end write_lease
+-- @use advance answer_repetition begin finish named_session parse_token refuse session_lock_end write_lease
 local p, refusal = begin(KEYS, ARGV, 'renew_session', 8, false)
 if not p then
   return refusal
@@ -17,8 +17,8 @@ end
 if p.repeated then
   return answer_repetition(p, { 0, math.max(0, tonumber(p.repeated) - p.logical) })
 end
-local session, unfit = parse_session(p, ARGV[7], true)
 local token = parse_token(ARGV[8])
+local session, unfit = named_session(p, ARGV[7], true, token)
 if unfit or not token then
   return unfit or refuse('BADCALL', 'token')
 end

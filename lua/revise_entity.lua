@@ -20,10 +20,10 @@
 --   (another caller changed the record first; the detail is the current version), QUOTA (the namespace may not have
 --   this size), BADCALL
 -- Facts: repeatable
--- @use add_stamp open_registry parse_entity parse_token refuse refuse_over_limit server_time set_size whole_number
-local stamp, version = parse_token(ARGV[5]), whole_number(ARGV[6], 1, 999999999999999)
+-- @use add_stamp open_registry parse_entity parse_stamp refuse refuse_over_limit server_time set_size whole_number
+local stamp, version = parse_stamp(ARGV[5]), whole_number(ARGV[6], 1, 999999999999999)
 local megabytes = whole_number(ARGV[8], 0, 999999999999)
-if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not stamp or not version
+if not parse_stamp(ARGV[3]) or not parse_stamp(ARGV[4]) or not stamp or not version
   or not string.find(ARGV[7], '^[012]$') or not megabytes or ARGV[9] == '' then
   return refuse('BADCALL', 'entity')
 end

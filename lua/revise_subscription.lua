@@ -23,10 +23,10 @@
 --   topic is being deleted and the subscription is not), CHANGED (another caller changed the record first; the detail
 --   is the current version), BADCALL
 -- Facts: repeatable
--- @use add_stamp open_registry open_subscription parse_entity parse_token raise_topic_version refuse server_time
+-- @use add_stamp open_registry open_subscription parse_entity parse_stamp raise_topic_version refuse server_time
 -- @use whole_number
-local stamp, version, ending = parse_token(ARGV[6]), whole_number(ARGV[7], 1, 999999999999999), ARGV[9] == '1'
-if not parse_token(ARGV[4]) or not parse_token(ARGV[5]) or not stamp or not version or ARGV[8] ~= '0' and ARGV[8] ~= '1'
+local stamp, version, ending = parse_stamp(ARGV[6]), whole_number(ARGV[7], 1, 999999999999999), ARGV[9] == '1'
+if not parse_stamp(ARGV[4]) or not parse_stamp(ARGV[5]) or not stamp or not version or ARGV[8] ~= '0' and ARGV[8] ~= '1'
   or not string.find(ARGV[9], '^[012]$') or ARGV[10] == '' then
   return refuse('BADCALL', 'subscription')
 end

@@ -4,7 +4,7 @@
 --
 -- KEYS[1-33] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     the name of the session, with `=` in front
+-- ARGV[7]    session     the name of the session, with `=` in front, or `@` for the session that the token locks
 -- ARGV[8]    token       of the lock on the session
 -- ARGV[9]    given       1, or 0 to remove the state
 -- ARGV[10]   state       the new state

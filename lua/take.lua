@@ -27,7 +27,7 @@
 --   here, or is being deleted; the detail is its place)
 -- Facts: repeatable, laneless, at_limit
 -- @use advance apply_publish apply_send begin check_publish check_send finish finish_targets key_count name_runs
--- @use names_of_runs parse_runs parse_token refuse whole_number
+-- @use names_of_runs parse_runs parse_stamp refuse whole_number
 local p, refusal = begin(KEYS, ARGV, 'take', 11, true)
 if not p then
   return refusal
@@ -35,7 +35,7 @@ end
 local origin, number, operation = ARGV[7], whole_number(ARGV[8], 1, 999999999999999), ARGV[11]
 local runs, total = parse_runs(ARGV[9])
 if not string.find(origin, '^[%w_.-]+:[%w_-]+$') or #origin > 128 or not number or not runs or p.lane ~= ''
-  or ARGV[10] ~= '' and not parse_token(ARGV[10])
+  or ARGV[10] ~= '' and not parse_stamp(ARGV[10])
   or operation ~= 'send' and operation ~= 'publish' and (operation ~= 'toolarge' or #ARGV > 11) then
   return refuse('BADCALL', 'take')
 end

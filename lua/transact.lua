@@ -30,7 +30,7 @@
 --   messages that were dropped, and the numbers of scheduled messages as runs, separated by semicolons. The result of
 --   once is the number of other keys that were forgotten too early. The result of advance is an equals sign and the
 --   number that is stored with the watermark. The result of renew is a tilde and the lock duration, and the names of
---   the messages that are under the new token now. The other operations have an empty result.
+--   the messages that have a lease of their own. The other operations have an empty result.
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
 --   from 0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work
 --   had to be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not

@@ -14,9 +14,9 @@
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (another caller changed the record first; the detail is the current
 --   version), BADCALL (also if a topic or a subscription was not first marked as being deleted)
 -- Facts: repeatable
--- @use open_registry parse_entity parse_token refuse set_size whole_number
+-- @use open_registry parse_entity parse_stamp refuse set_size whole_number
 local share = whole_number(ARGV[5], 1, 1000)
-if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not share then
+if not parse_stamp(ARGV[3]) or not parse_stamp(ARGV[4]) or not share then
   return refuse('BADCALL', 'entity')
 end
 local n, refusal = open_registry(KEYS[1], ARGV[1])

@@ -402,8 +402,7 @@ class ServiceBusClient(Connected):
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
         """Make a settler, which settles messages that another process received from a queue, subscription or sub-queue.
 
-        Its methods take handles, which :meth:`ServiceBusReceiver.get_lock_handle` and
-        :attr:`ServiceBusSession.lock_handle` make. The path has the form that :meth:`describe_entity` takes.
+        Its methods take lock tokens. The path has the form that :meth:`describe_entity` takes.
         """
         path, sub_queue = split_sub_queue(entity_path, None)
         name, subscription = split_path(path)

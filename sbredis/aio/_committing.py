@@ -7,7 +7,6 @@ refusal.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis.client import MOST_COPIES, SETTLEMENTS, PartitionClient, TransactionJob, lock_lost
+from sbredis.client import MOST_COPIES, SETTLEMENTS, PartitionClient, TransactionJob, lock_lost, note_renewal
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
     CallId,
@@ -34,7 +33,6 @@ from sbredis.engine import (
     advance,
     decode,
     identifier,
-    new_token,
     once,
     transfer,
 )
@@ -221,26 +219,21 @@ class _RenewStep(_SettleStep):
 
     def __init__(self, link: PartitionClient) -> None:
         super().__init__(link, "renew")
-        self._token = new_token()
-        """The token for messages that do not keep their lease."""
 
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
         if self.since is None:  # a repetition of the call does not lock for longer than its first attempt
             self.since = self.link.connection.clock.now()
-        return Operation(partition, partition.renew(call_id, self._token, [part.hold.lock() for part in self.parts]))
+        return Operation(partition, partition.renew(call_id, [part.hold.lock() for part in self.parts]))
 
     def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
-        """Update the end of each lock. Messages that the partition moved share a new lease from now on."""
+        """Update the end of each lock."""
         assert isinstance(result, TransactedRenewal)
         assert self.since is not None
-        moved = set(result.moved)
-        fresh = self.link.lease(self._token, result.lock, self.since)
+        apart = set(result.apart)
+        fresh = self.link.lease("", result.lock, self.since)
         for part in self.parts:
-            before = part.hold.lease
-            if part.hold.name in moved:
-                part.hold.lease = fresh
-            elif before is not None:
-                before.until, before.until_utc = fresh.until, fresh.until_utc
+            if part.hold.lease is not None:
+                note_renewal(part.hold, fresh, apart=part.hold.name in apart)
         return []
 
 
@@ -620,19 +613,7 @@ async def commit(
                 lease = part.hold.lease
                 if lease is not None and lease.recalled is not None:
                     await recalls.enter_async_context(lease.recalled(deadline))
-        await _renewed(steps, deadline)
         return await _carry_out(steps, messages, size, deadline)
-
-
-async def _renewed(steps: Sequence[_CommitStep], deadline: float) -> None:
-    """Wait for renewals under way, because a renewal may give a message another token."""
-    loop = asyncio.get_running_loop()
-    for step in steps:
-        if isinstance(step, _SettleStep):
-            for part in step.parts:
-                renewal = step.link.renewing.last_renewal(part.hold)
-                if renewal is not None:
-                    await asyncio.wait((renewal,), timeout=deadline - loop.time())
 
 
 async def _carry_out(

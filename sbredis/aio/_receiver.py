@@ -520,20 +520,6 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
             return await self._settler.renew(message, deadline)
 
-    async def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
-        """Return a handle with which another process can settle this message or renew its lock.
-
-        That process passes the handle to a :class:`ServiceBusSettler`. The handle is a text that is safe in a URL. It
-        is valid as long as the message is locked, also after renewals. Making the handle renews the lock, unless the
-        message belongs to a session. Everyone who has the handle can settle the message: keep it out of logs.
-        """
-        deadline = deadline_of(timeout)
-        hold = self._settler.check(message, "hand on")
-        if hold.session is None:
-            with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
-                await self._settler.renew_alone(hold, deadline)
-        return await self._settler.handle(message, deadline)
-
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
         """Return a context in which the receiver keeps no later messages of the message's session, if it has one."""
         del message, timeout

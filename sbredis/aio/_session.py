@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from sbredis.client import deadline_of, seconds_of
-from sbredis.engine import Changes, encode_changes
+from sbredis.engine import Changes, LockToken, encode_changes
 from sbredis.model import ServiceBusReceivedMessage, hold_of
-from sbredis.receiving import HeldSession, LockHandle, RenewedLock, require_reason, state_bytes
+from sbredis.receiving import HeldSession, RenewedLock, require_reason, state_bytes
 
 if TYPE_CHECKING:
     from sbredis.telemetry import Telemetry
@@ -62,17 +63,14 @@ class ServiceBusSession:
         return self._held.locked
 
     @property
-    def lock_handle(self) -> str:
-        """A handle with which another process can use this session through a :class:`ServiceBusSettler`.
+    def lock_token(self) -> UUID:
+        """An identifier of the lock, with which another process can use this session: see :class:`ServiceBusSettler`.
 
-        The process can renew the lock, read and write the state, and release the session. The handle is a text. It
-        stays the same as long as the session is locked. Everyone who has the handle has these rights: keep it out of
-        logs.
+        It stays the same as long as the session is locked. The lock token of each message of the session does the same.
         """
-        held = self._held
-        held.check()
-        number, token = held.partition_client.number, held.lease.token
-        return LockHandle(held.entity.record.incarnation, number, token, "", held.name).text()
+        self._held.check()
+        lease = self._held.lease
+        return LockToken(lease.token, lease.partition, "").uuid()
 
     # -- operations ----------------------------------------------------------------------------------------------------
 

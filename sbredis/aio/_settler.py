@@ -1,32 +1,47 @@
-"""Settling messages and administering sessions with handles of locks that another process holds."""
+"""Settling messages and administering sessions with the lock tokens of messages that another process received."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from uuid import UUID
 
-from sbredis.client import RenewJob, SettleJob, deadline_of, lock_lost
-from sbredis.engine import CallId, Lock, Partition, Peeked, Request, is_dead, number_of, side_of
-from sbredis.entities import SUB_QUEUES, SUFFIXES
+from sbredis.client import CallJob, RenewJob, SettleJob, count_of, deadline_of, lock_lost, sequence_numbers_of
+from sbredis.engine import (
+    CallId,
+    Lock,
+    LockToken,
+    Partition,
+    Peeked,
+    Request,
+    identifier,
+    is_dead,
+    number_of,
+    read_lock_token,
+    side_of,
+)
+from sbredis.entities import SIDES, SUB_QUEUES, SUFFIXES
+from sbredis.exceptions import ServiceBusError
 from sbredis.model import (
     MessageLease,
     PrimitiveTypes,
     Reception,
+    ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
     ServiceBusSubQueue,
     delivered,
     hold_of,
 )
 from sbredis.receiving import (
+    Deferred,
     EntityLookup,
-    HeldSession,
-    LockHandle,
+    Peekings,
     changes_of,
     delay_of,
-    read_handle,
+    lane_for,
     require_messages,
     require_modification,
     require_reason,
@@ -39,12 +54,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceBusSettler"]
 
+T = TypeVar("T")
 _CLOSED = "The settler is closed: get another settler from the client."
 
 
 @dataclass(slots=True)
 class _LockedMessage:
-    """The lock of a message, as its handle describes it, and the client of its partition."""
+    """The lock of a message, as its token describes it, and the client of its partition."""
 
     name: str
     lease: MessageLease | None
@@ -55,13 +71,14 @@ class _LockedMessage:
 class ServiceBusSettler:
     """Settles messages and manages sessions that another process or connection has locked.
 
-    Made by :meth:`ServiceBusClient.get_settler`. A settler receives no messages. Its methods take handles, which
-    :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle` make.
+    Made by :meth:`ServiceBusClient.get_settler`. Its methods take the :attr:`~ServiceBusReceivedMessage.lock_token` of
+    a message, or :attr:`ServiceBusSession.lock_token`, as a UUID or as text. A token is valid as long as the lock
+    holds, also after renewals, in every process and on every machine. Nobody needs to call the server for it first.
 
-    The settler checks a handle before it changes anything. A handle that is malformed, or was made for another entity
-    or sub-queue, raises :class:`ValueError`. The broker decides whether the lock still holds. If the lock is lost, the
-    call raises :class:`~sbredis.exceptions.MessageLockLostError` or :class:`~sbredis.exceptions.SessionLockLostError`.
-    All calls may be made concurrently.
+    A text that is not a lock token, or belongs to another sub-queue, raises :class:`ValueError`, and changes nothing.
+    The broker decides whether the lock still holds. If the lock is lost, or is one of another entity, the call raises
+    :class:`~sbredis.exceptions.MessageLockLostError` or :class:`~sbredis.exceptions.SessionLockLostError`. All calls
+    may be made concurrently.
     """
 
     def __init__(
@@ -70,6 +87,7 @@ class ServiceBusSettler:
         self._reference = connection.reference()
         self._lookup = EntityLookup(connection, name, when_closed=_CLOSED)
         self._sub_queue = sub_queue
+        self._peekings = Peekings(SIDES[sub_queue])
         self._telemetry = telemetry
 
     @property
@@ -95,13 +113,13 @@ class ServiceBusSettler:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    async def complete_message(self, handle: str, *, timeout: float | None = None) -> None:
+    async def complete_message(self, lock_token: UUID | str, *, timeout: float | None = None) -> None:
         """Settle a message as done: remove it from the queue."""
-        await self._settle("complete", handle, timeout)
+        await self._settle("complete", lock_token, timeout)
 
     async def abandon_message(
         self,
-        handle: str,
+        lock_token: UUID | str,
         *,
         delay: timedelta | float | None = None,
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
@@ -113,19 +131,21 @@ class ServiceBusSettler:
         queue. The application properties in ``properties_to_modify`` are changed or added. For this, one more call
         reads the message.
         """
-        await self._settle("abandon", handle, timeout, modify=properties_to_modify, delay=delay_of(delay))
+        await self._settle("abandon", lock_token, timeout, modify=properties_to_modify, delay=delay_of(delay))
 
-    async def release_message(self, handle: str, *, interrupted: bool = False, timeout: float | None = None) -> None:
+    async def release_message(
+        self, lock_token: UUID | str, *, interrupted: bool = False, timeout: float | None = None
+    ) -> None:
         """Unlock a message without counting a delivery.
 
         The message returns to its place and can be received again immediately. With ``interrupted``, the next delivery
         reports that the work on the message had begun.
         """
-        await self._settle("release", handle, timeout, lane="interrupt" if interrupted else "release")
+        await self._settle("release", lock_token, timeout, lane="interrupt" if interrupted else "release")
 
     async def defer_message(
         self,
-        handle: str,
+        lock_token: UUID | str,
         *,
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
@@ -135,11 +155,11 @@ class ServiceBusSettler:
         This counts as a failed delivery. A message that reaches the queue's delivery limit goes to the dead-letter
         queue instead.
         """
-        await self._settle("defer", handle, timeout, modify=properties_to_modify)
+        await self._settle("defer", lock_token, timeout, modify=properties_to_modify)
 
     async def dead_letter_message(
         self,
-        handle: str,
+        lock_token: UUID | str,
         reason: str | None = None,
         error_description: str | None = None,
         *,
@@ -149,32 +169,33 @@ class ServiceBusSettler:
         """Move a message to the dead-letter queue, with a reason. One more call reads the message first."""
         await self._settle(
             "dead_letter",
-            handle,
+            lock_token,
             timeout,
             modify=properties_to_modify,
             reason=reason,
             description=error_description,
         )
 
-    async def renew_message_lock(self, handle: str, *, timeout: float | None = None) -> datetime:
-        """Lock a message for the full duration from now on, and return when the lock ends. The handle stays the same.
+    async def renew_message_lock(self, lock_token: UUID | str, *, timeout: float | None = None) -> datetime:
+        """Lock a message for the full duration from now on, and return when the lock ends. The token stays the same.
 
-        A message of a session has no lock of its own: renew the lock of the session.
+        The locks on other messages do not change. A message of a session has no lock of its own: renew the lock of the
+        session.
         """
         deadline = deadline_of(timeout)
-        given = self._message_handle(handle)
-        if given.session is not None:
-            raise ValueError("A message of a session has no lock of its own: renew the lock of the session.")
+        given = self._message_token(lock_token)
         with self._telemetry.operation("renew_message_lock", self.entity_path) as operation:
             held = await self._locked_message(given, deadline, operation)
             assert held.lease is not None
+            if self._has_sessions(held.partition_client.entity):
+                raise ValueError("A message of a session has no lock of its own: renew the lock of the session.")
             await held.partition_client.renewing.submit(RenewJob(held.lock, deadline, held))
             return datetime.fromtimestamp(held.lease.until_utc, UTC)
 
     async def _settle(
         self,
         kind: Literal["complete", "abandon", "release", "defer", "dead_letter"],
-        handle: str,
+        lock_token: UUID | str,
         timeout: float | None,
         *,
         modify: Mapping[str, PrimitiveTypes] | None = None,
@@ -184,7 +205,7 @@ class ServiceBusSettler:
         lane: str | None = None,
     ) -> None:
         deadline = deadline_of(timeout)
-        given = self._message_handle(handle)
+        given = self._message_token(lock_token)
         if kind == "dead_letter" and is_dead(given.name):
             raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
         require_reason(reason, description)
@@ -194,12 +215,12 @@ class ServiceBusSettler:
             lock = held.lock
             if modify is not None or reason is not None or description is not None:
                 lock = lock._replace(changes=await self._changes(given, held, modify, reason, description, deadline))
-            job = SettleJob(lock._replace(delay=delay), deadline, None, given.session)
+            job = SettleJob(lock._replace(delay=delay), deadline, None)
             await held.partition_client.settling(lane or kind).submit(job)
 
     async def _changes(  # noqa: PLR0917 -- the changes, and the message they are for
         self,
-        given: LockHandle,
+        given: LockToken,
         held: _LockedMessage,
         modify: Mapping[str, PrimitiveTypes] | None,
         reason: str | None,
@@ -215,83 +236,170 @@ class ServiceBusSettler:
 
         shown = (await held.partition_client.read("p", make, deadline)).messages
         if not shown or shown[0].name != given.name:
-            raise lock_lost(held.partition_client, given.name, given.session)
+            raise lock_lost(held.partition_client, given.name)
         base = held.partition_client.entity.base(given.partition)
         reception = Reception(base, ServiceBusReceiveMode.PEEK_LOCK, held.partition_client.entity, peeked=True)
         return changes_of(hold_of(delivered(shown[0], reception, None)), modify, reason, description)
 
-    def _message_handle(self, handle: str) -> LockHandle:
-        given = read_handle(handle, "message")
+    def _message_token(self, lock_token: UUID | str) -> LockToken:
+        given = read_lock_token(lock_token)
+        if not given.name:
+            raise ValueError("This is the lock token of a session. Use the lock token of one of its messages.")
         sub_queue = SUB_QUEUES[side_of(given.name)]
         if sub_queue is not self._sub_queue:
             raise ValueError(
-                f"The handle does not belong to a message of {self.entity_path!r}: it belongs to "
+                f"The lock token does not belong to a message of {self.entity_path!r}: it belongs to "
                 + ("a dead letter." if sub_queue else "a message that is not a dead letter.")
             )
         return given
 
-    async def _locked_message(self, given: LockHandle, deadline: float, operation: Observation) -> _LockedMessage:
+    async def _locked_message(self, given: LockToken, deadline: float, operation: Observation) -> _LockedMessage:
         partition_client = await self._partition_client(given, deadline)
-        operation.numbered([partition_client.entity.base(partition_client.number) + number_of(given.name)])
-        return _LockedMessage(
-            given.name,
-            MessageLease(given.token, math.inf, math.inf, session=given.session),
-            partition_client,
-            Lock(given.token, given.name),
-        )
+        operation.numbered([partition_client.base + number_of(given.name)])
+        lease = MessageLease(given.lease, math.inf, math.inf, partition=given.partition)
+        return _LockedMessage(given.name, lease, partition_client, Lock(given.lease, given.name))
+
+    # -- other messages ------------------------------------------------------------------------------------------------
+
+    async def receive_deferred_messages(
+        self,
+        sequence_numbers: int | Sequence[int],
+        *,
+        session_lock_token: UUID | str | None = None,
+        timeout: float | None = None,
+    ) -> list[ServiceBusReceivedMessage]:
+        """Receive deferred messages by their sequence numbers, and lock them.
+
+        The messages of a session need the lock on the session: ``session_lock_token`` is its lock token, or the lock
+        token of one of its messages. If one of the messages does not exist, the call receives none of them and raises
+        :class:`~sbredis.exceptions.MessageNotFoundError`.
+        """
+        deadline = deadline_of(timeout)
+        numbers = sequence_numbers_of(sequence_numbers)
+        given = None if session_lock_token is None else read_lock_token(session_lock_token)
+        with self._telemetry.operation("receive_deferred", self.entity_path, count=len(numbers)) as operation:
+            operation.numbered(numbers)
+            entity, lease = await self._entity(deadline), None
+            if given is not None:
+                self._require_sessions(entity)
+                lease = MessageLease(given.lease, math.inf, math.inf, session="", partition=given.partition)
+            mode = ServiceBusReceiveMode.PEEK_LOCK
+            found = await Deferred(entity, None, SIDES[self._sub_queue], mode, deadline, lease=lease).receive(numbers)
+            if lease is not None:
+                lease.session = found[0].session_id
+            operation.received(found)
+            return found
+
+    async def peek_messages(
+        self,
+        max_message_count: int = 1,
+        *,
+        sequence_number: int = 0,
+        session_id: str | None = None,
+        timeout: float | None = None,
+    ) -> list[ServiceBusReceivedMessage]:
+        """Return messages as they are in the queue, in any state, without locking or changing them.
+
+        Without a ``sequence_number`` it continues after the messages that this settler has peeked. It may return fewer
+        messages than there are. An empty list means that there are no more. With ``session_id`` it returns only
+        messages of that session, whose lock it does not need.
+        """
+        wanted = count_of(max_message_count, "max_message_count")
+        count_of(sequence_number, "sequence_number", least=0)
+        if session_id is not None:
+            identifier(session_id, "session_id", may_be_empty=True)
+        deadline = deadline_of(timeout)
+        with self._telemetry.operation("peek", self.entity_path) as operation:
+            entity = await self._entity(deadline)
+            if session_id is not None:
+                self._require_sessions(entity)
+            peeking = self._peekings.of(entity, session_id, own=False)
+            messages = await peeking.peek(wanted, sequence_number, deadline)
+            operation.received(messages)
+            return messages
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    async def renew_session_lock(self, handle: str, *, timeout: float | None = None) -> datetime:
-        """Lock a session for the full duration from now on, and return when the lock ends."""
-        deadline = deadline_of(timeout)
-        given = self._session_handle(handle)
-        with self._telemetry.operation("renew_session_lock", self.entity_path):
-            session = await self._session(given, deadline)
-            await session.renew(deadline)
-        return datetime.fromtimestamp(session.lease.until_utc, UTC)
+    async def renew_session_lock(self, lock_token: UUID | str, *, timeout: float | None = None) -> datetime:
+        """Lock a session for the full duration from now on, and return when the lock ends.
 
-    async def get_session_state(self, handle: str, *, timeout: float | None = None) -> bytes | None:
+        Like all methods for sessions it takes the lock token of the session, or of one of its messages.
+        """
+        deadline = deadline_of(timeout)
+        given = read_lock_token(lock_token)
+        with self._telemetry.operation("renew_session_lock", self.entity_path):
+            job = CallJob(lambda partition, call_id: partition.renew_session(call_id, given.lease), deadline)
+            partition_client = await self._session_partition(given, deadline)
+            milliseconds = await self._carry_out("n", partition_client, given, job)
+            return datetime.fromtimestamp(partition_client.lease("", milliseconds, job.since).until_utc, UTC)
+
+    async def get_session_state(self, lock_token: UUID | str, *, timeout: float | None = None) -> bytes | None:
         """Return the state of a session; ``None`` if the session has no state now."""
         deadline = deadline_of(timeout)
-        given = self._session_handle(handle)
+        given = read_lock_token(lock_token)
+
+        def make(partition: Partition, call_id: CallId) -> Request[bytes | None]:
+            return partition.get_state(given.lease, CallId("", 0, call_id.now))
+
         with self._telemetry.operation("get_session_state", self.entity_path):
-            return await (await self._session(given, deadline)).read_state(deadline)
+            return await self._call("q", make, given, deadline)
 
     async def set_session_state(
-        self, handle: str, state: str | bytes | bytearray | None, *, timeout: float | None = None
+        self, lock_token: UUID | str, state: str | bytes | bytearray | None, *, timeout: float | None = None
     ) -> None:
         """Set the state of a session, up to the size of a message.
 
         ``None`` removes the state. Text is stored in UTF-8.
         """
         deadline = deadline_of(timeout)
-        given, kept = self._session_handle(handle), state_bytes(state)
-        with self._telemetry.operation("set_session_state", self.entity_path):
-            await (await self._session(given, deadline)).write_state(kept, deadline)
+        given, kept = read_lock_token(lock_token), state_bytes(state)
 
-    async def release_session(self, handle: str, *, timeout: float | None = None) -> None:
+        def make(partition: Partition, call_id: CallId) -> Request[bool]:
+            return partition.set_state(call_id, given.lease, kept)
+
+        with self._telemetry.operation("set_session_state", self.entity_path):
+            await self._call("t", make, given, deadline)
+
+    async def release_session(self, lock_token: UUID | str, *, timeout: float | None = None) -> None:
         """Release a session with all of its locked messages, so that other receivers can accept it.
 
         This does not increase the delivery counts of the messages.
         """
         deadline = deadline_of(timeout)
-        given = self._session_handle(handle)
+        given = read_lock_token(lock_token)
+
+        def make(partition: Partition, call_id: CallId) -> Request[int]:
+            return partition.release_session(call_id, given.lease)
+
         with self._telemetry.operation("release_session", self.entity_path):
-            await (await self._session(given, deadline)).unlock(deadline)
+            await self._call("v", make, given, deadline)
 
-    def _session_handle(self, handle: str) -> LockHandle:
-        given = read_handle(handle, "session")
-        if self._sub_queue is not None:
-            raise ValueError(f"{self.entity_path!r} has no sessions: use the settler of the queue or subscription.")
-        return given
+    async def _call(
+        self, letter: str, make: Callable[[Partition, CallId], Request[T]], given: LockToken, deadline: float
+    ) -> T:
+        """Make a call about the session that a token locks."""
+        partition_client = await self._session_partition(given, deadline)
+        return await self._carry_out(letter, partition_client, given, CallJob(make, deadline))
 
-    async def _session(self, given: LockHandle, deadline: float) -> HeldSession:
-        """Return the session, assuming that its lock still holds."""
-        assert given.session is not None
+    async def _carry_out(self, letter: str, partition_client: PartitionClient, given: LockToken, job: CallJob[T]) -> T:
+        try:
+            return await partition_client.carry_out(lane_for(letter, given.lease), job)
+        except ServiceBusError as error:
+            error.entity = error.entity or partition_client.entity.name
+            raise
+
+    async def _session_partition(self, given: LockToken, deadline: float) -> PartitionClient:
+        """Return the client of the partition of a session."""
         partition_client = await self._partition_client(given, deadline)
-        lease = MessageLease(given.token, math.inf, math.inf, session=given.session)
-        return HeldSession(partition_client, given.session, lease)
+        self._require_sessions(partition_client.entity)
+        return partition_client
+
+    def _has_sessions(self, entity: Entity) -> bool:
+        return entity.record.settings.sessions and self._sub_queue is None
+
+    def _require_sessions(self, entity: Entity) -> None:
+        if not self._has_sessions(entity):
+            raise ValueError(f"{self.entity_path!r} has no sessions.")
 
     # -- the entity ----------------------------------------------------------------------------------------------------
 
@@ -300,18 +408,14 @@ class ServiceBusSettler:
         await entity.require(require_messages, deadline)
         return entity
 
-    async def _partition_client(self, given: LockHandle, deadline: float) -> PartitionClient:
-        """Return the client of the lock's partition, if the lock belongs to this entity."""
+    async def _partition_client(self, given: LockToken, deadline: float) -> PartitionClient:
+        """Return the client of the lock's partition."""
         entity = await self._entity(deadline)
-        seen = entity.record
-        if seen.incarnation != given.incarnation:
+        if given.partition not in entity.numbers:
             # This client's data may be stale: the entity may have been deleted and created again.
-            found = await self._lookup.connection.record(self._lookup.name, deadline)
-            if found.incarnation == given.incarnation:
+            seen = entity.record
+            if (await self._lookup.connection.record(self._lookup.name, deadline)).incarnation != seen.incarnation:
                 await entity.reload(seen, deadline)
-        if entity.record.incarnation != given.incarnation or given.partition not in entity.numbers:
-            raise ValueError(
-                f"The handle does not belong to {entity.name!r}: it was made for another entity, or for an entity of "
-                "this name that has been deleted."
-            )
+        if given.partition not in entity.numbers:
+            raise ValueError(f"The lock token does not belong to {entity.name!r}: it is one of another entity.")
         return entity.partition_client(given.partition)

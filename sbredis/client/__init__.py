@@ -16,7 +16,15 @@ from sbredis.client._clock import Clock
 from sbredis.client._connection import Connected, Connection, ConnectionObserver, ConnectionReference, connection_of
 from sbredis.client._delivering import OF_ONE_JOB, UnmadeError
 from sbredis.client._entity import Creation, Entity
-from sbredis.client._lane_kinds import MOST_COPIES, CallJob, RenewJob, SettleJob, TransactionJob, lock_lost
+from sbredis.client._lane_kinds import (
+    MOST_COPIES,
+    CallJob,
+    RenewJob,
+    SettleJob,
+    TransactionJob,
+    lock_lost,
+    note_renewal,
+)
 from sbredis.client._partition_client import SETTLEMENTS, PartitionClient, do_due, read_after_due
 from sbredis.client._pauses import Pauses
 from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, call_role, is_held
@@ -78,6 +86,7 @@ __all__ = [
     "may_recover",
     "milliseconds_of",
     "next_tick",
+    "note_renewal",
     "period_of",
     "progress_of",
     "read_after_due",

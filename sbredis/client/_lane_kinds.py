@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from sbredis.client._lane import Job, Lane
@@ -25,7 +25,6 @@ from sbredis.engine import (
     TransactedTogether,
     frees,
     is_dead,
-    new_token,
     number_of,
     transact_together,
 )
@@ -54,6 +53,7 @@ __all__ = [
     "TransactionJob",
     "TransactionLane",
     "lock_lost",
+    "note_renewal",
 ]
 
 T = TypeVar("T")
@@ -150,18 +150,19 @@ class Renewable(Protocol):
 class RenewJob(Job):
     """A message whose lock to renew."""
 
-    def __init__(self, lock: Lock, deadline: float, hold: Renewable, *, alone: bool = False) -> None:
+    def __init__(self, lock: Lock, deadline: float, hold: Renewable) -> None:
         super().__init__(deadline)
-        self.alone = alone
-        """Whether to make a call for this message only. The message then has a lease that no other message shares."""
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """A future that is done when the job is over, even if no caller waits for the job any more."""
         self.lock = lock
         self.hold = hold
 
-    def ended(self) -> None:
-        """Report the end of the renewal. A settlement that waits can now use the token of the message's lock."""
-        self.gone.set_result(None)
+
+def note_renewal(hold: Renewable, fresh: MessageLease, *, apart: bool) -> None:
+    """Note the new end of a message's lock. If the message was renewed ``apart``, its lease is now its own."""
+    lease = hold.lease
+    assert lease is not None  # only messages that were received under a lock are renewed
+    if apart and not lease.name:
+        lease = hold.lease = replace(lease, name=hold.name)
+    lease.until, lease.until_utc = fresh.until, fresh.until_utc
 
 
 class RenewLane(Lane[RenewJob, Renewed]):
@@ -169,30 +170,6 @@ class RenewLane(Lane[RenewJob, Renewed]):
 
     letter: ClassVar[str] = "r"
     notes_time: ClassVar[bool] = True
-
-    def __init__(self, link: PartitionClient) -> None:
-        super().__init__(link)
-        self._token = ""
-        self._last: dict[str, RenewJob] = {}
-
-    def submit(self, job: RenewJob) -> asyncio.Future[Any]:
-        """Queue a job, and remember it as the last renewal of its message."""
-        name = job.lock.name
-        self._last[name] = job
-        job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
-        return super().submit(job)
-
-    @property
-    def renews(self) -> bool:
-        """Whether a renewal is waiting or under way."""
-        return bool(self._last)
-
-    def last_renewal(self, hold: Renewable) -> asyncio.Future[None] | None:
-        """Return a future for the end of the message's last renewal, if one is waiting or under way."""
-        if not self._last:
-            return None
-        job = self._last.get(hold.name)
-        return None if job is None else job.gone
 
     def gather(self, queue: deque[RenewJob], most: int, *, ordered: bool) -> list[RenewJob]:
         """Take the jobs for one call. A call contains each message only once."""
@@ -204,56 +181,31 @@ class RenewLane(Lane[RenewJob, Renewed]):
             if job.future.done():
                 queue.popleft().end()
                 continue
-            if job.lock.name in names or (job.alone and jobs):
+            if job.lock.name in names:
                 break
             names.add(job.lock.name)
             jobs.append(queue.popleft())
-            if job.alone:
-                break
         return jobs
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[RenewJob]) -> Request[Renewed]:
         """Return one call for all jobs."""
-        self._token = new_token()
-        for job in jobs:
-            if job.hold.lease is not None:
-                # The previous renewal may have moved the message to another lease.
-                job.lock = job.lock._replace(token=job.hold.lease.token)
-        return partition.renew(call_id, self._token, [job.lock for job in jobs])
+        return partition.renew(call_id, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
-        """Update the end of each lock. Messages that the partition moved share a new lease from now on."""
-        lost, moved = set(result.lost), set(result.moved)
-        fresh: MessageLease | None = None
+        """Update the end of each lock."""
+        lost, apart = set(result.lost), set(result.apart)
         for job in jobs:
-            if job.lock.name not in lost:
-                fresh = self._renewed(job, result.lock, fresh, moves=job.lock.name in moved)
-        for job in jobs:
+            name = job.lock.name
+            if name not in lost and job.hold.lease is not None:
+                note_renewal(job.hold, self.link.lease("", result.lock, job.since), apart=name in apart)
             if job.future.done():
                 continue
-            if job.lock.name in lost:
-                job.future.set_exception(lock_lost(self.link, job.lock.name))
+            if name in lost:
+                job.future.set_exception(lock_lost(self.link, name))
             else:
                 job.future.set_result(None)
         if result.more:
             self.link.catch_up()
-
-    def _renewed(
-        self, job: RenewJob, milliseconds: int, fresh: MessageLease | None, *, moves: bool
-    ) -> MessageLease | None:
-        """Extend the lease of a message, or move the message to the lease that all moved messages share.
-
-        Return the shared lease, if there is one.
-        """
-        token = self._token if moves else job.lock.token
-        lease = self.link.lease(token, milliseconds, job.since)
-        before = job.hold.lease
-        if moves:
-            fresh = fresh or lease
-            job.hold.lease = fresh
-        elif before is not None:
-            before.until, before.until_utc = lease.until, lease.until_utc
-        return fresh
 
 
 class CallJob(Job, Generic[T]):
@@ -420,18 +372,22 @@ def _sequence_number(link: PartitionClient, name: str) -> str:
 
 
 def lock_lost(link: PartitionClient, name: str, session: str | None = None) -> ServiceBusError:
-    """Return the error for a lock that has ended: the lock on a message or on its ``session``."""
+    """Return the error for a lock that has ended: the lock on a message, or on its ``session``, whose name may not be
+    known.
+    """
+    number = _sequence_number(link, name)
     error: ServiceBusError
-    if session is None:
+    if session is None and (is_dead(name) or not link.entity.record.settings.sessions):
         error = MessageLockLostError(
-            f"The lock on {_sequence_number(link, name)} has ended, or the message is gone. "
+            f"The lock on {number} has ended, or the message is gone. "
             "This call did not settle it. Receive it again, and renew its lock if handling takes longer than the lock.",
             outcome=Outcome.REFUSED,
         )
     else:
-        number = _sequence_number(link, name)
+        what = f"the session of {number}" if session is None else f"the session {session!r}"
+        gone = "the message" if session is None else f"its {number}"
         error = SessionLockLostError(
-            f"The lock on the session {session!r} has ended, or its {number} is gone. This call did not settle it. "
+            f"The lock on {what} has ended, or {gone} is gone. This call did not settle it. "
             "Accept the session again, and renew its lock if handling takes longer than the lock.",
             outcome=Outcome.REFUSED,
         )

@@ -181,7 +181,7 @@ class PartitionClient:
         clock = self.connection.clock
         now = clock.now()
         until = since + milliseconds / 1000 - _MARGIN
-        return MessageLease(token, until, clock.utc() + until - now, fence)
+        return MessageLease(token, until, clock.utc() + until - now, fence, partition=self.number)
 
     # -- its settings, and what is due ---------------------------------------------------------------------------------
 

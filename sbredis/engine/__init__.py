@@ -32,6 +32,7 @@ from sbredis.engine._keys import (
 )
 from sbredis.engine._library import LIBRARY_NAME
 from sbredis.engine._lifecycle import SidePrefix
+from sbredis.engine._lock_tokens import LeaseTokens, LockToken, new_token, read_lock_token
 from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Taken
 from sbredis.engine._names import (
     entity_name,
@@ -54,7 +55,7 @@ from sbredis.engine._packing import (
     Redrive,
     SessionLock,
 )
-from sbredis.engine._partition import NO_CALL_ID, CallId, Mode, Partition, new_token
+from sbredis.engine._partition import NO_CALL_ID, CallId, Mode, Partition, new_stamp
 from sbredis.engine._payloads import Outbound, PropertyColumns, payloads_of
 from sbredis.engine._perform import ScriptCaller, is_full, perform
 from sbredis.engine._placement import (
@@ -161,8 +162,10 @@ __all__ = [
     "Destination",
     "Inspection",
     "LaneUnknownError",
+    "LeaseTokens",
     "Loads",
     "Lock",
+    "LockToken",
     "Looked",
     "MalformedCallError",
     "MessageId",
@@ -239,6 +242,7 @@ __all__ = [
     "namespace_name",
     "namespace_of",
     "namespace_rules",
+    "new_stamp",
     "new_token",
     "number_of",
     "once",
@@ -251,6 +255,7 @@ __all__ = [
     "quiet",
     "read_announcement",
     "read_call",
+    "read_lock_token",
     "read_record",
     "recipient_of",
     "registry_keys",

@@ -14,6 +14,7 @@ from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.transport import Argument
 
 __all__ = [
+    "LOCKED_SESSION",
     "MAXIMUM_CALL_BYTES",
     "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
@@ -46,7 +47,10 @@ MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
 """The largest total size of the messages of one call; a call with a single message may be larger."""
 
 _NAME = re.compile(r"[dt]?[1-9][0-9]{0,14}", re.ASCII)
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{11}", re.ASCII)
+_LEASE = re.compile(r"[A-Za-z0-9_-]{11}(?:[dt]?[1-9][0-9]{0,14})?", re.ASCII)
+LOCKED_SESSION = "@"
+"""In place of a session, for the scripts: the session that the token locks."""
 
 
 class Outgoing(NamedTuple):
@@ -209,6 +213,13 @@ def token_of(token: str) -> str:
     return token
 
 
+def _lease_of(key: str) -> str:
+    """Check the key of a lease and return it."""
+    if not _LEASE.fullmatch(key):
+        raise ValueError(f"{quoted(key)} is not the key of a lease")
+    return key
+
+
 def in_columns(
     messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None] = ()
 ) -> tuple[str, list[Argument]]:
@@ -262,7 +273,8 @@ def _as_text(copy: Copy) -> str:
 
 def grouped(locks: Sequence[Lock], width: int, leases: Sequence[str] = ()) -> list[Argument]:
     """Group messages by token for the scripts. A group is a token, the number of messages, and ``width`` values for
-    each message: its name, then its changes, then its delay. Each of the ``leases`` is a group without messages.
+    each message: its name, then its changes, then its delay. Each of the ``leases``, by its key, is a group without
+    messages.
     """
     count = len(locks) + len(leases)
     if not 1 <= count <= MAXIMUM_CALL_MESSAGES:
@@ -295,5 +307,5 @@ def grouped(locks: Sequence[Lock], width: int, leases: Sequence[str] = ()) -> li
     for token, listed in groups.items():
         rest += (token, len(listed) // width, *listed)
     for lease in leases:
-        rest += (token_of(lease), 0)
+        rest += (_lease_of(lease), 0)
     return rest

@@ -7,7 +7,7 @@ Lua files declare the same arguments, and a test compares the two.
 from __future__ import annotations
 
 import re
-from binascii import b2a_base64
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from os import urandom
@@ -18,6 +18,7 @@ from sbredis.engine._bands import BAND_WIDTH
 from sbredis.engine._columns import Rows, RowsRead
 from sbredis.engine._keys import KINDS, SESSION_KINDS, due_channel, partition_keys
 from sbredis.engine._lifecycle import SidePrefix
+from sbredis.engine._lock_tokens import NO_LEASE
 from sbredis.engine._moving import (
     MAXIMUM_MOVE_BYTES,
     MAXIMUM_REFUSED_CHANGES,
@@ -37,6 +38,7 @@ from sbredis.engine._moving import (
     runs_of,
 )
 from sbredis.engine._packing import (
+    LOCKED_SESSION,
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
     MAXIMUM_CHANGES_BYTES,
@@ -94,7 +96,7 @@ from sbredis.engine._settlements import BEGINNING, SettlementsPlace, Settlements
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.transport import Argument, Keys
 
-__all__ = ["COMMON_ARGUMENTS", "NO_CALL_ID", "TARGET_KINDS", "CallId", "Mode", "Partition", "new_token"]
+__all__ = ["COMMON_ARGUMENTS", "NO_CALL_ID", "TARGET_KINDS", "CallId", "Mode", "Partition", "new_stamp"]
 
 COMMON_ARGUMENTS = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
@@ -124,12 +126,9 @@ NO_CALL_ID = CallId("", 0)
 """The identity of a call that may run twice."""
 
 
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
-
-
-def new_token() -> str:
-    """Return a new random token for a lease. It cannot be guessed, and never repeats."""
-    return b2a_base64(urandom(9), newline=False).translate(_URL_SAFE).decode()
+def new_stamp() -> str:
+    """Return a new random text, such as an incarnation. It cannot be guessed, and never repeats."""
+    return urlsafe_b64encode(urandom(9)).decode()
 
 
 class Partition:
@@ -293,7 +292,7 @@ class Partition:
             "mode": "lock",
             "wanted": 0,
             "room": 1,
-            "token": new_token() if session is None else token_of(session.token),
+            "token": NO_LEASE if session is None else token_of(session.token),
             "waiter": waiter,
             "waiting_for": waiting_for,
             "session": signed(None if session is None else session.name),
@@ -309,10 +308,11 @@ class Partition:
         mode: Mode = "lock",
         room: int = MAXIMUM_CALL_BYTES,
         session: str | None = None,
+        in_session: bool = False,
         wide: bool = False,
     ) -> Request[Received]:
         """Give out deferred messages by name; with ``wide``, active and delayed messages too. If one of the messages is
-        not in such a state here, give out none.
+        not in such a state here, give out none. With ``in_session``, they are in the session that the token locks.
 
         The call gives out no more than ``room`` bytes, but at least one message. The result says how many messages at
         the end of the list did not fit; the caller asks for them again. With the mode ``delete``, the call gives out
@@ -322,7 +322,7 @@ class Partition:
         scalars: dict[str, Argument] = {
             "mode": f"{mode} any" if wide else mode,
             "token": token_of(token),
-            "session": signed(session),
+            "session": LOCKED_SESSION if in_session else signed(session),
             "room": room,
         }
         return self.request("receive_deferred", call_id, received_deferred, scalars, named(deferred))
@@ -383,12 +383,13 @@ class Partition:
         """Complete messages: they are deleted."""
         return self.request("complete", call_id, settled, {}, grouped(locks, 1))
 
-    def renew(self, call_id: CallId, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Request[Renewed]:
-        """Renew locks for the full duration. If only a part of a lease is named, that part moves to ``token``.
+    def renew(self, call_id: CallId, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Request[Renewed]:
+        """Renew locks for the full duration. Messages that are only a part of their lease get leases of their own.
 
-        ``leases`` are tokens of leases that are extended, whatever they hold. They keep their tokens.
+        ``leases`` are the keys of leases that are extended, whatever they hold: a token, or a token and the name of a
+        message that has a lease of its own.
         """
-        return self.request("renew", call_id, renewed, {"token": token_of(token)}, grouped(locks, 1, leases))
+        return self.request("renew", call_id, renewed, {}, grouped(locks, 1, leases))
 
     def abandon(
         self, call_id: CallId, locks: Sequence[Lock], *, counted: bool = True, interrupted: bool = False
@@ -436,7 +437,7 @@ class Partition:
 
         With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. A look does not use a lane.
         """
-        return self._accepting(call_id, new_token(), None, 0, waiter, waiting_for)
+        return self._accepting(call_id, NO_LEASE, None, 0, waiter, waiting_for)
 
     def _accepting(  # noqa: PLR0917 -- the arguments of the script
         self, call_id: CallId, token: str, name: str | None, take: int, waiter: bytes, waiting_for: int
@@ -455,7 +456,7 @@ class Partition:
         }
         return self.request("accept_session", call_id, read, scalars)
 
-    def renew_session(self, call_id: CallId, session: SessionLock) -> Request[int]:
+    def renew_session(self, call_id: CallId, session: SessionLock | str) -> Request[int]:
         """Renew the lock on a session for the full duration; the result is the duration in ms."""
 
         def read(reply: list[Any]) -> int:
@@ -463,7 +464,7 @@ class Partition:
 
         return self.request("renew_session", call_id, read, _locked(session))
 
-    def release_session(self, call_id: CallId, session: SessionLock) -> Request[int]:
+    def release_session(self, call_id: CallId, session: SessionLock | str) -> Request[int]:
         """Release a session and its held messages; no delivery counts as failed. The result is their number."""
 
         def read(reply: list[Any]) -> int:
@@ -471,7 +472,7 @@ class Partition:
 
         return self.request("release_session", call_id, read, _locked(session))
 
-    def set_state(self, call_id: CallId, session: SessionLock, state: bytes | None) -> Request[bool]:
+    def set_state(self, call_id: CallId, session: SessionLock | str, state: bytes | None) -> Request[bool]:
         """Set the state of a session, or remove it with ``None``; the result says whether more work is due."""
         if state is not None and type(state) is not bytes:
             raise TypeError(f"the state of a session must be bytes, not {type(state).__name__}")
@@ -487,7 +488,7 @@ class Partition:
         scalars = _locked(session) | {"given": int(state is not None), "state": state or b""}
         return self.request("set_state", call_id, read, scalars)
 
-    def get_state(self, session: SessionLock, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:
+    def get_state(self, session: SessionLock | str, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:
         """Read the state of a session, which the caller has locked."""
         return self.request("get_state", call_id, _state, _locked(session))
 
@@ -671,7 +672,7 @@ class Partition:
         def read(reply: list[Any]) -> int:
             return int(reply[1])
 
-        scalars: dict[str, Argument] = {"door": new_token()}
+        scalars: dict[str, Argument] = {"door": new_stamp()}
         listed = [origin_text(origin) for origin in origins]
         return self.request("forget_source", CallId("", 0, now), read, scalars, listed)
 
@@ -808,7 +809,7 @@ class Partition:
         ``use`` says that a user has changed the entity. ``now`` is the time of a test clock.
         """
         scalars: dict[str, Argument] = {"create": int(create), "channel": self.channel}
-        scalars |= {"birth": new_token(), "use": int(use)}
+        scalars |= {"birth": new_stamp(), "use": int(use)}
 
         def read(reply: list[Any]) -> int:
             return int(reply[0])
@@ -935,7 +936,10 @@ def _state(reply: list[Any]) -> bytes | None:
     return reply[1] if len(reply) > 1 else None
 
 
-def _locked(session: SessionLock) -> dict[str, Argument]:
+def _locked(session: SessionLock | str) -> dict[str, Argument]:
+    """Return the arguments for a session. A caller who does not know its name gives only the token of its lock."""
+    if isinstance(session, str):
+        return {"session": LOCKED_SESSION, "token": token_of(session)}
     return {"session": signed(session.name), "token": token_of(session.token)}
 
 

@@ -200,10 +200,10 @@ class Renewed(NamedTuple):
     lock: int
     """The ms for which the messages are locked, counted from the run of the script."""
     lost: tuple[str, ...]
-    moved: tuple[str, ...]
-    """The messages that are now locked under the new token."""
+    apart: tuple[str, ...]
+    """The messages that have a lease of their own, because only a part of their lease was named."""
     ended: tuple[str, ...] = ()
-    """The tokens of the leases that were to be extended as a whole, and have ended."""
+    """The keys of the leases that were to be extended as a whole, and have ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ class TransactedRenewal(NamedTuple):
 
     lock: int
     """The ms for which the messages are locked, counted from the run of the script."""
-    moved: tuple[str, ...]
-    """The messages that are now locked under the new token."""
+    apart: tuple[str, ...]
+    """The messages that have a lease of their own, because only a part of their lease was named."""
 
 
 TransactedResult: TypeAlias = TransactedSend | TransactedRenewal | int | None
@@ -290,8 +290,8 @@ def _result(text: bytes) -> TransactedResult:
     if text.startswith(b"="):
         return int(text[1:])
     if text.startswith(b"~"):
-        lock, *moved = text[1:].split(b" ")
-        return TransactedRenewal(int(lock), names(moved))
+        lock, *apart = text[1:].split(b" ")
+        return TransactedRenewal(int(lock), names(apart))
     if b";" not in text:
         return None
     first, dropped, scheduled = text.split(b";")

@@ -25,7 +25,7 @@ class MessageLease:
     """The lock that the messages of one receive call share."""
 
     token: str
-    """The token under which the partition keeps the lock."""
+    """The token under which the partition keeps the lock. A renewal does not change it."""
     until: float
     """The latest end of the lock by the clock of this process, with a margin."""
     until_utc: float
@@ -36,8 +36,17 @@ class MessageLease:
     """The session that owns the lock, if the messages belong to a session. Then the messages have no locks of their
     own.
     """
+    partition: int = 0
+    """The number of the partition in its namespace."""
+    name: str = ""
+    """The name of the message, if it has a lease of its own because it was renewed without the others of its token."""
     recalled: Callable[[float], AbstractAsyncContextManager[Any]] | None = None
     """For a session: takes a deadline. Returns a context in which the receiver neither fetches nor keeps messages."""
+
+    @property
+    def key(self) -> str:
+        """The key of the lease in the partition."""
+        return self.token + self.name
 
 
 @dataclass(slots=True, eq=False)
@@ -61,9 +70,7 @@ class Hold:
     """The name of the message in its partition."""
     reception: Reception
     lease: MessageLease | None
-    """The current lock. A renewal may replace it."""
-    first_lease: MessageLease | None
-    """The lock at delivery. Its token identifies the delivery."""
+    """The current lock. A renewal may replace it by one of the same token."""
     settled: bool = False
     """Whether the message was settled, or is being settled."""
     watchers: tuple[Callable[[Any], None], ...] = ()
@@ -106,4 +113,4 @@ class Hold:
 
     def unlocked(self) -> Hold:
         """Return the hold for a copy of the message. It has no lock and no owner."""
-        return replace(self, reception=replace(self.reception, owner=None), lease=None, first_lease=None, watchers=())
+        return replace(self, reception=replace(self.reception, owner=None), lease=None, watchers=())

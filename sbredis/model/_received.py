@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 from uuid import UUID
@@ -13,6 +12,7 @@ from sbredis.engine import (
     NEVER,
     Content,
     Delivery,
+    LockToken,
     NamedValues,
     Record,
     Value,
@@ -209,12 +209,13 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def lock_token(self) -> UUID | None:
         """An identifier of this delivery. It stays the same when the lock is renewed.
 
-        ``None`` for a message that is not locked: peeked, received and deleted, or settled.
+        With it, any process can settle the message or renew its lock: see :class:`ServiceBusSettler`. ``None`` for a
+        message that is not locked: peeked, received and deleted, or settled.
         """
         hold = self._hold
-        if not hold.locked or hold.first_lease is None:
+        if not hold.locked or hold.lease is None:
             return None
-        return UUID(bytes=blake2b(f"{hold.first_lease.token} {hold.name}".encode(), digest_size=16).digest())
+        return LockToken(hold.lease.token, hold.lease.partition, hold.name).uuid()
 
     @property
     def fence(self) -> int | None:
@@ -225,7 +226,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         for :attr:`lock_token`. An addition of sbredis.
         """
         hold = self._hold
-        return hold.first_lease.fence if hold.locked and hold.first_lease is not None else None
+        return hold.lease.fence if hold.locked and hold.lease is not None else None
 
     @property
     def interrupted(self) -> bool:
@@ -320,7 +321,7 @@ def delivered(delivery: Delivery, reception: Reception, lease: MessageLease | No
     hold.delivery = delivery
     hold.name = delivery.name
     hold.reception = reception
-    hold.lease = hold.first_lease = lease
+    hold.lease = lease
     hold.settled = False
     hold.watchers = ()
     message._hold = hold  # pyright: ignore[reportPrivateUsage]  # in place of the constructor, as above

@@ -12,8 +12,7 @@ from sbredis.receiving._entity_lookup import (
     require_receivable,
     require_sessions,
 )
-from sbredis.receiving._handles import LockHandle, read_handle
-from sbredis.receiving._held_session import HeldSession, is_failed_delivery, state_bytes
+from sbredis.receiving._held_session import HeldSession, is_failed_delivery, lane_for, state_bytes
 from sbredis.receiving._inbox import Inbox
 from sbredis.receiving._peeking import Peeking, Peekings
 from sbredis.receiving._purging import purge
@@ -34,7 +33,6 @@ __all__ = [
     "EntityLookup",
     "HeldSession",
     "Inbox",
-    "LockHandle",
     "LockRenewFailureCallback",
     "MessageSettler",
     "NoSessionError",
@@ -49,9 +47,9 @@ __all__ = [
     "changes_of",
     "delay_of",
     "is_failed_delivery",
+    "lane_for",
     "lock_ended",
     "purge",
-    "read_handle",
     "require_lock",
     "require_messages",
     "require_modification",

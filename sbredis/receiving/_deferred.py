@@ -26,7 +26,7 @@ from sbredis.engine import (
     number_of,
 )
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
-from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
+from sbredis.model import MessageLease, Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
 
 if TYPE_CHECKING:
     from sbredis.client import Entity, PartitionClient
@@ -69,10 +69,14 @@ class Deferred:
         deadline: float,
         *,
         wide: bool = False,
+        lease: MessageLease | None = None,
     ) -> None:
-        """With ``wide``, the messages may also be active or delayed."""
+        """With ``wide``, the messages may also be active or delayed. ``lease`` is the lock on a session of which the
+        caller knows no more.
+        """
         self._entity = entity
         self._session = session
+        self._lease = lease if session is None else session.lease
         self._side: SidePrefix = side
         self._receive_mode = receive_mode
         self._deadline = deadline
@@ -141,30 +145,33 @@ class Deferred:
         self, partition_client: PartitionClient, names: list[str]
     ) -> tuple[Received, list[ServiceBusReceivedMessage]]:
         session, mode = self._session, self._mode
-        token = new_token() if session is None else session.lease.token
+        token = new_token() if self._lease is None else self._lease.token
         reception = Reception(self._entity.base(partition_client.number), self._receive_mode, self._entity)
 
         def make(partition: Partition, call_id: CallId) -> Request[Received]:
             name = None if session is None else session.name
             return partition.receive_deferred(
-                call_id, token, names, mode=mode, room=_ROOM, session=name, wide=self._wide
+                call_id,
+                token,
+                names,
+                mode=mode,
+                room=_ROOM,
+                session=name,
+                in_session=name is None and self._lease is not None,
+                wide=self._wide,
             )
 
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = None
             if mode == "lock":
-                lease = (
-                    partition_client.lease(token, result.lock, job.since, result.fence)
-                    if session is None
-                    else session.lease
-                )
+                lease = self._lease or partition_client.lease(token, result.lock, job.since, result.fence)
             return [delivered(each, reception, lease) for each in result.messages]
 
         job = CallJob(make, self._deadline, lambda result: self._give_back(made(result)))
         try:
             result = await partition_client.carry_out("f", job)
         except ServiceBusError as error:
-            if error.outcome is Outcome.UNKNOWN and mode == "lock" and session is None:
+            if error.outcome is Outcome.UNKNOWN and mode == "lock" and self._lease is None:
                 # If the call did run, it has locked messages that no caller has, so unlock them. Do not unlock the
                 # messages of a session, because another caller may hold them under the same token. These messages stay
                 # locked until the session is released.
@@ -176,6 +183,7 @@ class Deferred:
         """Ask again for messages whose locks have ended, so that the caller gets only messages with a lock."""
         if self._session is not None:
             self._session.check()
+        if self._lease is not None:
             return
         for left in reversed(range(_ROUNDS + 1)):
             now = self._entity.connection.clock.now()

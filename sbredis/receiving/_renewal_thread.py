@@ -1,8 +1,8 @@
 """The thread that renews locks for an event loop, also while code blocks that loop.
 
-The thread has an event loop and a connection of its own. It extends whole leases by their tokens, and never changes a
-token. So the event loop of the application can settle messages, or renew their locks, at the same time. Of the objects
-of that loop, the thread writes only the times when leases end.
+The thread has an event loop and a connection of its own. It extends whole leases by their keys. So the event loop of
+the application can settle messages, or renew their locks, at the same time. Of the objects of that loop, the thread
+writes only the times when leases end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sbredis._loop_thread import LoopThread
 from sbredis._tasks import wait_until
 from sbredis.client import CallJob
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Renewed, Request, new_token
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Renewed, Request
 from sbredis.exceptions import AutoLockRenewTimeout, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import Hold, MessageLease
 from sbredis.receiving._held_session import HeldSession
@@ -215,10 +215,10 @@ class RenewalThread(LoopThread):
         name, number = key
         left = locks[0].lease.until - self._own.clock.now()
         deadline = self.loop.time() + min(max(left, _AGAIN), _CALLING)
-        tokens = [lock.lease.token for lock in locks]
+        keys = [lock.lease.key for lock in locks]
 
         def make(partition: Partition, call_id: CallId) -> Request[Renewed]:
-            return partition.renew(call_id, new_token(), (), tokens)
+            return partition.renew(call_id, (), keys)
 
         job = CallJob(make, deadline)
         try:
@@ -235,7 +235,7 @@ class RenewalThread(LoopThread):
             self._failures.pop(key, None)
             fresh, ended = client.lease("", renewed.lock, job.since), set(renewed.ended)
             for lock in locks:
-                if lock.lease.token in ended:
+                if lock.lease.key in ended:
                     self._lose(lock, None)
                 else:
                     lock.lease.until, lock.lease.until_utc = fresh.until, fresh.until_utc
@@ -247,7 +247,7 @@ class RenewalThread(LoopThread):
         for renewed in lock.covered:
             hold = renewed.hold
             if hold.settled or hold.lease is not lock.lease:
-                continue  # it was settled meanwhile, or its lock was renewed under another token
+                continue  # it was settled meanwhile, or it was renewed alone, and has a lease of its own
             seen = self._seen.get(id(hold))
             if seen is not None:
                 seen.lost = True

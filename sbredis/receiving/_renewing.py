@@ -46,10 +46,10 @@ class RenewedLock(NamedTuple):
     """This client's knowledge of the lock."""
 
 
-def renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
-    """Renew the lock on a message. With ``alone``, the message then has a lease that no other message shares."""
+def renewal(hold: Hold, deadline: float) -> asyncio.Future[None]:
+    """Renew the lock on a message."""
     partition_client = cast("Entity", hold.reception.owner).partition_client_of(hold)
-    return partition_client.renewing.submit(RenewJob(hold.lock(), deadline, hold, alone=alone))
+    return partition_client.renewing.submit(RenewJob(hold.lock(), deadline, hold))
 
 
 def _entity(hold: Hold | HeldSession) -> Entity:

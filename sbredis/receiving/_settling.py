@@ -41,7 +41,6 @@ from sbredis.model import (
     hold_of,
     require_single,
 )
-from sbredis.receiving._handles import LockHandle
 from sbredis.receiving._renewing import renewal
 
 if TYPE_CHECKING:
@@ -95,27 +94,13 @@ class MessageSettler:
         description: str | None = None,
         delay: int = 0,
     ) -> None:
-        """Settle one message. If a renewal of its lock is under way, wait for the renewal first."""
+        """Settle one message."""
         hold = self.check(message, kind)
         deadline = deadline_of(timeout)
         changes = changes_of(hold, modify, reason, description)
         entity = await self._entity_of(hold, deadline)
-        future = self.begin(
-            kind, message, deadline, changes, delay
-        )  # this checks again, because the message may be settled by now
-        if future is None:
-            partition_client = entity.partition_client_of(hold)
-            hold.settled = True
-            renewal = partition_client.renewing.last_renewal(hold)
-            assert renewal is not None  # only a renewal under way can prevent an immediate settlement
-            try:
-                await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
-            except BaseException:
-                hold.settled = False
-                raise
-            # Read the lock only now, because the renewal may have moved the message to another lease.
-            future = partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
-        await future
+        self.check(message, kind)  # again, because another task may have settled the message meanwhile
+        await self._submit(entity, kind, hold, deadline, changes, delay)
         if entity.record.settings.forwards_dead and kind in {"dead_letter", "abandon"}:
             certain = kind == "dead_letter"  # too many deliveries make a dead letter, too
             connection = self._lookup.connection
@@ -129,16 +114,19 @@ class MessageSettler:
         changes: bytes = b"",
         delay: int = 0,
     ) -> asyncio.Future[None] | None:
-        """Queue a settlement. Return ``None`` if the settlement must first wait for the entity, or for a renewal."""
+        """Queue a settlement. Return ``None`` if the settlement must first wait for the entity."""
         hold = self.check(message, kind)
         entity = self._lookup.found
         if entity is None or hold.reception.owner is not entity:
             return None
-        partition_client = entity.partition_client_of(hold)
-        if partition_client.renewing.last_renewal(hold) is not None:
-            return None
+        return self._submit(entity, kind, hold, deadline, changes, delay)
+
+    def _submit(  # noqa: PLR0917 -- the settlement of one message
+        self, entity: Entity, kind: SettlementKind, hold: Hold, deadline: float, changes: bytes, delay: int
+    ) -> asyncio.Future[None]:
         hold.settled = True
-        return partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
+        job = SettleJob(hold.lock(changes, delay), deadline, hold)
+        return entity.partition_client_of(hold).settling(kind).submit(job)
 
     async def complete_all(self, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:
         """Settle messages as done, with one call for each partition. Raise if locks have ended."""
@@ -180,26 +168,16 @@ class MessageSettler:
                 "session."
             )
         await self._entity_of(hold, deadline)
-        await renewal(hold, deadline)
+        try:
+            await renewal(hold, deadline)
+        except MessageLockLostError:
+            if hold.settled:
+                raise MessageAlreadySettled from None
+            raise
         until = message.locked_until_utc
         if until is None:  # the message was settled meanwhile
             raise MessageAlreadySettled
         return until
-
-    async def renew_alone(self, hold: Hold, deadline: float) -> None:
-        """Renew the lock on a message, and give the message a lease that no other message shares."""
-        await self._entity_of(hold, deadline)
-        await renewal(hold, deadline, alone=True)
-
-    async def handle(self, message: ServiceBusReceivedMessage, deadline: float) -> str:
-        """Return the handle of a message's lock."""
-        hold = hold_of(message)
-        entity = await self._entity_of(hold, deadline)
-        self.check(message, "hand on")
-        lease = hold.lease
-        assert lease is not None  # the message was received in a mode that locks
-        number = entity.partition_client_of(hold).number
-        return LockHandle(entity.record.incarnation, number, lease.token, hold.name, lease.session).text()
 
     async def _entity_of(self, hold: Hold, deadline: float) -> Entity:
         ready = self._ready()
@@ -371,20 +349,6 @@ async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> l
         for part in _each_message_once(listed)
         for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
     ]
-    renewals = [
-        future
-        for partition_client, job in jobs
-        if partition_client.renewing.renews
-        for each in job.holds
-        if (future := partition_client.renewing.last_renewal(each))
-    ]
-    if renewals:
-        try:
-            await asyncio.wait(renewals, timeout=deadline - asyncio.get_running_loop().time())
-        except BaseException:
-            for _, job in jobs:
-                job.end()
-            raise
     futures = [partition_client.calling("m").submit(job) for partition_client, job in jobs]
     for outcome in await asyncio.gather(*futures, return_exceptions=True):
         if isinstance(outcome, BaseException):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sbredis.client import CallJob, LiveWatch
-from sbredis.engine import CallId, Looked, Mode, Partition, Received, Request, new_token
+from sbredis.engine import CallId, LeaseTokens, Looked, Mode, Partition, Received, Request
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 from sbredis.receiving._fetching import Fetch
@@ -33,6 +33,7 @@ class PartitionWatcher:
         self.watch = self._live.watch
         """The decisions about this partition."""
         self._inbox = inbox
+        self._tokens = LeaseTokens()
         self._look_lane = f"k{identity}"
         # Looks have a lane of their own, in which calls are not numbered. In the lane of the receives, a
         # look would use up a number, so the next receive would appear to follow a lost receive.
@@ -62,7 +63,7 @@ class PartitionWatcher:
     def _receive(self, wanted: int, waiting_for: int) -> None:
         inbox, waiter = self._inbox, self._live.waiter
         session, side = inbox.session, inbox.side
-        token = new_token() if session is None else session.lease.token
+        token = self._tokens.next() if session is None else session.lease.token
         mode: Mode = "lock" if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
         session_id = None if session is None else session.name
 

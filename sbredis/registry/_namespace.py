@@ -16,7 +16,7 @@ from sbredis.engine import (
     ScriptCaller,
     entity_name,
     namespace_name,
-    new_token,
+    new_stamp,
     partition_for_name,
     perform,
     rule_name,
@@ -181,7 +181,7 @@ class Namespace:
             properties=properties or {},
         )
         steps = self._steps
-        registration = steps.registry.register(description, new_token())
+        registration = steps.registry.register(description, new_stamp())
         while True:
             try:
                 record = await steps.ask(registration, until, name)
@@ -222,7 +222,7 @@ class Namespace:
         if record.state != "active":
             raise changed(record.path, f"it was {record.state} when it was read; get_entity finishes that")
         until = loop_time() + timeout
-        steps, stamp = self._steps, new_token()
+        steps, stamp = self._steps, new_stamp()
         await require_destinations(steps, record.path, properties, record.properties, until)
         revised = replace(
             record,
@@ -321,7 +321,7 @@ class Namespace:
             )
         require_rules(rules)
         until = loop_time() + timeout
-        steps, incarnation = self._steps, new_token()
+        steps, incarnation = self._steps, new_stamp()
         while True:
             owner = await steps.existing(topic, until, TOPIC)
             await require_destinations(steps, path, properties, {}, until)
@@ -402,7 +402,7 @@ class Namespace:
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
-        until, stamp = loop_time() + timeout, new_token()
+        until, stamp = loop_time() + timeout, new_stamp()
         record = await self._steps.existing(path, until)
         if IDLE_PROPERTY in record.properties:  # a removal that has begun is taken back before the rule is stored
             await note_use(self._steps, record, until)
@@ -423,7 +423,7 @@ class Namespace:
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
-        until, stamp = loop_time() + timeout, new_token()
+        until, stamp = loop_time() + timeout, new_stamp()
         seen_stamp = "" if seen is None else seen.stamp
         done = await self._changed(
             path, rule.name, lambda record: self._rules.update(record, rule, stamp, seen_stamp), until
@@ -440,7 +440,7 @@ class Namespace:
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         rule_name(name)
-        until, stamp = loop_time() + timeout, new_token()
+        until, stamp = loop_time() + timeout, new_stamp()
         done = await self._changed(path, name, lambda record: self._rules.delete(record, name, stamp), until)
         await self._steps.told(done, until)
 

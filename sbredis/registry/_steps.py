@@ -70,7 +70,7 @@ from sbredis.engine import (
     Request,
     ScriptCaller,
     SettingsStaleError,
-    new_token,
+    new_stamp,
     perform,
     salts,
 )
@@ -218,7 +218,7 @@ class Steps:
 
     async def _active(self, record: EntityRecord, until: float) -> EntityRecord:
         """Make an entity active after its partitions were made; return its new record."""
-        active, stamp = replace(record, state="active"), new_token()
+        active, stamp = replace(record, state="active"), new_stamp()
         if record.kind != "subscription":
             return await self.ask(self.registry.revise(active, stamp), until, record.path)
         revised = await self.ask(self.registry.revise_subscription(active, stamp, judging=True), until, record.path)
@@ -228,14 +228,14 @@ class Steps:
 
     async def deleting(self, record: EntityRecord, until: float) -> EntityRecord:
         """Begin to delete an entity; raise :class:`EntityChangedError` if its record has changed."""
-        ending, stamp = replace(record, state="deleting"), new_token()
+        ending, stamp = replace(record, state="deleting"), new_stamp()
         if record.kind != "subscription":
             return await self.ask(self.registry.revise(ending, stamp), until, record.path)
         return (await self.ask(self.registry.revise_subscription(ending, stamp), until, record.path)).record
 
     async def removing(self, record: EntityRecord, until: float) -> EntityRecord:
         """Begin to remove an entity that is not used; raise :class:`EntityChangedError` if its record has changed."""
-        leaving, stamp = replace(record, state="removing"), new_token()
+        leaving, stamp = replace(record, state="removing"), new_stamp()
         if record.kind != "subscription":
             return await self.ask(self.registry.revise(leaving, stamp), until, record.path)
         return (await self.ask(self.registry.revise_subscription(leaving, stamp), until, record.path)).record
@@ -248,7 +248,7 @@ class Steps:
         """
         if record.parent is not None:
             await self._topic_kept(record, record.parent, until)
-        kept, stamp = replace(record, state="active", version=record.version + 1), new_token()
+        kept, stamp = replace(record, state="active", version=record.version + 1), new_stamp()
         if record.kind == "subscription":
             kept = (
                 await self.ask(self.registry.revise_subscription(kept, stamp, kept=True), until, record.path)
@@ -290,7 +290,7 @@ class Steps:
                 return decode(text, path)  # another client has repaired or condemned it
             if layout_of(text) is not None:
                 raise error
-            head = head_of(text) or Head("", new_token(), 1)
+            head = head_of(text) or Head("", new_stamp(), 1)
             kind: Kind = "subscription"
             owner: EntityRecord | None = None
             if subscription is not None:
@@ -313,7 +313,7 @@ class Steps:
                 partitions=numbers,
                 settings=PartitionSettings(shared=kind == "subscription", topic=kind == "topic"),
             )
-            condemn = self.registry.condemn(path, text, head, description, new_token())
+            condemn = self.registry.condemn(path, text, head, description, new_stamp())
             with suppress(EntityChangedError):
                 record = await self.ask(condemn, until, path)
                 _log.warning("%s: the %s is deleted although its record cannot be read: %s", path, kind, error.message)

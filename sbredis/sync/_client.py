@@ -326,8 +326,7 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
         """Make a settler, which settles messages that another process received from a queue, subscription or sub-queue.
 
-        Its methods take handles, which :meth:`ServiceBusReceiver.get_lock_handle` and
-        :attr:`ServiceBusSession.lock_handle` make. The path has the form that :meth:`describe_entity` takes.
+        Its methods take lock tokens. The path has the form that :meth:`describe_entity` takes.
         """
         made = self._bridge.make(self._aio.get_settler, entity_path)
         return ServiceBusSettler(self._bridge, made)

@@ -309,15 +309,6 @@ class ServiceBusReceiver(Facade[aio.ServiceBusReceiver], Iterator[ServiceBusRece
         """Lock a message for the full duration from now on, and return the time when the lock ends."""
         return self._bridge.call(self._aio.renew_message_lock, message, timeout=timeout)
 
-    def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
-        """Return a handle with which another process can settle this message or renew its lock.
-
-        That process passes the handle to a :class:`ServiceBusSettler`. The handle is a text that is safe in a URL. It
-        is valid as long as the message is locked, also after renewals. Making the handle renews the lock, unless the
-        message belongs to a session. Everyone who has the handle can settle the message: keep it out of logs.
-        """
-        return self._bridge.call(self._aio.get_lock_handle, message, timeout=timeout)
-
     # -- deleting ------------------------------------------------------------------------------------------------------
 
     def delete_messages(

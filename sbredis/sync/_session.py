@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import weakref
 from datetime import datetime
+from uuid import UUID
 
 from sbredis import aio
 from sbredis._public import public
@@ -59,14 +60,12 @@ class ServiceBusSession(Facade[aio.ServiceBusSession]):
         return self._aio.locked
 
     @property
-    def lock_handle(self) -> str:
-        """A handle with which another process can use this session through a :class:`ServiceBusSettler`.
+    def lock_token(self) -> UUID:
+        """An identifier of the lock, with which another process can use this session: see :class:`ServiceBusSettler`.
 
-        The process can renew the lock, read and write the state, and release the session. The handle is a text. It
-        stays the same as long as the session is locked. Everyone who has the handle has these rights: keep it out of
-        logs.
+        It stays the same as long as the session is locked. The lock token of each message of the session does the same.
         """
-        return self._aio.lock_handle
+        return self._aio.lock_token
 
     # -- operations ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
-from sbredis.engine import Delivery
+from sbredis.engine import Delivery, new_token
 from sbredis.model import (
     MessageLease,
     Reception,
@@ -287,5 +287,5 @@ def _received(value: Any, given: SendOptions, options: HandleOptions, number: in
     failures = options.get("attempt", 1) - 1
     delivery = Delivery(str(number), record, failures, interrupted=options.get("interrupted", False))
     until = _LOCK.total_seconds()
-    lease = MessageLease("-", time.monotonic() + until, now + until, 1, options.get("session_id"))
+    lease = MessageLease(new_token(), time.monotonic() + until, now + until, 1, options.get("session_id"))
     return delivered(delivery, Reception(0, ServiceBusReceiveMode.PEEK_LOCK, None), lease)

@@ -175,7 +175,7 @@ async def test_a_lost_lock_is_reported_once_in_the_event_loop(url: str) -> None:
             lease = hold_of(one).lease
             assert lease is not None
             await queue.receiver().complete_message(two)
-            lease.token = "x" * 12  # so that the partition does not know the lease
+            lease.token = "x" * 11  # so that the partition does not know the lease
             holding.hold(one, two)
             clock.move(21)
             await eventually(lambda: bool(holding.lost))

@@ -43,8 +43,8 @@ async def test_a_settler_can_report_an_interruption(url: str) -> None:
         await queue.send("a")
         receiver = queue.receiver()
         (message,) = await receiver.receive_messages(1, 60)
-        handle = await receiver.get_lock_handle(message)
+        token = str(message.lock_token)
         async with queue.client.get_settler("q") as settler:
-            await settler.release_message(handle, interrupted=True)
+            await settler.release_message(token, interrupted=True)
         (message,) = await receiver.receive_messages(1, 60)
         assert message.interrupted

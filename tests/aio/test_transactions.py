@@ -309,12 +309,12 @@ async def test_a_rollback_sends_nothing_and_refuses_further_calls(client: Servic
 async def test_a_lost_lock_undoes_everything_and_is_named(
     client: ServiceBusClient, url: str, records: Callable[[ServiceBusTransaction, ServiceBusReceivedMessage], object]
 ) -> None:
-    """Another client settles the message by its handle."""
+    """Another client settles the message by its lock token."""
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
         (message,) = await receive_exactly(receiver, 1)
         async with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
-            await settler.complete_message(await receiver.get_lock_handle(message))
+            await settler.complete_message(str(message.lock_token))
         with pytest.raises(MessageLockLostError, match=r"changed nothing\. The lock on message 1 has ended") as lost:
             await transact(
                 client,
@@ -376,7 +376,7 @@ async def test_a_session_that_another_client_holds_now_undoes_everything(client:
     async with client.get_queue_receiver("jobs", session_id="s") as receiver:
         session = receiver.session
         async with ServiceBusClient(url) as other, other.get_settler("jobs") as settler:
-            await settler.release_session(session.lock_handle)
+            await settler.release_session(session.lock_token)
         async with client.get_queue_sender("outputs") as sender:
             with pytest.raises(SessionLockLostError) as lost:
                 await transact(

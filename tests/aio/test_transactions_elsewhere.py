@@ -257,7 +257,7 @@ async def test_a_lost_lock_undoes_the_transfers_too(client: ServiceBusClient, ur
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender(OUTPUTS) as sender:
         (message,) = await receive_exactly(receiver, 1)
         async with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
-            await settler.complete_message(await receiver.get_lock_handle(message))
+            await settler.complete_message(str(message.lock_token))
         with pytest.raises(MessageLockLostError):
             await transact(
                 client,

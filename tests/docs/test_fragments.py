@@ -231,8 +231,8 @@ async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
         for count in (b"1", b"2"):
             async with here.get_queue_receiver("payments", session_id="ann") as receiver:
                 (message,) = await receiver.receive_messages(max_wait_time=20)
-                handles = receiver.session.lock_handle, await receiver.get_lock_handle(message)
-                await fragment("docs/sessions.md", "count_there")(there, *handles)
+                tokens = receiver.session.lock_token, str(message.lock_token)
+                await fragment("docs/sessions.md", "count_there")(there, *tokens)
             async with here.get_queue_receiver("payments", session_id="ann") as receiver:
                 assert await receiver.session.get_state() == count
 

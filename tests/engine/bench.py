@@ -252,9 +252,9 @@ class Bench:
     async def dead_letter(self, *held: Held, changes: bytes = b"") -> Settled:
         return await self.tell(self.partition.dead_letter(self.call_id(), [one.lock(changes) for one in held]))
 
-    async def renew(self, *held: Held, token: str = "", leases: Sequence[str] = ()) -> Renewed:
+    async def renew(self, *held: Held, leases: Sequence[str] = ()) -> Renewed:
         locks = [one.lock() for one in held]
-        return await self.tell(self.partition.renew(self.call_id(), token or new_token(), locks, leases))
+        return await self.tell(self.partition.renew(self.call_id(), locks, leases))
 
     async def redrive(self, *names: str, time_to_live: int | None = None, changes: bytes = b"") -> Redriven:
         """Move dead letters back to the main side."""

@@ -12,7 +12,7 @@ from sbredis.transport import Argument
 
 __all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malformed", "malformed", "not_numbers"]
 
-TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+TOKEN, OTHER_TOKEN, STAMP = "aaaaaaaaaaa", "bbbbbbbbbbb", "aaaaaaaaaaaa"
 
 SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 4)}
 """The index of each setting among the arguments of `configure`."""
@@ -34,7 +34,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "configure": (
         "0",
         "sb:bench:{abc}:wake:due",
-        TOKEN,
+        STAMP,
         "0",
         *PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3).arguments(),
     ),
@@ -44,7 +44,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "defer": (TOKEN, 1, "1", ""),
     "destroy": (500,),
     "due": (),
-    "forget_source": (TOKEN, "q:birth"),
+    "forget_source": (STAMP, "q:birth"),
     "freeze": ("a:1", "holder", TOKEN, "", "1", ""),
     "outgoing": (10, 1000, 0, ""),
     "settle_batch": ("a:1", 1, TOKEN, "taken"),
@@ -58,7 +58,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "receive": ("", "lock", 1, 1000, TOKEN, "", 1, ""),
     "receive_deferred": ("lock", TOKEN, "", 1, "1"),
     "redrive": ("d1", "", ""),
-    "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
+    "renew": (TOKEN, 1, "1"),
     "send": ("", b"m"),
     "touch": (),
     "unpin": (1,),
@@ -70,7 +70,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
 A script accepts them, whatever it answers. For arguments that name a session, "s" must be locked under TOKEN.
 """
 
-NEW_TOKEN: dict[str, int] = {"accept_session": 2, "receive": 4, "receive_deferred": 1, "renew": 0}
+NEW_TOKEN: dict[str, int] = {"accept_session": 2, "receive": 4, "receive_deferred": 1}
 """The index of an argument that is a token and must be unused."""
 
 _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
@@ -157,10 +157,8 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
 }
 """The arguments that must be one of a few words, each with words that are not allowed."""
 
-_TOKENS: dict[str, int] = (
-    NEW_TOKEN
-    | {"forget_source": 0}
-    | dict.fromkeys(("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1)
+_TOKENS: dict[str, int] = NEW_TOKEN | dict.fromkeys(
+    ("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1
 )
 _WITHOUT_TOKEN = {"get_state"}
 """The scripts whose token is optional."""
@@ -174,7 +172,16 @@ _SESSIONS: dict[str, int] = {
 }
 """The index of an optional session name. In other scripts a session name is the first argument, and required."""
 _NOT_SESSIONS: tuple[Argument, ...] = ("s", "-s", " =s", b"=\xff", b"=s\xffa", "=" + "s" * 513)
-_NOT_TOKENS: tuple[Argument, ...] = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "+", "é" * 6, b"\x00" * 12)
+_NOT_TOKENS: tuple[Argument, ...] = (
+    "",
+    "a" * 10,
+    "a" * 12,
+    "a" * 10 + " ",
+    "a" * 10 + "+",
+    "é" * 5 + "a",
+    b"\x00" * 11,
+)
+_NOT_STAMPS: tuple[Argument, ...] = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "+", "é" * 6, b"\x00" * 12)
 NOT_NAMES = (
     "",
     "0",
@@ -261,6 +268,8 @@ def malformed(script: str) -> Iterator[Malformed]:
 
 
 def _moves(script: str) -> Iterator[Malformed]:
+    if script == "forget_source":
+        yield from (Malformed(f"the door {stamp!r}", (stamp, "q:birth")) for stamp in _NOT_STAMPS)
     many = tuple(argument for number in range(1, 1002) for argument in (str(number), ""))
     if script == "freeze":
         yield Malformed("no message", ("a:1", "holder", TOKEN, ""))
@@ -304,6 +313,9 @@ def _groups(before: Sequence[Argument], stride: int, *, least: int) -> Iterator[
     else:
         yield case("more leases than a call takes", *((TOKEN, 0) * 1001))
         yield case("a lease with a name", TOKEN, 0, *one)
+        yield case("the key of a single message's lease, with a name", TOKEN + "1", 1, *one)
+        for name in ("0", "01", "x1", "x", " ", "d", "d0", "1" * 17):
+            yield case(f"the key of the lease of {name!r}", TOKEN + name, 0)
     yield case("a group that is shorter than it says", TOKEN, 2, *one)
     yield case("a group that is longer than it says", TOKEN, 1, *one, *one)
     yield case("a second group of nothing", TOKEN, 1, *one, OTHER_TOKEN)

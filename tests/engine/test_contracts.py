@@ -38,6 +38,7 @@ from sbredis.engine import (
 from sbredis.engine._bands import BAND_WIDTH, BANDS, EPOCH_LEAP, LEVELS, RESERVED, band, score, split_member
 from sbredis.engine._keys import KINDS, SESSION_KINDS, STORE_KINDS, partition_keys
 from sbredis.engine._lifecycle import Reason, Side, State
+from sbredis.engine._lock_tokens import NO_LEASE
 from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._partition import TARGET_KINDS
 from sbredis.engine._scripts import load, operations
@@ -99,7 +100,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),
     "peek": lambda of: of.peek(3, 4, side="d", room=10, states="al", call_id=TURN),
     "complete": lambda of: of.complete(TURN, LOCKS),
-    "renew": lambda of: of.renew(TURN, TOKEN, LOCKS, [TOKEN]),
+    "renew": lambda of: of.renew(TURN, LOCKS, [TOKEN]),
     "abandon": lambda of: of.abandon(TURN, LOCKS, counted=False),
     "defer": lambda of: of.defer(TURN, LOCKS),
     "dead_letter": lambda of: of.dead_letter(TURN, LOCKS),
@@ -205,15 +206,13 @@ def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
 
 
 def test_a_look_is_a_receive_of_zero_messages() -> None:
-    """A look uses an unused token and no lane."""
+    """A look uses the token that no lease has, and no lane."""
     header, request = contract_of("receive"), PARTITION.look(side="d", waiter=b"w", waiting_for=4)
     assert (request.script.name, request.keys) == ("receive", PARTITION.keys)
     assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, "")
     own = dict(zip(header.arguments, request.arguments[5:], strict=True))
-    token = own.pop("token")
     plain = {"side": "d", "mode": "lock", "wanted": 0, "room": 1, "waiter": b"w", "waiting_for": 4, "session": ""}
-    assert own == plain
-    assert token not in PARTITION.look().arguments
+    assert own == {**plain, "token": NO_LEASE}
     assert PARTITION.look(call_id=CallId("", 0, 5)).arguments[:5] == (
         PARTITION.incarnation,
         PARTITION.version,

@@ -188,34 +188,51 @@ async def test_a_renewed_lock_lasts_for_the_full_duration_again(bench: Bench) ->
     for _ in range(3):
         bench.later(SETTINGS.lock_duration - 1)
         renewed = await bench.renew(*held)
-        assert (renewed.lock, renewed.lost, renewed.moved) == (SETTINGS.lock_duration, (), ())
+        assert (renewed.lock, renewed.lost, renewed.apart) == (SETTINGS.lock_duration, (), ())
         assert await bench.receive() == []
     assert (await bench.complete(*held)).lost == ()
 
 
-async def test_renewing_a_part_of_a_lease_gives_it_a_new_token(bench: Bench) -> None:
-    """The renewed messages have the new token. The other messages keep their token and their lock time."""
+async def test_a_message_renewed_alone_keeps_its_token_and_has_a_lease_of_its_own(bench: Bench) -> None:
+    """The other messages of its lease keep their lock time."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
     bench.later(SETTINGS.lock_duration - 1)
-    token = new_token()
-    assert (await bench.renew(two, token=token)).moved == (two.name,)
+    assert (await bench.renew(two)).apart == (two.name,)
     bench.later(1)
     assert [message.payload for message in await bench.receive()] == [b"one", b"three"]
-    assert (await bench.complete(one, two, three)).lost == (one.name, two.name, three.name)
-    assert (await bench.complete(replace(two, token=token))).lost == ()
+    assert (await bench.complete(one, two, three)).lost == (one.name, three.name)
 
 
-async def test_renewing_all_remaining_messages_of_a_lease_keeps_its_token(bench: Bench) -> None:
-    """The other messages of the lease were settled, or renewed under another token."""
-    await bench.send(b"one", b"two", b"three", b"four")
-    one, two, three, four = await bench.receive()
+async def test_a_message_renewed_alone_stays_locked_until_the_later_of_its_leases_ends(bench: Bench) -> None:
+    """Its holder renews the lease of all messages, and another process renews this message: neither ends the other."""
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    assert (await bench.renew(two)).apart == (two.name,)
+    bench.later(SETTINGS.lock_duration - 1)
+    assert (await bench.renew(leases=[one.token])).ended == ()
+    bench.later(SETTINGS.lock_duration - 1)
+    assert await bench.receive() == []
+    assert (await bench.renew(leases=[two.token + two.name])).ended == (two.token + two.name,)
+    assert (await bench.renew(two)).apart == (two.name,)
+    bench.later(1)
+    assert [message.payload for message in await bench.receive()] == [b"one"]
+    assert (await bench.renew(leases=[two.token + two.name])).ended == ()
+    assert (await bench.complete(one, two)).lost == (one.name,)
+
+
+async def test_renewing_all_messages_of_a_lease_extends_it_and_the_leases_of_single_messages(bench: Bench) -> None:
+    """So the key of a lease that was given to a message stays valid."""
+    await bench.send(b"one", b"two", b"three")
+    one, two, three = await bench.receive()
     await bench.complete(two)
-    assert (await bench.renew(four)).moved == (four.name,)
-    bench.later(SETTINGS.lock_duration - 1)
-    assert (await bench.renew(one, three)).moved == ()
-    bench.later(SETTINGS.lock_duration - 1)
+    assert (await bench.renew(three)).apart == (three.name,)
+    for _ in range(2):
+        bench.later(SETTINGS.lock_duration - 1)
+        assert (await bench.renew(one, three)).apart == ()
+    assert (await bench.renew(leases=[one.token, three.token + three.name])).ended == ()
     assert (await bench.complete(one, three)).lost == ()
+    assert not any(key.endswith((":leases", ":locks")) for key in await bench.whole())
 
 
 async def test_a_whole_lease_can_be_renewed_by_its_token(bench: Bench) -> None:
@@ -235,25 +252,25 @@ async def test_a_whole_lease_can_be_renewed_by_its_token(bench: Bench) -> None:
     assert [message.payload for message in await bench.receive()] == [b"one"]
 
 
+async def test_a_dead_letter_that_cannot_be_dead_lettered_keeps_its_own_lease(bench: Bench) -> None:
+    await bench.send(b"one", b"two")
+    await bench.dead_letter(*await bench.receive())
+    one, two = await bench.receive(side="d")
+    bench.later(SETTINGS.lock_duration - 1)
+    assert (await bench.renew(one)).apart == (one.name,)
+    assert (await bench.dead_letter(one)).unfit == (one.name,)
+    bench.later(1)
+    assert (await bench.complete(one, two)).lost == (two.name,)
+
+
 async def test_a_lease_can_be_renewed_in_part_and_then_as_a_whole_by_one_call(bench: Bench) -> None:
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
     bench.later(SETTINGS.lock_duration - 1)
-    token = new_token()
-    renewed = await bench.renew(two, token=token, leases=[one.token])
-    assert (renewed.moved, renewed.ended) == ((two.name,), ())
+    renewed = await bench.renew(two, leases=[one.token])
+    assert (renewed.apart, renewed.ended) == ((two.name,), ())
     bench.later(SETTINGS.lock_duration - 1)
-    assert (await bench.complete(one, replace(two, token=token))).lost == ()
-
-
-async def test_a_lease_whose_messages_were_all_moved_has_ended(bench: Bench) -> None:
-    await bench.send(b"one", b"two")
-    one, two = await bench.receive()
-    await bench.renew(two)
-    renewed = await bench.tell(bench.partition.renew(bench.call_id(), new_token(), [one.lock()], [one.token]))
-    assert (renewed.lost, renewed.moved, renewed.ended) == ((), (), ())
-    await bench.complete(one)
-    assert (await bench.renew(leases=[one.token])).ended == (one.token,)
+    assert (await bench.complete(one, two)).lost == ()
 
 
 async def test_a_changed_lock_duration_applies_from_the_next_lock_or_renewal(bench: Bench) -> None:
@@ -452,11 +469,11 @@ async def test_deferred_messages_are_locked_like_other_messages(bench: Bench) ->
     await bench.defer(*await bench.receive())
     held, _ = await bench.receive_deferred(*names)
     bench.later(SETTINGS.lock_duration - 1)
-    assert (await bench.renew(*held)).moved == ()
+    assert (await bench.renew(*held)).apart == ()
     bench.later(SETTINGS.lock_duration - 1)
     one, two, three = held
     assert (await bench.complete(two)).lost == ()
-    assert (await bench.renew(one, three)).moved == ()
+    assert (await bench.renew(one, three)).apart == ()
     assert (await bench.complete(one, three)).lost == ()
     assert not any(key.endswith((":leases", ":locks")) for key in await bench.whole())
 

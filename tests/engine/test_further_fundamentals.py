@@ -18,7 +18,7 @@ from tests.engine.transactions import World
 pytestmark = [pytest.mark.anyio, pytest.mark.conformance]
 
 LOCK = SETTINGS.lock_duration
-ONE = "token-of-one"
+ONE = "tokenof-one"
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ async def test_the_lock_on_a_session_also_locks_its_received_messages(bench: Ben
     bench.later(LOCK - 1)
     assert await mine.renew() == LOCK
     bench.later(LOCK - 1)
-    renewed = await bench.tell(bench.partition.renew(bench.call_id(), new_token(), mine.locks(one)))
-    assert (renewed.lost, renewed.moved) == ((), ())
+    renewed = await bench.tell(bench.partition.renew(bench.call_id(), mine.locks(one)))
+    assert (renewed.lost, renewed.apart) == ((), ())
     bench.later(LOCK - 1)
     assert (await bench.renew(leases=[mine.lock.token])).ended == ()
     bench.later(LOCK - 1)

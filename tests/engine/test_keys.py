@@ -264,7 +264,7 @@ async def test_a_receiver_of_a_subscription_uses_only_its_own_keys_and_the_store
         await tell(sub.dead_letter(call_id(), [two]))
         await tell(sub.defer(call_id(), [three]))
         await tell(sub.abandon(call_id(), [four], counted=True))
-        await tell(sub.renew(call_id(), new_token(), [five]))
+        await tell(sub.renew(call_id(), [five]))
         await tell(sub.receive_deferred(call_id(), new_token(), [three.name]))
         token = new_token()
         await tell(sub.receive(call_id(), token, 1, side="d"))

@@ -50,7 +50,7 @@ def test_a_publish_to_a_full_topic_waits_for_the_ends_of_locks() -> None:
         changes = dict.fromkeys(batch.names, encode_changes(Changes(reason="because")))
         on.run(topic.settle_batch(waiting.birth, to, batch.number, "refused", changes=changes, now=NOW))
         for at in range(20):
-            assert on.run(topic.receive(call, f"token{at:07}", 1, side="t")).messages
+            assert on.run(topic.receive(call, f"token{at:06}", 1, side="t")).messages
         on.ask("HSET", topic.keys[9], "quota", 1)
 
         codes = [*takewhile(lambda code: code == "DUE", iter(lambda: refusal(on, topic, NOW + LOCK), ""))]

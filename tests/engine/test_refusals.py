@@ -77,7 +77,7 @@ def kind_of(script: str) -> str:
     return "sessions" if script in OF_SESSIONS else "topic" if script in {"publish", "ripe"} else "queue"
 
 
-HELD = "cccccccccccc"
+HELD = "ccccccccccc"
 """The token of a valid lease."""
 WAITER = waiting_channel(NAMESPACE, SALT, "q", "waiter")
 """The channel of a waiter."""
@@ -258,10 +258,10 @@ def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
     else:
         yield Case("a session of an entity without sessions", "SESSIONS", put(session="=s"))
     if script == "receive":
-        yield Case("no session", "SESSIONS", put(token="never_given_"), on="sessions")
+        yield Case("no session", "SESSIONS", put(token="never_given"), on="sessions")
         yield Case("a session of dead letters", "BADCALL", put(session="=s", side="d"), on="sessions")
     if script == "receive_deferred":
-        yield Case("no session", "SESSIONS", put(token="never_given_"), on="sessions")
+        yield Case("no session", "SESSIONS", put(token="never_given"), on="sessions")
         most = replace(good, own=("lock", HELD, "=u", 1, *map(str, range(1, 1001))))
         yield Case("more than can be out", "HELD", most, on="sessions")
     if script == "accept_session":
@@ -270,9 +270,9 @@ def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
         yield Case("a look for a session by name", "BADCALL", put(session="=s", take=0))
         yield Case("a look in a lane", "BADCALL", replace(put(take=0), lane="fresh", number=1))
     elif "token" in names:
-        yield Case("a token of nothing", "LOST", put(session="=s", token="nothing_held"), on="sessions")
+        yield Case("a token of nothing", "LOST", put(session="=s", token="nothing-led"), on="sessions")
         yield Case("the lock on another session", "LOST", put(session="=t", token=TOKEN), on="sessions")
-        yield Case("a lock that has ended", "LOST", put(session="=over", token="lapsed______"), on="sessions")
+        yield Case("a lock that has ended", "LOST", put(session="=over", token="lapsed_____"), on="sessions")
     if script == "set_state":
         yield Case("a state that is too large", "TOOLARGE", good, store=(("largest", "4"),))
         yield Case("a state for which there is no room", "QUOTA", good, store=(("quota", "0"),))
@@ -485,7 +485,7 @@ async def busy_with_sessions(bench: Bench) -> Bench:
 
     for name in ("s", "s", "s", "over", "over", "free", "t", "u"):
         await bench.send(encode(Content(b"m", session_id=name)))
-    over = await accept("over", "lapsed______")
+    over = await accept("over", "lapsed_____")
     await bench.tell(of.receive(bench.call_id(), over.token, 10, session="over"))
     await bench.send(encode(Content(b"m", session_id="s")), due=START + 1000)
     await bench.send(encode(Content(b"m", session_id="t")), time_to_live=1000)

@@ -58,12 +58,12 @@ def each(what: dict[str, Build]) -> pytest.MarkDecorator:
 NOT_WHOLE: tuple[Any, ...] = (-1, 1.0, "1", b"1", None, True)
 SETTLING: dict[str, Callable[[list[Lock]], Request[Any]]] = {
     "complete": lambda locks: OF.complete(TURN, locks),
-    "renew": lambda locks: OF.renew(TURN, TOKEN, locks),
+    "renew": lambda locks: OF.renew(TURN, locks),
     "abandon": lambda locks: OF.abandon(TURN, locks),
     "defer": lambda locks: OF.defer(TURN, locks),
     "dead_letter": lambda locks: OF.dead_letter(TURN, locks),
 }
-NOT_TOKENS = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "é", "a" * 11 + "\n")
+NOT_TOKENS = ("", "a" * 10, "a" * 12, "a" * 10 + " ", "a" * 10 + "é", "a" * 10 + "\n")
 
 
 @each(
@@ -179,13 +179,14 @@ async def test_an_invalid_token_is_refused_before_sending(token: str) -> None:
     builds: list[Build] = [
         lambda: OF.receive(TURN, token, 1),
         lambda: OF.receive_deferred(TURN, token, ["1"]),
-        lambda: OF.renew(TURN, token, [Lock(TOKEN, "1")]),
-        lambda: OF.renew(TURN, TOKEN, [], [token]),
     ]
     builds += [lambda settle=settle: settle([Lock(token, "1")]) for settle in SETTLING.values()]  # type: ignore[misc]
     for build in builds:
         with pytest.raises(ValueError, match="is not the token of a lease"):
             await perform(Nobody(), build())
+    for key in (token, TOKEN + "0", TOKEN + "x1", TOKEN + "1" * 16):
+        with pytest.raises(ValueError, match="is not the key of a lease"):
+            OF.renew(TURN, [], [key])
 
 
 @pytest.mark.parametrize("names", [[], MANY], ids=["none", "too many"])

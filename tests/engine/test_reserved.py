@@ -120,7 +120,7 @@ async def test_no_receiver_gets_messages_of_the_main_side(bench: Bench) -> None:
         bench.receive(mode="delete"),
         bench.look(),
         bench.receive_deferred(held[1].name),
-        bench.tell(bench.partition.receive_deferred(bench.call_id("x"), "token-token-", ["d1", held[1].name])),
+        bench.tell(bench.partition.receive_deferred(bench.call_id("x"), "token-token", ["d1", held[1].name])),
     ):
         with pytest.raises(EntityReservedError):
             await refused

@@ -47,7 +47,7 @@ from tests.engine.transactions import ELSEWHERE, SETTINGS, World, of_session
 
 pytestmark = pytest.mark.anyio
 
-ONE, TWO, NOBODY = "token-of-one", "token-of-two", "nobodys-lock"
+ONE, TWO, NOBODY = "tokenof-one", "tokenof-two", "nobody-lock"
 
 
 Locks = dict[str, list[Lock]]
@@ -67,8 +67,7 @@ def _renew(name: str) -> Callable[[World, Locks, SessionLock], Operation | None]
 
     def renew(world: World, locks: Locks, _: SessionLock) -> Operation | None:
         of = world.of[name]
-        token = world.call_id().lane[-12:].rjust(12, "x")  # each renewal has a token of its own
-        return Operation(of, of.renew(world.call_id(), token, [locks[name].pop()])) if locks[name] else None
+        return Operation(of, of.renew(world.call_id(), [locks[name].pop()])) if locks[name] else None
 
     return renew
 
@@ -277,7 +276,7 @@ REFUSALS: dict[str, tuple[Callable[[World], Any], Refused, type[ServiceBusError]
     ),
     "a lost lock that is to be renewed": (
         _nothing,
-        lambda world: Operation(world.of["b"], world.of["b"].renew(world.call_id(), TWO, [Lock(NOBODY, "1")])),
+        lambda world: Operation(world.of["b"], world.of["b"].renew(world.call_id(), [Lock(NOBODY, "1")])),
         MessageLockLostError,
         "^The transaction was refused and has changed nothing",
     ),

@@ -19,7 +19,7 @@ from tests.engine.transactions import World
 
 pytestmark = pytest.mark.anyio
 
-ONE = "token-of-one"
+ONE = "tokenof-one"
 
 
 @pytest.fixture

@@ -48,6 +48,12 @@ EXAMPLES = {
         step 2 handled
         step 3 handled after it was deferred
     """,
+    "hand_over.py": r"""
+        handed over: 3 cakes
+        handed over: 0 cakes
+        accepted: 3 cakes
+        refused: 0 cakes
+    """,
     "deadline.py": r"""
         resize the logo: done
         count the visitors: done

@@ -23,6 +23,7 @@ from sbredis.engine import (
     Changes,
     Content,
     Delivery,
+    LockToken,
     Recipient,
     Request,
     Rows,
@@ -31,6 +32,7 @@ from sbredis.engine import (
     name_key,
     read_announcement,
     read_call,
+    read_lock_token,
     recipient_of,
 )
 from sbredis.exceptions import (
@@ -56,7 +58,6 @@ from sbredis.model import (
     read_purpose,
 )
 from sbredis.operating import duration_of, read_line
-from sbredis.receiving import LockHandle, read_handle
 from sbredis.registry import reservation_of
 from sbredis.registry._entity import decode
 from sbredis.registry._registry import Registry, read_namespace
@@ -393,10 +394,7 @@ def _reply(name: str, request: Request[Any], inputs: Sequence[Any]) -> Decoder:
 
 
 _STATE = b"sb:ns:{abc}:7:state"
-_HANDLES = [
-    LockHandle("incarnation", 3, "tokentoken12", "d7", None).text(),
-    LockHandle("incarnation", 3, "tokentoken12", "", "session").text(),
-]
+_LOCK_TOKENS = [str(LockToken("tokentoken1", 3, name).uuid()) for name in ("7", "d7", "")]
 _URLS = [
     "redis://user:pass@host:6379/0?durability=replicated&replicas=2&namespace=shop",
     "rediss+cluster://[::1]:7000,h2:7001?tls_ca=/x&tls_verify=full",
@@ -438,8 +436,7 @@ DECODERS: dict[str, Decoder] = {
             lambda given: check_action(SqlAction(given)),
             (RuleSyntaxError, ValueError),
         ),
-        Decoder("handle", _HANDLES[:1], lambda given: read_handle(given, "message"), (ValueError,)),
-        Decoder("handle of a session", _HANDLES[1:], lambda given: read_handle(given, "session"), (ValueError,)),
+        Decoder("lock token", _LOCK_TOKENS, read_lock_token, (ValueError,)),
         Decoder("connection string", _URLS, parse_target, (InvalidConnectionStringError,)),
         Decoder("connection string for logs", _SHOWN_URLS, redacted, ()),
         Decoder("duration", ["P1DT2H3M4.5S", "P2W", "PT0.000001S"], parse_duration, (ValueError,)),

@@ -107,6 +107,7 @@ PURE = {
             "_keys",
             "_library",
             "_lifecycle",
+            "_lock_tokens",
             "_lua_constants",
             "_lua_files",
             "_moving",
@@ -132,7 +133,7 @@ PURE = {
         "client": ("_delivering", "_pauses", "_timings", "_watching"),
         "maintenance": ("_agenda", "_idling", "_libraries"),
         "moving": ("_moves", "_redrive_limits"),
-        "receiving": ("_fetching", "_handles", "_searching"),
+        "receiving": ("_fetching", "_searching"),
         "cli": ("_server_choice", "_top_screen"),
         "operating": (
             "_declared",

@@ -75,7 +75,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
 ARGUMENTS = arguments()
 
 
-def lease(token: str = "a" * 12, until: float = 100.0, until_utc: float = 1_700_000_060.0) -> MessageLease:
+def lease(token: str = "a" * 11, until: float = 100.0, until_utc: float = 1_700_000_060.0) -> MessageLease:
     """Return a lease like one that a receiver holds."""
     return MessageLease(token, until, until_utc)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -156,18 +157,19 @@ def test_a_locked_message_has_a_token_and_the_time_when_its_lock_ends() -> None:
 
 
 def test_a_lock_token_stays_through_renewals_and_differs_between_deliveries() -> None:
-    first = received(ServiceBusMessage("x"), lock=lease("aaaaaaaaaaaa"))
+    first = received(ServiceBusMessage("x"), lock=lease("aaaaaaaaaaa"))
     token = first.lock_token
-    hold_of(first).lease = lease("bbbbbbbbbbbb", until_utc=1_700_000_999.0)
+    hold_of(first).lease = replace(lease("aaaaaaaaaaa", until_utc=1_700_000_999.0), name="7")
     assert first.lock_token == token
     assert first.locked_until_utc == datetime.fromtimestamp(1_700_000_999, UTC)
     others = [
-        received(ServiceBusMessage("x"), lock=lease("aaaaaaaaaaaa")),
-        received(ServiceBusMessage("x"), lock=lease("bbbbbbbbbbbb")),
-        received(ServiceBusMessage("x"), name="8", lock=lease("aaaaaaaaaaaa")),
-        received(ServiceBusMessage("x"), name="d7", lock=lease("aaaaaaaaaaaa")),
+        received(ServiceBusMessage("x"), lock=lease("aaaaaaaaaaa")),
+        received(ServiceBusMessage("x"), lock=lease("bbbbbbbbbbb")),
+        received(ServiceBusMessage("x"), name="8", lock=lease("aaaaaaaaaaa")),
+        received(ServiceBusMessage("x"), name="d7", lock=lease("aaaaaaaaaaa")),
+        received(ServiceBusMessage("x"), lock=replace(lease("aaaaaaaaaaa"), partition=1)),
     ]
-    assert [other.lock_token == token for other in others] == [True, False, False, False]
+    assert [other.lock_token == token for other in others] == [True, False, False, False, False]
 
 
 @pytest.mark.parametrize(

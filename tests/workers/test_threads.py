@@ -171,8 +171,8 @@ async def test_a_plain_function_whose_lock_was_lost_before_a_thread_was_free_is_
         await eventually(lambda: called and counts.running == 2)
         consumer: Any = worker._running().services[0].consumer
         (waiting,) = [message for message in consumer.renewables() if str(message) != called[0][0]]
-        handle = await consumer.origin.receiver.get_lock_handle(waiting)
-        await sbredis_bus.client.get_settler("orders").abandon_message(handle)  # as if the lock had ended
+        token = str(waiting.lock_token)
+        await sbredis_bus.client.get_settler("orders").abandon_message(token)  # as if the lock had ended
         assert consumer.lost(waiting)
         await eventually(lambda: counts.received == 3)
         let_go.set()

@@ -1,12 +1,13 @@
 -- Parses the messages of a settlement: each group is the token of a lease, a number of messages, and for each of these
--- messages `columns` arguments, of which the first is its name. With `whole`, a group may name no messages. Returns nil
--- if the arguments are malformed or contain too many messages for one call.
+-- messages `columns` arguments, of which the first is its name. With `whole`, a group may name no messages, and then
+-- its token may be the key of a single message's lease. Returns nil if the arguments are malformed or contain too many
+-- messages for one call.
 -- @use parse_token whole_number
 local function lock_groups(argv, at, columns, whole)
   local list, total = {}, 0
   while at <= #argv do
-    local token, count = parse_token(argv[at]), whole_number(argv[at + 1] or '', whole and 0 or 1, 1000)
-    if not token or not count or at + 1 + count * columns > #argv then
+    local token, count = parse_token(argv[at], whole), whole_number(argv[at + 1] or '', whole and 0 or 1, 1000)
+    if not token or not count or #token > 11 and count > 0 or at + 1 + count * columns > #argv then
       return nil
     end
     total = total + math.max(count, 1)

@@ -15,5 +15,5 @@ local function bury(p, member, e, reason, side)
   p.placed[#p.placed + 1] = side.ready + p.dead_seq
   p.placed[#p.placed + 1] = name
   p.entered[#p.entered + 1] = name
-  p.entered[#p.entered + 1] = entry_text('            ', e)
+  p.entered[#p.entered + 1] = entry_text(e)
 end

@@ -7,5 +7,5 @@ local function make_deferred(p, member, side, number, e)
   p.placed[#p.placed + 1] = side.deferred + number
   p.placed[#p.placed + 1] = member
   p.entered[#p.entered + 1] = member
-  p.entered[#p.entered + 1] = entry_text('            ', e)
+  p.entered[#p.entered + 1] = entry_text(e)
 end

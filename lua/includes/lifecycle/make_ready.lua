@@ -14,7 +14,7 @@ local function make_ready(p, member, side, number, e, indexed)
     p.forgotten[#p.forgotten + 1] = member
   else
     p.entered[#p.entered + 1] = member
-    p.entered[#p.entered + 1] = entry_text('            ', e)
+    p.entered[#p.entered + 1] = entry_text(e)
   end
   if indexed then
     p.awaited[#p.awaited + 1] = tonumber(e.expires)

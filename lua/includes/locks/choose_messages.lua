@@ -15,7 +15,7 @@
 -- @use changes_size count_records_that_fit delivery_extras due_name lost_record never_text read_entries read_records
 -- @use record_of
 local function choose_messages(p, side, token, most, room, members_of)
-  local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
+  local names, numbers, found, extras, entered, held = {}, {}, {}, {}, {}, token .. ' '
   local n, seen, full, late, spent, emptied, lost, lost_entries = 0, 0, false, 0, 0, false, nil, nil
   local header, length, tail = nil, nil, nil
   local main, from = side.prefix == '', #side.prefix + 1
@@ -86,13 +86,13 @@ local function choose_messages(p, side, token, most, room, members_of)
         names[n], numbers[n], found[n] = member, counted[i], record
         if text then
           room = room - delivery_extras(extras, n, text)
-          entered[n] = token .. string.sub(text, 13)
+          entered[n] = held .. string.sub(text, 13)
         elseif expires ~= NEVER_TEXT then
-          entered[n] = table.concat({ token, string.sub(head, 2), 'a-00000', expires, size, ';;;' })
+          entered[n] = table.concat({ held, string.sub(head, 2), 'a-00000', expires, size, ';;;' })
         else
           if size ~= length or head ~= header then
             header, length = head, size
-            tail = token .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. size .. ';;;'
+            tail = held .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. size .. ';;;'
           end
           entered[n] = tail
         end

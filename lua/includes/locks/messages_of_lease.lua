@@ -23,7 +23,7 @@ local function messages_of_lease(p, token, said)
   local found = read_many('HMGET', p.entries, members)
   local names, entries = {}, {}
   for i = 1, #members do
-    if found[i] and string.sub(found[i], 1, 12) == token then
+    if found[i] and string.sub(found[i], 1, 11) == token then
       names[#names + 1], entries[#entries + 1] = members[i], found[i]
     end
   end

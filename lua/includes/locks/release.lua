@@ -26,7 +26,7 @@ local function release(p, member, e, counted, delay, interrupted)
     p.placed[#p.placed + 1] = side.delayed + number
     p.placed[#p.placed + 1] = member
     p.entered[#p.entered + 1] = member
-    p.entered[#p.entered + 1] = entry_text('            ', e)
+    p.entered[#p.entered + 1] = entry_text(e)
     p.awaited[#p.awaited + 1] = math.min(p.now + delay, expires)
     p.awaited[#p.awaited + 1] = due_name('d', member)
   else

@@ -1,6 +1,7 @@
--- Takes settled messages off their lease. The next `flush` writes the lease, or deletes it if it holds no more
--- messages. A lease of a lock on a session does not change. The holder of the session may be waiting because it has too
--- many locked messages, so the session is marked to be looked at again.
+-- Takes settled messages off their lease, and ends the leases of their own. The next `flush` writes the lease, or
+-- deletes it if it holds no more messages. A lease that has ended does not change: its lapse is due work. A lease of a
+-- lock on a session does not change either. The holder of the session may be waiting because it has too many locked
+-- messages, so the session is marked to be looked at again.
 local function release_from_lease(p, mine, count)
   if count == 0 then
     return
@@ -10,7 +11,12 @@ local function release_from_lease(p, mine, count)
     return
   end
   local lease = mine.lease
-  lease.left = lease.left - count
   p.released = p.released or {}
-  p.released[mine.token] = lease
+  if tonumber(lease.till) > p.logical then
+    lease.left = lease.left - count
+    p.released[mine.token] = lease
+  end
+  for _, key in pairs(mine.alone or {}) do
+    p.released[key] = { left = 0 }
+  end
 end

@@ -1,11 +1,16 @@
--- Returns the messages of a group that its lease still holds: their names, numbers, entries and places in the call.
+-- Returns the messages of a group that its token still locks: their names, numbers, entries and places in the call.
 -- Adds the other messages of the group to `lost`. A lease that has ended holds nothing, whether or not it was deleted.
+--
+-- A message that was renewed alone has a lease of its own too, under the token and its name, and its entry says so. It
+-- is locked until the later of the two leases ends. `alone` has the keys of such leases by the names of the messages.
+--
 -- A message that is named twice counts as lost the second time. To detect this, all groups of a call share the table
 -- `seen`, which is empty at first. As long as the numbers rise, no message can have been named before, so the names
 -- need not be compared. In `seen`, groups of one token also share their lease, so that release_from_lease counts for
 -- all of them. The first of these groups has the fields of the lease. In a call of several transactions, `p.settled`
 -- has the messages that earlier transactions have settled, and `p.released` has the leases that they have changed.
 -- @use read_many
+-- @use lease_end inside
 local function still_held(p, group, seen, lost)
   local token, members, columns = group.token, group.members, group.columns
   local names, numbers, entries, at = {}, {}, {}, {}
@@ -18,21 +23,16 @@ local function still_held(p, group, seen, lost)
   end
   seen[token] = lease
   mine.lease, mine.session = lease, lease.session
-  if tonumber(lease.till) <= p.logical then
-    for i = 1, #members do
-      lost[#lost + 1] = members[i]
-    end
-    return mine
-  end
   local found, n, same, last, top = read_many('HMGET', p.entries, members), 0, false, nil, seen.top or 0
-  local settled = p.settled
+  local settled, live, own = p.settled, tonumber(lease.till) > p.logical, false
   for i = 1, #members do
     local member, text = members[i], found[i]
     if text ~= last then -- messages of one size that were given out together have equal entries
-      last, same = text, text and string.sub(text, 1, 12) == token
+      last, same = text, text and string.sub(text, 1, 11) == token
+      own = same and string.byte(text, 12) == 111
     end
-    local fresh = same
-    if same then
+    local fresh = same and (live or own and lease_end(p, token .. member) > p.logical)
+    if fresh then
       local number = tonumber(member)
       if seen.all or not number or number <= top then
         if not seen.all then
@@ -56,6 +56,10 @@ local function still_held(p, group, seen, lost)
     if fresh and not (settled and settled[member]) then
       n = n + 1
       names[n], entries[n], at[n] = member, text, group.at + (i - 1) * columns
+      if own then
+        mine.alone = mine.alone or {}
+        mine.alone[member] = token .. member
+      end
     else
       lost[#lost + 1] = member
     end

@@ -1,7 +1,8 @@
 -- Parses the entry of a message: the data that are stored beside its record. Settlement reads the entry and never the
 -- body.
 --
---   1-12   the token of the lease that holds it, or blanks
+--   1-11   the token of the lock that holds it, or blanks
+--   12     o if it has a lease of its own too (see includes/locks/still_held.lua), otherwise a blank
 --   13     level
 --   14     home: a active, f deferred, x a transfer; i active and g deferred, if the last work on it was interrupted
 --   15     the reason why it is a dead letter
@@ -12,7 +13,6 @@
 local function entry(text)
   local size, record, before, at = string.match(text, '^(%d+);(%d*);(%d*);()', 34)
   return {
-    token = string.sub(text, 1, 12),
     level = string.sub(text, 13, 13),
     home = string.sub(text, 14, 14),
     reason = string.sub(text, 15, 15),

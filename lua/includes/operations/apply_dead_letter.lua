@@ -9,6 +9,9 @@ local function apply_dead_letter(p, argv, held)
       local member = mine.names[i]
       if not tonumber(member) then
         unfit[#unfit + 1] = member
+        if mine.alone then
+          mine.alone[member] = nil -- it stays locked
+        end
       else
         local e = entry(mine.entries[i])
         set_changes(p, e, argv[mine.at[i] + 1])

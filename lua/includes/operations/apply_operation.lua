@@ -18,12 +18,7 @@ local function apply_operation(p, name, argv, plan)
   elseif name == 'withdraw' then
     apply_withdraw(p, plan)
   elseif name == 'renew' then
-    local moved = apply_renew(p, plan.token, plan.held)
-    for i = 1, #moved do
-      p.settled = p.settled or {}
-      p.settled[moved[i]] = true -- the earlier token does not hold it any more
-    end
-    return table.concat({ string.format('~%.0f', p.lock), unpack(moved) }, ' ')
+    return table.concat({ string.format('~%.0f', p.lock), unpack(apply_renew(p, plan.held)) }, ' ')
   elseif name == 'complete' then
     apply_complete(p, plan)
   elseif name == 'abandon' then

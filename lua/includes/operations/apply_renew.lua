@@ -1,26 +1,47 @@
 -- Renews the locks of held messages for the full lock duration. `held` is the result of held_messages. If a group names
--- all messages that its lease still holds, that lease is extended, as is the lock on a session. If not, the named
--- messages move to a lease under `token`. Returns the names of these messages.
--- @use name_runs release_from_lease write_lease
-local function apply_renew(p, token, held)
-  local till, moved = p.logical + p.lock, {}
+-- all messages that its lease still holds, that lease is extended, as is the lock on a session. If not, each of the
+-- named messages gets a lease of its own, or keeps it, under the token and its name, and the lease of the group stays
+-- as it is. Returns the names of these messages. All is written immediately, so that a later transaction of the call
+-- sees it.
+-- @use write_lease
+-- @use note_lease_end write_many inside
+local function apply_renew(p, held)
+  local till, apart = p.logical + p.lock, {}
+  local marks, leases, ends = {}, {}, {}
   for g = 1, #held do
     local mine = held[g]
-    local lease = mine.lease
-    if #mine.names > 0 and (mine.session or #mine.names == lease.left) then
+    local lease, alone, names = mine.lease, mine.alone, mine.names
+    local whole = #names > 0 and (mine.session or #names == lease.left and tonumber(lease.till) > p.logical)
+    if whole then
       write_lease(p, mine.token, till, lease.left, lease.runs)
       lease.till = string.format('%.0f', till) -- `flush` may write the lease again
-    else
-      for i = 1, #mine.names do
-        moved[#moved + 1] = mine.names[i]
-        p.entered[#p.entered + 1] = mine.names[i]
-        p.entered[#p.entered + 1] = token .. string.sub(mine.entries[i], 13)
+    end
+    for i = 1, (not whole or alone) and #names or 0 do
+      local name, text = names[i], mine.entries[i]
+      local key = alone and alone[name]
+      if not whole then
+        apart[#apart + 1] = name
       end
-      release_from_lease(p, mine, #mine.names)
+      if not whole and not key then
+        key = mine.token .. name
+        marks[#marks + 1] = name
+        marks[#marks + 1] = mine.token .. 'o' .. string.sub(text, 13)
+      end
+      if key then
+        leases[#leases + 1] = key
+        leases[#leases + 1] = string.format('%.0f 1 ', till) .. name
+        ends[#ends + 1] = till
+        ends[#ends + 1] = key
+      end
     end
   end
-  if #moved > 0 then
-    write_lease(p, token, till, #moved, name_runs(moved))
+  if #leases > 0 then
+    write_many('HSET', p.leases, leases)
+    write_many('ZADD', p.locks, ends)
+    note_lease_end(p, till)
   end
-  return moved
+  if #marks > 0 then
+    write_many('HSET', p.entries, marks)
+  end
+  return apart
 end

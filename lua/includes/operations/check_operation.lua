@@ -6,9 +6,9 @@
 -- Refusals: UNLOCKED (some messages are not locked by their tokens now; the detail is their names), DEAD (some messages
 --   are dead letters already; the detail is their names)
 -- @use check_abandon check_advance check_once check_publish check_send check_state check_transfer
--- @use check_withdraw held_messages lock_groups parse_token refuse
+-- @use check_withdraw held_messages lock_groups refuse
 local function check_operation(p, keys, name, argv, from, open)
-  local plan, refused, groups, token
+  local plan, refused, groups
   if name == 'send' then
     plan, refused = check_send(p, argv, 1)
   elseif name == 'publish' then
@@ -25,15 +25,10 @@ local function check_operation(p, keys, name, argv, from, open)
     plan, refused = check_state(p, argv, 1)
   elseif name == 'withdraw' then
     plan, refused = check_withdraw(p, argv, 1)
-  elseif name == 'renew' then
-    token, groups = parse_token(argv[1]), lock_groups(argv, 2, 1)
-    if not token or not groups or redis.call('HEXISTS', p.leases, token) == 1 then
-      groups, refused = nil, refuse('BADCALL', 'groups')
-    end
   elseif name == 'abandon' then
     groups, refused = check_abandon(argv, 1)
-  elseif name == 'complete' or name == 'defer' or name == 'dead_letter' then
-    groups = lock_groups(argv, 1, name == 'complete' and 1 or 2)
+  elseif name == 'complete' or name == 'renew' or name == 'defer' or name == 'dead_letter' then
+    groups = lock_groups(argv, 1, (name == 'complete' or name == 'renew') and 1 or 2)
     refused = not groups and refuse('BADCALL', 'groups')
   else
     refused = refuse('BADCALL', 'operation')
@@ -52,8 +47,8 @@ local function check_operation(p, keys, name, argv, from, open)
     if #lost > 0 then
       return nil, refuse('UNLOCKED', table.concat(lost, ' '))
     end
-    if token then
-      plan = { token = token, held = plan }
+    if name == 'renew' then
+      plan = { held = plan } -- apart from the settlements, whose messages a later transaction cannot settle again
     end
   end
   if not plan then

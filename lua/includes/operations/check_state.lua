@@ -1,10 +1,10 @@
 -- Checks the arguments of a new session state, from `at` on: the session, the token of its lock, whether there is a
 -- state, and the state. In a transaction, `p.stated` has the sizes of the states that earlier operations set. Returns
 -- what apply_state needs; or nil and a refusal.
--- @use parse_session parse_token refuse refuse_full session_lock_end store_limits inside
+-- @use named_session parse_token refuse refuse_full session_lock_end store_limits inside
 local function check_state(p, argv, at)
-  local session, unfit = parse_session(p, argv[at], true)
   local token, given, state = parse_token(argv[at + 1]), argv[at + 2] == '1', argv[at + 3]
+  local session, unfit = named_session(p, argv[at], true, token)
   if unfit or not token or not given and (argv[at + 2] ~= '0' or state ~= '') then
     return nil, unfit or refuse('BADCALL', 'state')
   end

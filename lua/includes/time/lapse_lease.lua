@@ -1,8 +1,11 @@
 -- Ends a lease at the time `at`, for at most as many messages as the pass has share left. Returns how much of the share
--- that used, and whether messages are left.
+-- that used, and whether messages are left. A message that has two leases, one of which is its own (see still_held),
+-- lapses with the one that ends later; if both end at the same time, with its own.
 -- @use entry lapse_message lapse_session note_moved read_many
-local function lapse_lease(p, o, token, at)
-  local till, left, runs = string.match(redis.call('HGET', p.leases, token), '^(%d+) (%d+) (.*)$')
+-- @use lease_end inside
+local function lapse_lease(p, o, key, at)
+  local till, left, runs = string.match(redis.call('HGET', p.leases, key), '^(%d+) (%d+) (.*)$')
+  local token = string.sub(key, 1, 11)
   if string.byte(runs) == 64 then -- @: on a session
     return lapse_session(p, o, token, string.sub(runs, 2), at)
   end
@@ -22,14 +25,17 @@ local function lapse_lease(p, o, token, at)
       rest[#rest + 1] = string.format('%s%.0f-%.0f', prefix, first, last)
     end
   end
-  local found = read_many('HMGET', p.entries, members)
+  local found, alone = read_many('HMGET', p.entries, members), key ~= token
   for i = 1, #members do
-    if found[i] and string.sub(found[i], 1, 12) == token then
-      lapse_message(p, o, note_moved(o, members[i], 'L', entry(found[i])), at)
-      left = left - 1
+    if found[i] and string.sub(found[i], 1, 11) == token then
+      local other = alone and token or string.byte(found[i], 12) == 111 and token .. members[i]
+      local later = other and lease_end(p, other) - till or -1
+      if later < 0 or alone and later == 0 then
+        lapse_message(p, o, note_moved(o, members[i], 'L', entry(found[i])), at)
+      end
     end
   end
-  local kept = rest and tonumber(left) > 0 and string.format('%s %d %s', till, left, table.concat(rest, ','))
-  o.leases[#o.leases + 1] = { token = token, text = kept }
+  local kept = rest and string.format('%s %d %s', till, left, table.concat(rest, ','))
+  o.leases[#o.leases + 1] = { token = key, text = kept }
   return spent, kept
 end

@@ -3,11 +3,11 @@
 --
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
 --   being deleted), BADCALL
--- @use is_rule_of open_registry open_subscription parse_rule parse_token refuse server_time whole_number
+-- @use is_rule_of open_registry open_subscription parse_rule parse_stamp refuse server_time whole_number
 local function open_rule_change(keys, argv)
-  local stamp = parse_token(argv[5])
+  local stamp = parse_stamp(argv[5])
   local most_sql, most_correlation = whole_number(argv[9], 0, 999999), whole_number(argv[10], 0, 999999)
-  if not parse_token(argv[4]) or not stamp or not is_rule_of(argv[6], argv[3])
+  if not parse_stamp(argv[4]) or not stamp or not is_rule_of(argv[6], argv[3])
     or not string.find(argv[7], '^[sct]$') or argv[8] == ''
     or not most_sql or not most_correlation then
     return nil, refuse('BADCALL', 'rule')

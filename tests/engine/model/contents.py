@@ -148,7 +148,7 @@ class Contents:
 
     def _locked(self, lock: Lock, logical: int | None = None) -> Message | None:
         """Return the message if this token locks it, now or at a logical time. An ended lease locks nothing, even
-        before it lapses.
+        before it lapses. A message that was renewed alone has two leases, of which one is enough.
         """
         try:
             side, number = split_member(lock.name)
@@ -157,18 +157,31 @@ class Contents:
         message = self.messages[side].get(number)
         if message is None or message.state not in (State.LOCKED, State.HELD) or message.token != lock.token:
             return None
-        return message if self.leases[lock.token].until > (self.clk if logical is None else logical) else None
+        now = self.clk if logical is None else logical
+        return message if any(lease.until > now for lease in self._holders(message)) else None
 
-    def _held(self, token: str) -> list[Message]:
+    def _holders(self, message: Message) -> list[MessageLease]:
+        """Return the leases of a locked message: that of its token, and its own, as far as they are there."""
+        keys = [message.token, message.own_key] if message.alone else [message.token]
+        return [self.leases[key] for key in keys if key in self.leases]
+
+    def locked_until(self, message: Message) -> int:
+        """Return the end of the lock on a message, on the logical clock."""
+        return max(lease.until for lease in self._holders(message))
+
+    def _held(self, key: str) -> list[Message]:
         """Return the messages that a lease still holds, in the order in which they were locked."""
-        lease = self.leases[token]
+        lease = self.leases[key]
         return [
-            one for one in (self.everything() if lease.session is not None else lease.messages) if one.token == token
+            one for one in (self.everything() if lease.session is not None else lease.messages) if one.token == key[:11]
         ]
 
     def _forget_empty_leases(self) -> None:
+        """Forget the leases whose messages were settled. Only its lapse ends a lease of many whose time is over."""
         self.leases = {
-            token: lease for token, lease in self.leases.items() if lease.session is not None or self._held(token)
+            key: lease
+            for key, lease in self.leases.items()
+            if lease.session is not None or self._held(key) or (len(key) == 11 and lease.until <= self.clk)
         }
 
     def _due(self) -> dict[str, int]:

@@ -72,9 +72,16 @@ class DueWork(Waiting):
             if lease.session is not None:
                 return self._lapse_session(lease.session, share, time), 0
             looked, lease.messages = lease.messages[:share], lease.messages[share:]
+            alone = len(text) > 12
             for message in looked:
-                if message.token == text[1:]:
+                others = [each for each in self._holders(message) if each is not lease]
+                # Of two leases the later one counts; if both end at the same time, the message's own.
+                if message.token == text[1:12] and all(
+                    each.until < lease.until or (alone and each.until == lease.until) for each in others
+                ):
                     self._move(message, Event.LAPSE, time)
+            if not lease.messages:
+                del self.leases[text[1:]]
             self._forget_empty_leases()
             return len(looked), 0
         if text[0] == "b":

@@ -85,7 +85,7 @@ class Lives(Contents):
     def _arrive(self, message: Message, event: Event, now: int, delay: int) -> None:
         """Apply the effects of a message's new state."""
         if message.state not in (State.LOCKED, State.HELD):
-            message.token = ""
+            message.token, message.alone = "", False
         if message.state is not State.SCHEDULED:
             message.due = min(now + delay, message.expires) if message.state is State.DELAYED else None
         if message.state is State.DEFERRED:

@@ -93,8 +93,8 @@ class Model(Receiving):
                 together.settled.add((id(self), lock.name))
         return lost
 
-    def renew(self, call: Call, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Renewed:
-        """Renew locks. A lease keeps its token if all of its messages are named; a named part gets a new lease.
+    def renew(self, call: Call, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Renewed:
+        """Renew locks. A lease is extended if all of its messages are named; if not, each of them gets its own lease.
 
         The ``leases`` are extended with all that they hold.
         """
@@ -102,26 +102,26 @@ class Model(Receiving):
 
         def act() -> Renewed:
             until.append(self.clk + self.settings.lock_duration)
-            return self._renew(call, token, locks, leases)
+            return self._renew(call, locks, leases)
 
         def again(later: Call) -> Renewed:
             return replace(first, lock=max(0, until[0] - self._clock(later)[0]), more=False)
 
-        sound = 1 <= len(locks) + len(leases) <= MOST and token not in self.leases
+        sound = 1 <= len(locks) + len(leases) <= MOST
         first = self._perform(call, act, sound=sound, again=again)
         return first
 
-    def plan_renew(self, call: Call, together: Together, token: str, locks: Sequence[Lock]) -> Plan:
+    def plan_renew(self, call: Call, together: Together, locks: Sequence[Lock]) -> Plan:
         def strict() -> tuple[str, str] | None:
             lost = self._unlocked(call, together, locks)
             return ("UNLOCKED", " ".join(lost)) if lost else None
 
         def act() -> Renewed:
-            return self._renew(call, token, locks, ())
+            return self._renew(call, locks, ())
 
-        return Plan(act, 1 <= len(locks) <= MOST and token not in self.leases, strict=strict)
+        return Plan(act, 1 <= len(locks) <= MOST, strict=strict)
 
-    def _renew(self, call: Call, token: str, locks: Sequence[Lock], leases: Sequence[str]) -> Renewed:
+    def _renew(self, call: Call, locks: Sequence[Lock], leases: Sequence[str]) -> Renewed:
         until = self.clk + self.settings.lock_duration
         named: dict[str, list[Message]] = {}
         lost: list[str] = []
@@ -132,17 +132,21 @@ class Model(Receiving):
             else:
                 named.setdefault(lock.token, []).append(message)
                 self._move(message, Event.RENEW, call.now)
-        moved: list[Message] = []
+        apart: list[Message] = []
         for old, messages in named.items():
-            lease = self.leases[old]
-            if lease.session is not None or len(messages) == len(self._held(old)):
+            lease = self.leases.get(old)
+            live = lease is not None and lease.until > self.clk
+            extends = (
+                lease is not None and live and (lease.session is not None or len(messages) == len(self._held(old)))
+            )
+            if lease is not None and extends:
                 self._hold(old, until, lease.messages, lease.session)
             else:
-                moved += messages
-        for message in moved:
-            message.token = token
-        if moved:
-            self._hold(token, until, moved)
+                apart += messages
+            for message in messages:
+                if not extends or message.alone:
+                    message.alone = True
+                    self._hold(message.own_key, until, [message])
         ended = []
         for old in leases:
             whole = self.leases.get(old)
@@ -152,7 +156,7 @@ class Model(Receiving):
                 for message in [] if whole.session is not None else self._held(old):
                     self._move(message, Event.RENEW, call.now)
                 self._hold(old, until, whole.messages, whole.session)
-        names = tuple(message.name for message in moved)
+        names = tuple(message.name for message in apart)
         return Renewed(self.settings.lock_duration, tuple(lost), names, self.more, tuple(ended))
 
     def redrive(self, call: Call, messages: Sequence[Redrive]) -> Redriven:

@@ -187,5 +187,5 @@ def _unfit(other: TopicModel, call: Call) -> Refused | None:
 def _shown(result: Any) -> Stored | int | tuple[int, tuple[str, ...]] | None:
     """Return what the result of a transaction shows of the result of an operation."""
     if isinstance(result, Renewed):
-        return result.lock, result.moved
+        return result.lock, result.apart
     return result if isinstance(result, (Stored, int)) else None

@@ -203,7 +203,7 @@ class Settled:
 class Renewed:
     lock: int
     lost: tuple[str, ...] = ()
-    moved: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     more: bool = False
     ended: tuple[str, ...] = ()
 
@@ -345,6 +345,7 @@ class Message:
     reason: Reason = Reason.NONE
     changes: bytes = b""
     token: str = ""
+    alone: bool = False  # whether it has a lease of its own, or had one, because it was renewed alone
     due: int | None = None  # the time when the message is activated, or when its delay ends
     interrupted: bool = False  # whether the last delivery was interrupted
     indexed: bool = False  # whether the expiry of the message is in `due`
@@ -354,6 +355,11 @@ class Message:
     @property
     def name(self) -> str:
         return member(self.side, self.number)
+
+    @property
+    def own_key(self) -> str:
+        """The key of the message's own lease."""
+        return self.token + self.name
 
     @property
     def size(self) -> int:
@@ -436,6 +442,7 @@ class Row(NamedTuple):
     state: State
     level: int
     token: str
+    alone: bool
     failures: int
     expires: int
     home: str
@@ -496,6 +503,7 @@ def row(message: Message) -> Row:
         message.state,
         message.level,
         message.token,
+        message.alone,
         message.failures,
         message.expires,
         {"a": "i", "f": "g"}[message.home] if message.interrupted else message.home,

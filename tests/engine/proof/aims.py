@@ -21,7 +21,7 @@ from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.machine import AGAIN, Machine, every
 from tests.engine.proof.town import Town
 
-_STRANGE = [Lock("x" * 12, "1", b"", 0)]
+_STRANGE = [Lock("x" * 11, "1", b"", 0)]
 
 ANY: dict[str, Callable[[Town, How], Any]] = {
     "abandon": lambda both, how: both.abandon(how, _STRANGE),
@@ -39,7 +39,7 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
     "receive": lambda both, how: both.receive(how, both.token(), 1),
     "receive_deferred": lambda both, how: both.receive_deferred(how, both.token(), ["77777"]),
     "redrive": lambda both, how: both.redrive(how, [Redrive("d77777")]),
-    "renew": lambda both, how: both.renew(how, both.token(), _STRANGE),
+    "renew": lambda both, how: both.renew(how, _STRANGE),
     "send": lambda both, how: both.send(how, [Outgoing(b"refused")]),
 }
 """For each operation, a call that must be refused."""
@@ -197,8 +197,30 @@ class AimedMachine(Machine):
             return  # the lock had ended before the renewal
         token = data.draw(some(sorted({token for token, _ in self.held()})))
         locks = [Lock(token, message.name) for message in self.model._held(token)]
-        self.both.renew(PLAIN, self.both.token(), locks)
+        self.both.renew(PLAIN, locks)
         self.both.change(before)
+
+    @precondition(lambda self: self.held())
+    @rule(
+        data=st.data(),
+        how=hows,
+        wait=some([0, 1, 400]),
+        which=some(["", "shared", "both"]),
+        then=some(["lapse", "settle", "both"]),
+    )
+    def renew_one_alone(self, *, data: st.DataObject, how: How, wait: int, which: str, then: str) -> None:
+        """Give a message a lease of its own. Its two leases end at different times, or at the same time."""
+        token, name = data.draw(some(self.held()))
+        key = token + name
+        self.both.renew(how, [Lock(token, name)])
+        self.both.now += wait
+        if which:
+            self.both.renew(PLAIN, [], [token, key] if which == "both" else [token])
+        if then != "settle" and key in self.model.leases:
+            ends = {self.model.leases[each].until for each in (token, key) if each in self.model.leases}
+            self.both.now = max(self.both.now, (max if then == "both" else min)(ends) - self.model.offset)
+            self.both.due()
+        self.both.complete(PLAIN, [Lock(token, name)])
 
     @precondition(lambda self: self.model.horizon < self.both.now + draws.FAR)
     @every(3, 0)
@@ -226,7 +248,7 @@ class AimedMachine(Machine):
         locks = self.locks(data)
         self.both.now = max(lease.until - self.model.offset for lease in self.model.leases.values())
         if renewing:
-            self.both.renew(PLAIN, self.both.token(), locks)
+            self.both.renew(PLAIN, locks)
         else:
             self.both.complete(PLAIN, locks)
 
@@ -288,5 +310,5 @@ class AimedMachine(Machine):
         return [
             message
             for message in self.those(State.LOCKED)
-            if message.home == "a" and message.expires < model.leases[message.token].until - model.offset
+            if message.home == "a" and message.expires < model.locked_until(message) - model.offset
         ]

@@ -163,16 +163,16 @@ class Both(Comparison):
             lambda call, together: self.model.plan_settle(call, together, ours, event, interrupted=interrupted),
         )
 
-    def renew(self, how: How, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Any:
-        return self.do(self.renewing(token, locks, leases), how)
+    def renew(self, how: How, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Any:
+        return self.do(self.renewing(locks, leases), how)
 
-    def renewing(self, token: str, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Step:
+    def renewing(self, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Step:
         ours = [m.Lock(*one) for one in locks]
         return Step(
             "renew",
-            lambda p, call_id: p.renew(call_id, token, locks, leases),
-            lambda call: self.model.renew(call, token, ours, leases),
-            lambda call, together: self.model.plan_renew(call, together, token, ours),
+            lambda p, call_id: p.renew(call_id, locks, leases),
+            lambda call: self.model.renew(call, ours, leases),
+            lambda call, together: self.model.plan_renew(call, together, ours),
         )
 
     def redrive(self, how: How, messages: Sequence[Redrive]) -> Any:

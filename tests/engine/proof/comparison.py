@@ -168,7 +168,7 @@ class Comparison:
     def token(self) -> str:
         """Return a token that was never used."""
         self.world.tokens += 1
-        return f"token{self.world.tokens:07}"
+        return f"token{self.world.tokens:06}"
 
     def close(self) -> None:
         """Add up the counts, delete all keys of the partitions, and check that no other key is left."""

@@ -104,7 +104,7 @@ class Pair:
 
     def token(self) -> str:
         self.tokens += 1
-        return f"token{self.tokens:07}"
+        return f"token{self.tokens:06}"
 
     def look(self, what: str, at: float) -> None:
         """Look at the watched partition, at some time since the last call."""
@@ -272,20 +272,17 @@ class Machine(RuleBasedStateMachine):
         token, names = data.draw(some(self.held))
         chosen = names if all_of else [data.draw(some(names))]
         locks = [Lock(token, name, b"", delay if what in ("abandon", "unread") else 0) for name in chosen]
-        fresh = self.pair.token()
         making: dict[str, Make[Any]] = {
             "complete": lambda p, call_id: p.complete(call_id, locks),
             "abandon": lambda p, call_id: p.abandon(call_id, locks),
             "unread": lambda p, call_id: p.abandon(call_id, locks, counted=False),
             "defer": lambda p, call_id: p.defer(call_id, locks),
             "dead_letter": lambda p, call_id: p.dead_letter(call_id, locks),
-            "renew": lambda p, call_id: p.renew(call_id, fresh, locks),
+            "renew": lambda p, call_id: p.renew(call_id, locks),
         }
-        done = self.pair.do(making[what], looks)
+        self.pair.do(making[what], looks)
         if what == "defer":
             self.deferred += chosen
-        if what == "renew" and not isinstance(done, Refused) and done.moved:
-            self.held.append((fresh, list(done.moved)))
 
     @precondition(lambda self: self.deferred and not self.sessions)
     @rule(data=st.data(), looks=looks)

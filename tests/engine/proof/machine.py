@@ -174,17 +174,17 @@ class Machine(RuleBasedStateMachine):
         self.both.dead_letter(how, self.locks(data, changed))
 
     @precondition(lambda self: self.held())
-    @rule(data=st.data(), how=hows, old=rarely[20])
-    def renew(self, data: st.DataObject, how: How, old: bool) -> None:
-        self.both.renew(how, self.token(old), self.locks(data))
+    @rule(data=st.data(), how=hows)
+    def renew(self, data: st.DataObject, how: How) -> None:
+        self.both.renew(how, self.locks(data))
 
     @precondition(lambda self: self.model.leases)
     @rule(data=st.data(), how=hows, part=st.booleans())
     def renew_leases(self, data: st.DataObject, how: How, part: bool) -> None:
         """Extend whole leases, also of sessions; some have ended, and one may be renewed in part by the same call."""
-        leases = data.draw(st.lists(some([*self.model.leases, "x" * 12]), min_size=1, max_size=3))
+        leases = data.draw(st.lists(some([*self.model.leases, "x" * 11]), min_size=1, max_size=3))
         locks = self.locks(data) if part and self.held() else []
-        self.both.renew(how, self.both.token(), locks, leases)
+        self.both.renew(how, locks, leases)
 
     @precondition(lambda self: self.messages_of(Side.DEAD))
     @rule(data=st.data(), how=hows, time_to_live=some([None, None, 0, 500, 50_000]), changed=draws.changes)
@@ -358,7 +358,7 @@ class Machine(RuleBasedStateMachine):
 
     def held(self) -> list[tuple[str, str]]:
         """Return the locked messages, each with its token."""
-        return [(token, one.name) for token in self.model.leases for one in self.model._held(token)]
+        return [(one.token, one.name) for one in self.model.everything() if self.model._holders(one)]
 
     def messages_of(self, side: Side) -> list[m.Message]:
         """Return all messages of a side."""
@@ -366,7 +366,7 @@ class Machine(RuleBasedStateMachine):
 
     def token(self, old: bool) -> str:
         """Return a token that was never used, or a token that is in use and must be refused."""
-        return next(iter(self.model.leases)) if old and self.model.leases else self.both.token()
+        return next(iter(self.model.leases))[:11] if old and self.model.leases else self.both.token()
 
     def _instants(self) -> list[int]:
         model = self.model
@@ -397,6 +397,6 @@ class Machine(RuleBasedStateMachine):
         elif kind in ("any", "wrong"):
             chosen = data.draw(st.lists(some(held), min_size=1, max_size=4))
         if kind == "wrong":
-            strangers = [("x" * 12, chosen[0][1]), (token, "77777"), (token, "d77777")]
+            strangers = [("x" * 11, chosen[0][1]), (token, "77777"), (token, "d77777")]
             chosen.append(data.draw(some([*strangers, *((token, name) for _, name in held)])))
         return [Lock(of, name, changed, delay) for of, name in chosen]

@@ -180,7 +180,7 @@ class AimedMovesMachine(FailingMovesMachine):
             self.now += LOCK if event is Event.LAPSE else 500
             self._watch(source.due(call_id), lambda _: taken)
         elif event is Event.RENEW:
-            self._watch(source.renew(call_id, self._token(), [self.locked]), lambda _: taken)
+            self._watch(source.renew(call_id, [self.locked]), lambda _: taken)
         elif event is Event.PURGE:
             start = score(band(*place), number_of(name))
             self._gone(source.purge(call_id, self.now + 1, side=place.side.value, share=1, start=start), event, message)

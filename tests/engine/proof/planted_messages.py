@@ -118,10 +118,52 @@ OF_MESSAGES = (
         wrong="lease.left",
     ),
     Bug(
-        "a renewed part of a lease keeps the old token",
+        "a message that is renewed alone does not say so in its entry",
         file="includes/apply_renew",
-        right="= token .. string.sub(mine",
-        wrong="= mine.token .. string.sub(mine",
+        right="mine.token .. 'o' .. string.sub",
+        wrong="mine.token .. ' ' .. string.sub",
+    ),
+    Bug(
+        "the lease of a single message is not extended with that of its token",
+        file="includes/apply_renew",
+        right="(not whole or alone) and",
+        wrong="not whole and",
+    ),
+    Bug(
+        "a part of a lease extends the whole",
+        file="includes/apply_renew",
+        right="#names == lease.left and",
+        wrong="",
+    ),
+    Bug(
+        "a message that was renewed alone lapses with the lease of its token",
+        file="includes/lapse_lease",
+        right="if later < 0 or",
+        wrong="if not alone or later < 0 or",
+    ),
+    Bug(
+        "a message that was renewed alone lapses with its own lease, although that of its token holds",
+        file="includes/lapse_lease",
+        right="if later < 0 or alone and later == 0 then",
+        wrong="if later < 0 or alone then",
+    ),
+    Bug(
+        "a message whose two leases end at the same time never lapses",
+        file="includes/lapse_lease",
+        right=" or alone and later == 0 then",
+        wrong=" then",
+    ),
+    Bug(
+        "the lease of a single message outlives it",
+        file="includes/release_from_lease",
+        right="pairs(mine.alone or {})",
+        wrong="pairs({})",
+    ),
+    Bug(
+        "the end of a single message's lease is not checked",
+        file="includes/still_held",
+        right="own and lease_end(p, token .. member) > p.logical",
+        wrong="own",
     ),
     Bug(
         "an interruption is forgotten",
@@ -156,13 +198,13 @@ OF_MESSAGES = (
     Bug(
         "the end of a lease is not checked",
         file="includes/still_held",
-        right="tonumber(lease.till) <= p.logical",
-        wrong="lease.till == '0'",
+        right="p.settled, tonumber(lease.till) > p.logical",
+        wrong="p.settled, lease.till ~= '0'",
     ),
     Bug(
         "a wrong token is accepted",
         file="includes/still_held",
-        right="text and string.sub(text, 1, 12) == token",
+        right="text and string.sub(text, 1, 11) == token",
         wrong="text",
     ),
     # -- bounds
@@ -175,7 +217,7 @@ OF_MESSAGES = (
     ),
     Bug(
         "the end of the first lock goes unnoticed",
-        file="includes/write_lease",
+        file="includes/note_lease_end",
         right="if till < p.next_lock then",
         wrong="if false then",
     ),

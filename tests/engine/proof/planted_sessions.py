@@ -151,8 +151,8 @@ OF_SESSIONS = (
     Bug(
         "the lock of another session is accepted",
         file="includes/session_lock_end",
-        right="held == session and",
-        wrong="held and",
+        right="(held == session or not session) and",
+        wrong="",
         of="sessions",
     ),
     Bug(

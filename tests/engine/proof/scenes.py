@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOBODY", "SCENES", "STRANGER", "Play", "Scene", "add", "changed", "content", "held", "publish"]
 
-STRANGER = "x" * 12
+STRANGER = "x" * 11
 NOBODY = SessionLock("a", STRANGER)
 STRANGE = [Lock(STRANGER, "1", b"", 0)]
 

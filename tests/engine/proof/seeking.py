@@ -128,7 +128,7 @@ class Seeker:
                 town.receive_deferred(PLAIN, lock.token, [message.name], "lock", lock.name, wide=True)
             else:
                 town.receive_deferred(PLAIN, town.token(), [message.name], wide=True)
-        return Lock(message.token or "x" * 12, message.name)
+        return Lock(message.token or "x" * 11, message.name)
 
     def _session(self, message: m.Message) -> SessionLock:
         """Return the lock on the session of a message, and accept the session if it is not locked."""
@@ -159,7 +159,7 @@ class Seeker:
             mode: m.Mode = "lock" if event is Event.RECEIVE_DEFERRED else "delete"
             self._receive_by_number(message, mode)
         elif event is Event.RENEW:
-            town.renew(how, town.token(), [self._locked(message)])
+            town.renew(how, [self._locked(message)])
         elif event is Event.PURGE:
             start = score(band(message.side, message.state, message.level), message.number)
             town.purge(how, town.now + 1, side=message.side, share=1, start=start)
@@ -189,7 +189,7 @@ class Seeker:
     def _let_time_pass(self, event: Event, message: m.Message) -> None:
         town = self.town
         if event is Event.LAPSE:
-            until = town.model.leases[message.token].until - town.model.offset
+            until = town.model.locked_until(message) - town.model.offset
         else:
             until = message.expires if event is Event.EXPIRE else message.due or 0
         town.now = max(town.now, until)

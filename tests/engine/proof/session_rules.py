@@ -19,8 +19,8 @@ from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.machine import AGAIN, Machine, every
 from tests.engine.proof.town import Town
 
-_NOBODY = SessionLock("a", "x" * 12)
-_STRANGE = [Lock("x" * 12, "1", b"", 0)]
+_NOBODY = SessionLock("a", "x" * 11)
+_STRANGE = [Lock("x" * 11, "1", b"", 0)]
 
 ANY: dict[str, Callable[[Town, How], Any]] = {
     "accept_session": lambda both, how: both.accept_session(how, both.token(), "a"),
@@ -31,8 +31,8 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
     "look_for_session": lambda both, how: both.look_for_session(how),
     "peek": lambda both, how: both.peek(how, session="a"),
     "purge": lambda both, how: both.purge(how, 0, session="a"),
-    "receive": lambda both, how: both.receive(how, "x" * 12, 1, session="a"),
-    "receive_deferred": lambda both, how: both.receive_deferred(how, "x" * 12, ["7"], session="a"),
+    "receive": lambda both, how: both.receive(how, "x" * 11, 1, session="a"),
+    "receive_deferred": lambda both, how: both.receive_deferred(how, "x" * 11, ["7"], session="a"),
     "release_session": lambda both, how: both.release_session(how, _NOBODY),
     "renew_session": lambda both, how: both.renew_session(how, _NOBODY),
     "set_state": lambda both, how: both.set_state(how, _NOBODY, b"x"),
@@ -338,7 +338,7 @@ class SessionMachine(Machine):
         elif then == "bury":
             self.both.bury_session(how, lock, b"", 5)
         elif then == "renew":
-            self.both.renew(how, self.both.token(), locks)
+            self.both.renew(how, locks)
         elif then == "lapse" and lock.token in self.model.leases:
             self.both.now = max(self.both.now, self.model.leases[lock.token].until - self.model.offset)
             self.both.due()
@@ -411,7 +411,7 @@ class SessionMachine(Machine):
         kind = data.draw(some([""] * 20 + ["name", "token"]))
         if kind == "name":
             return lock._replace(name=data.draw(some(draws.SESSIONS)))
-        return lock._replace(token="x" * 12) if kind else lock
+        return lock._replace(token="x" * 11) if kind else lock
 
     @staticmethod
     def own_channel(lock: SessionLock) -> bytes:

@@ -152,7 +152,7 @@ class Run:
             self.tally["dead by deliveries"] += 1
 
     def _accept(self, receiver: Receiver, *, by_name: bool) -> None:
-        token = f"token{next(self.tokens):07}"
+        token = f"token{next(self.tokens):06}"
         name = self.chance.choice(self.names) if by_name else None
         accepted = self._tell(self.partition.accept_session(self._turn(receiver), token, name))
         self.tally[f"accept: {accepted.outcome}"] += 1
@@ -287,7 +287,7 @@ class Run:
             self.step(calm=True)
         one = self.receivers[0]
         for name, numbers in self.deferred.items():
-            token = f"token{next(self.tokens):07}"
+            token = f"token{next(self.tokens):06}"
             assert self._tell(self.partition.accept_session(self._turn(one), token, name)).outcome == "taken"
             names = [str(number) for number in numbers]
             request = self.partition.receive_deferred(self._turn(one), token, names, mode="delete", session=name)
@@ -296,7 +296,7 @@ class Run:
         dead = 0
         while True:
             request = self.partition.receive(
-                self._turn(one), f"token{next(self.tokens):07}", 1000, side="d", mode="delete"
+                self._turn(one), f"token{next(self.tokens):06}", 1000, side="d", mode="delete"
             )
             given = self._tell(request).messages
             dead += len(given)

@@ -54,23 +54,31 @@ class Town(Both):
             Step(
                 "look_for_session",
                 lambda p, call_id: p.look_for_session(waiter=waiter, waiting_for=waiting_for, call_id=call_id),
-                lambda call: self.model.accept_session(call, "-" * 12, None, **ours),
+                lambda call: self.model.accept_session(call, "-" * 11, None, **ours),
             ),
             without_lane(how),
         )
 
+    def _named(self, lock: SessionLock) -> SessionLock | str:
+        """Return how a call names a session that it has locked: every other token stands for its session."""
+        lease = self.model.leases.get(lock.token)
+        holds = lease is not None and lease.session == lock.name and lease.until - self.model.offset > self.now
+        return lock.token if holds and lock.token[-1] in "02468" else lock
+
     def renew_session(self, how: How, lock: SessionLock) -> Any:
+        named = self._named(lock)
         step = Step(
             "renew_session",
-            lambda p, call_id: p.renew_session(call_id, lock),
+            lambda p, call_id: p.renew_session(call_id, named),
             lambda call: self.model.renew_session(call, *lock),
         )
         return self.do(step, how)
 
     def release_session(self, how: How, lock: SessionLock) -> Any:
+        named = self._named(lock)
         step = Step(
             "release_session",
-            lambda p, call_id: p.release_session(call_id, lock),
+            lambda p, call_id: p.release_session(call_id, named),
             lambda call: self.model.release_session(call, *lock),
         )
         return self.do(step, how)
@@ -79,9 +87,11 @@ class Town(Both):
         return self.do(self.stating(lock, state), how)
 
     def stating(self, lock: SessionLock, state: bytes | None) -> Step:
+        named = self._named(lock)
+
         def make(partition: Partition, call_id: CallId) -> Request[bool]:
             partition.settings = replace(partition.settings, largest_message=LARGE)
-            return partition.set_state(call_id, lock, state)
+            return partition.set_state(call_id, named, state)
 
         return Step(
             "set_state",
@@ -91,8 +101,9 @@ class Town(Both):
         )
 
     def get_state(self, how: How, lock: SessionLock) -> Any:
+        named = self._named(lock)
         step = Step(
-            "get_state", lambda p, call_id: p.get_state(lock, call_id), lambda call: self.model.get_state(call, *lock)
+            "get_state", lambda p, call_id: p.get_state(named, call_id), lambda call: self.model.get_state(call, *lock)
         )
         return self.do(step, without_lane(how))
 

@@ -396,19 +396,18 @@ class TransactionMachine(TopicMachine):
         """Return the locks of all messages that are locked now."""
         model = town.model
         return [
-            Lock(token, one.name)
-            for token, lease in model.leases.items()
-            if lease.until - model.offset > town.now
-            for one in model._held(token)
+            Lock(one.token, one.name)
+            for one in model.everything()
+            if any(lease.until - model.offset > town.now for lease in model._holders(one))
         ]
 
     @staticmethod
     def _set_aside(town: Town) -> None:
         """Defer a locked message and receive it again by its number."""
         for lock in TransactionMachine._locks(town)[-1:]:
-            lease = town.model.leases[lock.token]
+            lease = town.model.leases.get(lock.token)
             town.defer(PLAIN, [lock])
-            if lease.session is None:
+            if lease is None or lease.session is None:
                 town.receive_deferred(PLAIN, town.token(), [lock.name])
             else:
                 town.receive_deferred(PLAIN, lock.token, [lock.name], "lock", lease.session)
@@ -439,7 +438,7 @@ class TransactionMachine(TopicMachine):
         elif kind == "renew":
             chosen = data.draw(st.lists(some(locks), min_size=1, max_size=3, unique=True))
             taken.update((place, lock.name) for lock in chosen)
-            yield town.renewing(town.token(), chosen)
+            yield town.renewing(chosen)
         elif kind == "settle":
             what: Settlement = data.draw(some(SETTLEMENTS))
             fit = [lock for lock in locks if what != "dead_letter" or lock.name[0] != "d"]

@@ -161,7 +161,7 @@ _IN_TRANSACTIONS: dict[tuple[str, str], Play] = {
     ("abandon", "UNLOCKED"): _settle("abandon", "1"),
     ("defer", "UNLOCKED"): _settle("defer", "1"),
     ("dead_letter", "UNLOCKED"): _settle("dead_letter", "1"),
-    ("renew", "UNLOCKED"): _alone(_plain, lambda it: _plain(it).renewing(_plain(it).token(), [Lock(STRANGER, "1")])),
+    ("renew", "UNLOCKED"): _alone(_plain, lambda it: _plain(it).renewing([Lock(STRANGER, "1")])),
     ("dead_letter", "DEAD"): _settle("dead_letter", "d1"),
     ("once", "KNOWN"): _remember_twice,
     ("advance", "CHANGED"): _advance_from_another_value,

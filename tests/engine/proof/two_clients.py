@@ -113,7 +113,7 @@ class TwoClients(RuleBasedStateMachine):
             "complete": lambda call_id: self.partition.complete(call_id, locks),
             "abandon": lambda call_id: self.partition.abandon(call_id, locks),
             "release": lambda call_id: self.partition.abandon(call_id, locks, counted=False),
-            "renew": lambda call_id: self.partition.renew(call_id, token, locks),
+            "renew": lambda call_id: self.partition.renew(call_id, locks),
         }
         if kind != "renew":
             for name in about:
@@ -127,7 +127,7 @@ class TwoClients(RuleBasedStateMachine):
             client.pending = Pending(kind, make, client.number, token, about)
 
     def _token(self) -> str:
-        return f"token{next(self.tokens):07}"
+        return f"token{next(self.tokens):06}"
 
     # -- calls travel --------------------------------------------------------------------------------------------------
 
@@ -192,8 +192,7 @@ class TwoClients(RuleBasedStateMachine):
                 if name in result.lost:
                     client.held.pop(name, None)
                 else:
-                    token = pending.token if name in result.moved else held.lock.token
-                    client.held[name] = Held(Lock(token, name), self.now + result.lock, held.delivery)
+                    client.held[name] = Held(held.lock, self.now + result.lock, held.delivery)
 
     # -- time passes ---------------------------------------------------------------------------------------------------
 

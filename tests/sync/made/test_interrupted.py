@@ -46,8 +46,8 @@ def test_a_settler_can_report_an_interruption(url: str) -> None:
         queue.send("a")
         receiver = queue.receiver()
         (message,) = receiver.receive_messages(1, 60)
-        handle = receiver.get_lock_handle(message)
+        token = str(message.lock_token)
         with queue.client.get_settler("q") as settler:
-            settler.release_message(handle, interrupted=True)
+            settler.release_message(token, interrupted=True)
         (message,) = receiver.receive_messages(1, 60)
         assert message.interrupted

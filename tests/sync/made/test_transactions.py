@@ -279,12 +279,12 @@ def test_a_rollback_sends_nothing_and_refuses_further_calls(client: ServiceBusCl
 def test_a_lost_lock_undoes_everything_and_is_named(
     client: ServiceBusClient, url: str, records: Callable[[ServiceBusTransaction, ServiceBusReceivedMessage], object]
 ) -> None:
-    """Another client settles the message by its handle."""
+    """Another client settles the message by its lock token."""
     send(client, "inputs", "1")
     with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
         (message,) = receive_exactly(receiver, 1)
         with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
-            settler.complete_message(receiver.get_lock_handle(message))
+            settler.complete_message(str(message.lock_token))
         with pytest.raises(MessageLockLostError, match=r"changed nothing\. The lock on message 1 has ended") as lost:
             transact(
                 client,
@@ -346,7 +346,7 @@ def test_a_session_that_another_client_holds_now_undoes_everything(client: Servi
     with client.get_queue_receiver("jobs", session_id="s") as receiver:
         session = receiver.session
         with ServiceBusClient(url) as other, other.get_settler("jobs") as settler:
-            settler.release_session(session.lock_handle)
+            settler.release_session(session.lock_token)
         with client.get_queue_sender("outputs") as sender:
             with pytest.raises(SessionLockLostError) as lost:
                 transact(

@@ -34,8 +34,8 @@ async def plain(text: str, context: Context) -> None:
 
 async def give_away(message: ServiceBusReceivedMessage) -> None:
     """Let a message come again although its handler runs: what a defect of a client or a script would do."""
-    handle = await worker.client.get_queue_receiver("plain").get_lock_handle(message)
-    await worker.client.get_settler("plain").abandon_message(handle)
+    token = str(message.lock_token)
+    await worker.client.get_settler("plain").abandon_message(token)
 
 
 def thread(text: str, context: SyncContext) -> None:

@@ -1,0 +1,8 @@
+-- Puts the time of the next end of a lease forward to `till`, the end of a lease that is written, if it is sooner.
+local function note_lease_end(p, till)
+  if till < p.next_lock then
+    p.next_lock = till
+    p.changed.next_lock = till
+    p.sooner = math.min(p.sooner, till - p.offset)
+  end
+end

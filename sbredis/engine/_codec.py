@@ -85,6 +85,8 @@ class Content:
     """The other sections of an AMQP message, by name: neither properties nor the body."""
     raw_amqp: bytes | None = None
     """The sender's own encoding of the message. sbredis does not read it."""
+    modified: int | None = None
+    """1 if fields have changed since the sender gave the message; otherwise ``None``."""
     hops: int | None = None
     """How often the message was forwarded; ``None`` if it never was."""
     enqueued_number: int | None = None
@@ -128,7 +130,11 @@ _TEXTS = (
 TEXT_OF_TAG = dict(_TEXTS)
 """The fields that are text, by their tags."""
 TIME_TO_LIVE, SCHEDULED, PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
-_HOPS, _ENQUEUED_NUMBER, DEAD_LETTER_SOURCE, _DEAD_LETTER_NUMBER = 17, 18, 19, 20
+_HOPS, _ENQUEUED_NUMBER, DEAD_LETTER_SOURCE, _DEAD_LETTER_NUMBER, _MODIFIED = 17, 18, 19, 20, 21
+_RAW_AMQP_AROUND = 22
+"""The sender's own encoding without the body, which it contains: where the body was, a blank, and the rest."""
+_SHORTEST_BODY = 16
+"""The fewest bytes of a body that is left out of the sender's own encoding."""
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 """The first and the last time that a calendar has, in ms since 1970."""
 NUMBER_OF_TAG = {
@@ -137,6 +143,7 @@ NUMBER_OF_TAG = {
     _HOPS: ("hops", 0, 999),
     _ENQUEUED_NUMBER: ("enqueued_number", 0, (1 << 63) - 1),
     _DEAD_LETTER_NUMBER: ("dead_letter_number", 0, (1 << 63) - 1),
+    _MODIFIED: ("modified", 1, 1),
 }
 """The fields that are numbers, by their tags: their names and their limits."""
 _TYPED = {1: 14, 4: 15}
@@ -193,6 +200,7 @@ def encode(content: Content) -> bytes:
         _field(parts, _ANNOTATIONS, map_bytes(content.annotations, 1))
     if (
         content.raw_amqp is not None
+        or content.modified is not None
         or content.enqueued_number is not None
         or content.hops is not None
         or content.dead_letter_source is not None
@@ -207,7 +215,14 @@ def _rare(content: Content) -> list[bytes]:
     """Return the fields that most messages do not have: the sender's own encoding, and those of a moved message."""
     parts: list[bytes] = []
     if content.raw_amqp is not None:
-        _field(parts, _RAW_AMQP, content.raw_amqp)
+        raw, size = content.raw_amqp, len(content.body)
+        at = raw.find(content.body) if size >= _SHORTEST_BODY else -1
+        if at < 0:
+            _field(parts, _RAW_AMQP, raw)
+        else:
+            _field(parts, _RAW_AMQP_AROUND, b"%d " % at + raw[:at] + raw[at + size :])
+    if content.modified is not None:
+        _field(parts, _MODIFIED, b"%d" % content.modified)
     if content.enqueued_number is not None:
         _field(parts, _ENQUEUED_NUMBER, b"%d" % content.enqueued_number)
     if content.hops is not None:
@@ -236,7 +251,7 @@ def decode(payload: bytes, at: int = 0) -> Content:
     if payload[at] != _VERSION:
         raise unreadable(MESSAGE, f"the message has version {payload[at]}, which this release cannot read")
     at += 1
-    content = _new(Content)
+    content, around = _new(Content), b""
     while True:
         if at >= size:
             raise unreadable(MESSAGE, "the fields are cut off")
@@ -244,6 +259,8 @@ def decode(payload: bytes, at: int = 0) -> Content:
         at += 1
         if tag == 0:
             content.body = payload[at:]
+            if around:
+                content.raw_amqp = _with_body(around, content.body)
             return content
         if at < size and payload[at] < 128:
             end = at + 1 + payload[at]
@@ -255,8 +272,17 @@ def decode(payload: bytes, at: int = 0) -> Content:
             value, at = taken(payload, at)
         if tag == 1:
             content.message_id = read_text(value)
+        elif tag == _RAW_AMQP_AROUND:
+            around = value
         else:
             _read_field(content, tag, value)
+
+
+def _with_body(around: bytes, body: bytes) -> bytes:
+    """Return the sender's own encoding with its body."""
+    place, _, rest = around.partition(b" ")
+    at = read_number(place, 0, len(rest))
+    return rest[:at] + body + rest[at:]
 
 
 def _read_field(content: Content, tag: int, value: bytes) -> None:

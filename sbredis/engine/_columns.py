@@ -47,7 +47,9 @@ __all__ = ["Columns", "Maps", "Numbers", "Rows", "RowsRead", "Texts", "columns_o
 _ACTIVE, _EXPIRING, _SCHEDULED = b"axs"
 _START = {_ACTIVE: 15, _EXPIRING: 28, _SCHEDULED: 15}
 """The place of the payload in a record, by the record's form."""
-_NUMBERS = {tag: limits for tag, limits in NUMBER_OF_TAG.items() if limits[0] not in {"hops", "dead_letter_number"}}
+_NUMBERS = {
+    tag: limits for tag, limits in NUMBER_OF_TAG.items() if limits[0] not in {"hops", "dead_letter_number", "modified"}
+}
 _TEXTS = {**TEXT_OF_TAG, DEAD_LETTER_SOURCE: "dead_letter_source"}
 _TAG_OF_TEXT = {name: tag for tag, name in TEXT_OF_TAG.items()}
 _TEXT, _NOTHING = b"sn"

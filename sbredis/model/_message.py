@@ -338,9 +338,10 @@ class ServiceBusMessage:
     def raw_amqp(self) -> bytes | None:
         """The message as its sender encoded it in AMQP, for a receiver that needs exactly these bytes.
 
-        sbredis keeps these bytes beside the fields, and a receiver gets them unchanged. sbredis itself uses only the
-        fields. The bytes count towards the size of the message. The actions of rules, settlements and sbredis itself,
-        for example when it adds a message id, change only the fields.
+        sbredis keeps these bytes beside the fields, and a receiver gets them unchanged, with each value in the type
+        that the sender gave it. sbredis itself uses only the fields. The bytes count towards the size of the message.
+        If they contain the body as it is, it is stored and counted once. The actions of rules, settlements and sbredis
+        itself, for example when it adds a message id, change only the fields.
         """
         return self._content.raw_amqp
 

@@ -115,6 +115,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def _sendable(self) -> ServiceBusMessage:
         content = copied(self._content)
         content.hops = content.enqueued_number = content.dead_letter_source = content.dead_letter_number = None
+        if content.raw_amqp is None:  # if not, it does not agree with what has changed
+            content.modified = None
         return from_content(content)
 
     def _facts(self) -> list[str]:
@@ -203,6 +205,15 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         hold = self._hold
         return hold.delivery.failures if hold.reception.peeked else hold.delivery.failures + 1
 
+    @property
+    def is_modified(self) -> bool:
+        """Whether properties have changed since the sender gave the message: by a settlement, by the action of a rule,
+        or by the reason of a dead letter.
+
+        If not, :attr:`raw_amqp` still agrees with all other properties. An addition of sbredis.
+        """
+        return self._content.modified is not None
+
     # -- the lock ------------------------------------------------------------------------------------------------------
 
     @property
@@ -289,8 +300,11 @@ def current_content(delivery: Delivery, *, with_reason: bool = True) -> Content:
     if delivery.changes:
         changed = decode_changes(delivery.changes)
         if changed.properties is not None:
-            content.properties = changed.properties
-        set_system(content, changed.system or {})
+            content.properties, content.modified = changed.properties, 1
+        if changed.system:
+            set_system(content, changed.system)
+            if changed.system.keys() != {"hops"}:
+                content.modified = 1
     if delivery.reason == "-" or not with_reason:
         return content
     added: dict[str, Value] = {}
@@ -300,6 +314,7 @@ def current_content(delivery: Delivery, *, with_reason: bool = True) -> Content:
     if description is not None:
         added[_DESCRIPTION] = description
     if added:
+        content.modified = 1
         content.properties = NamedValues({**(content.properties or {}), **added})
     return content
 

@@ -107,6 +107,17 @@ def test_nan_is_decoded_as_nan(nan: Value) -> None:
     assert (type(found["x"]), str(found["x"])) == (type(nan), str(nan))
 
 
+@given(st.binary(max_size=40), st.binary(max_size=60), st.binary(max_size=40))
+def test_a_raw_encoding_that_contains_the_body_is_kept_without_a_second_copy(
+    head: bytes, body: bytes, tail: bytes
+) -> None:
+    raw = head + body + tail
+    payload = encode(Content(body, raw_amqp=raw))
+    assert decode(payload) == Content(body, raw_amqp=raw)
+    if len(body) >= 16:
+        assert len(payload) <= len(raw) + 10
+
+
 def test_a_raw_encoding_is_kept_exactly_and_costs_no_bytes_if_missing() -> None:
     raw = bytes(range(256)) * 700
     payload = encode(Content(b"body", message_id="1", raw_amqp=raw))

@@ -106,6 +106,7 @@ _CONTENTS = [
     Content(),
     Content(b"body", message_id="id", session_id="s", partition_key="s", correlation_id="c", subject="subject"),
     Content(b"x" * 200, message_id=_UUID, correlation_id=7, content_type="application/json", to="a", reply_to="b"),
+    Content(b"x" * 20, raw_amqp=b"\x00Su\xa0\x14" + b"x" * 20, modified=1),
     Content(b"x", time_to_live=60_000, scheduled=1_700_000_000_000, properties=_VALUES, reply_to_session_id="r"),
     Content(
         b"x",

@@ -194,6 +194,20 @@ def test_a_settled_message_has_no_lock_and_can_still_be_read() -> None:
 # -- changes and dead letters ------------------------------------------------------------------------------------------
 
 
+def test_a_message_is_modified_if_a_settlement_a_rule_or_a_dead_letters_reason_has_changed_it() -> None:
+    sent = ServiceBusMessage("x", application_properties={"a": 1}, raw_amqp=b"raw")
+    assert not received(sent).is_modified
+    assert not received(sent, failures=3, expires=9_000_000_000_000).is_modified
+    assert not received(sent, changes=Changes(system={"hops": 0})).is_modified
+    for changes in (Changes(properties={"a": 2}), Changes(system={"subject": "s"})):
+        assert received(sent, changes=changes).is_modified
+    dead = received(sent, name="d7", reason="A", changes=Changes(reason="why"))
+    assert dead.is_modified
+    assert received(as_message(dead)).is_modified, "its raw encoding lacks what has changed"
+    assert not received(as_message(received(ServiceBusMessage("x"), changes=Changes(properties={})))).is_modified
+    assert (dead.raw_amqp, dead.body) == (b"raw", b"x")
+
+
 def test_changed_properties_replace_all_properties_that_were_sent() -> None:
     sent = ServiceBusMessage("x", application_properties={"a": 1, "b": 2})
     assert received(sent, changes=Changes({"c": 3})).application_properties == {"c": 3}

@@ -76,6 +76,7 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.purge_messages: added": "delete-purge",
     "sbredis*ServiceBusReceivedMessage.fence: added": "fence",
     "sbredis*ServiceBusReceivedMessage.interrupted: added": "release-message",
+    "sbredis*ServiceBusReceivedMessage.is_modified: added": "raw-amqp",
     "sbredis*ServiceBusSession.fence: added": "fence",
     "sbredis*ServiceBusReceiver.redrive_messages: added": "redrive",
     "sbredis*ServiceBusReceiver.*_messages_by_number: added": "by-number",

@@ -30,6 +30,8 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.servers import LocalCluster
+from sbredis.transport import key_slot
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at, receive_exactly
 from tests.aio.session_queues import session_queue_at
 from tests.aio.telemetry_listener import Listener, listener
@@ -601,3 +603,78 @@ async def test_another_process_settles_messages_that_this_process_received(url: 
             assert await ann.peek_messages() == []
         async with client.get_receiver("orders") as orders:
             assert await orders.peek_messages() == []
+
+
+# -- after the first process has ended ---------------------------------------------------------------------------------
+
+FIRST = """
+import json, sys, time
+from sbredis import ServiceBusClient
+client = ServiceBusClient(sys.argv[1])
+orders = client.get_queue_receiver("orders")
+payments = client.get_queue_receiver("payments", session_id="ann")
+messages = []
+while len(messages) < 6:
+    messages += orders.receive_messages(6 - len(messages), max_wait_time=60)
+(payment,) = payments.receive_messages(1, max_wait_time=60)
+print(json.dumps([{str(each): str(each.lock_token) for each in (*messages, payment)}]), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.long("it starts a process")
+@on_servers
+async def test_all_settlements_work_from_a_second_process_after_the_first_was_killed(url: str) -> None:
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("orders")
+        await client.ensure_queue("payments", requires_session=True)
+        names = ["complete", "abandon", "release", "defer", "dead-letter", "renew"]
+        async with client.get_sender("orders") as orders, client.get_sender("payments") as payments:
+            await orders.send_messages([ServiceBusMessage(name) for name in names])
+            await payments.send_messages(ServiceBusMessage("payment", session_id="ann"))
+        command = [sys.executable, "-c", FIRST, url]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as first:  # noqa: ASYNC220  # brief
+            assert first.stdout is not None
+            (tokens,) = json.loads(await asyncio.to_thread(first.stdout.readline))
+            first.kill()
+        settler = client.get_settler("orders")
+        for name in names:
+            await WAYS[name](settler, tokens[name])
+        deferred, *rest = sorted(await settler.peek_messages(10), key=lambda each: str(each) != "defer")
+        assert {str(each) for each in rest} == {"abandon", "release", "renew"}
+        (again,) = await settler.receive_deferred_messages(deferred.sequence_number)
+        await settler.complete_message(str(again.lock_token))
+        await settler.complete_message(tokens["renew"])
+        receiver = client.get_receiver("orders")
+        found = await receive_exactly(receiver, 2)
+        assert {str(each): each.delivery_count for each in found} == {"abandon": 2, "release": 1}
+        async with client.get_receiver("orders", sub_queue="deadletter") as letters:
+            assert str(await one(letters)) == "dead-letter"
+        of_session = client.get_settler("payments")
+        await of_session.renew_session_lock(tokens["payment"])
+        await of_session.set_session_state(tokens["payment"], "taken over")
+        assert await of_session.get_session_state(tokens["payment"]) == b"taken over"
+        await of_session.complete_message(tokens["payment"])
+        await of_session.release_session(tokens["payment"])
+        async with client.get_receiver("payments", session_id="ann") as ann:
+            assert await ann.session.get_state() == b"taken over"
+            assert await ann.peek_messages() == []
+
+
+@pytest.mark.long("it waits for a failover")
+async def test_tokens_stay_valid_after_a_failover(replicated_cluster: LocalCluster) -> None:
+    cluster = replicated_cluster
+    async with queue_at(f"{cluster.url}?durability=replicated") as queue, queue.other_client() as other:
+        await queue.send("a", "b", "c", at=-1)
+        receiver, settler = queue.receiver(), other.get_settler("q")
+        messages = await receive_exactly(receiver, 3)
+        tokens = [str(each.lock_token) for each in messages]
+        await settler.renew_message_lock(tokens[0])
+        master = cluster.master_of(key_slot(queue.partitions[0].keys[0]))
+        await asyncio.to_thread(cluster.failover, cluster.replicas_of(master)[0])
+        await settler.renew_message_lock(tokens[1])
+        for token in tokens:
+            await settler.complete_message(token)
+        with pytest.raises(MessageLockLostError):
+            await receiver.complete_message(messages[0])
+        assert await settler.peek_messages(10) == []

@@ -25,8 +25,8 @@ from sbredis.transport._script import Library
 __all__ = ["CallForm", "FormState", "has_library_already", "load_is_done", "refuses_functions"]
 
 _LONGER = 60
-"""How many times longer the pause is after a refusal that does not pass by itself: the user lacks a right, or the server
-has no functions. So such clients do not send the whole library every minute in vain.
+"""How many times longer the pause is after a refusal that does not pass by itself: the user lacks a right, or the
+server has no functions. So such clients do not send the whole library every minute in vain.
 """
 
 

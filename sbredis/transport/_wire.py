@@ -398,8 +398,8 @@ class Wire:
         if not self._form.refused(failure, self._loop.time()):
             return self._form.state is FormState.SCRIPTS
         if before is None or before.code != failure.code:
-            said = f"{failure.code} {failure.detail}".strip()
-            _log_of_forms.info("%s gets single scripts instead of a library of functions: %s", self.facts.endpoint, said)
+            said, where = f"{failure.code} {failure.detail}".strip(), self.facts.endpoint
+            _log_of_forms.info("%s gets single scripts instead of a library of functions: %s", where, said)
         return True
 
     def _release(self, call: Call) -> None:

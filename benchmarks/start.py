@@ -42,7 +42,7 @@ async def main():
         await client.set("k", "x")
 """
 RUN = "\nasyncio.run(main())\n"
-COMMAND = "import sys; from sbredis.cli import main; sys.exit(main(ARGUMENTS))"
+COMMAND = "import sys; from sbredis.cli import main; sys.argv[1:] = ARGUMENTS; sys.exit(main())"
 
 
 class Start(NamedTuple):

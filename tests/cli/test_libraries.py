@@ -128,3 +128,23 @@ def test_without_the_rights_the_command_does_the_rest_and_says_what_it_left(
     assert said.format(server=f"{server.host}:{server.port}") in ran.err
     assert loaded(server) == [set(OLD)]
     server.ask("FUNCTION", "FLUSH")
+
+
+def test_only_an_option_gives_the_right_to_load_a_library(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = Bus("", capsys, monkeypatch)
+    loading = {"+function|load", "+function|list", "+function|delete"}
+    calls = {"+fcall", "+fcall_ro"}
+    given = {
+        option: set(bus.run_plain("acl", "namespace", "orders", *option.split(), "--output", "json").json["rules"])
+        for option in ("", "--may-load-library", "--scripts-loaded")
+    }
+    assert given["--may-load-library"] - given[""] == loading
+    assert not loading & given[""]
+    assert calls <= given[""]
+    assert not {*calls, *loading, "+script|load", "+evalsha"} & given["--scripts-loaded"]
+    assert f"+fcall|{OWN}_send" in given["--scripts-loaded"]
+    ran = bus.run_plain("acl", "namespace", "orders", "--may-load-library", "--scripts-loaded")
+    assert ran.code == 2
+    assert "--scripts-loaded and --may-load-library exclude each other" in ran.err

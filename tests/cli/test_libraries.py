@@ -14,6 +14,8 @@ from sbredis.transport import key_slot
 from tests.access.users import nodes_of, set_user, url_of
 from tests.cli.conftest import Bus
 
+pytestmark = pytest.mark.any_form("some users may not load the library")
+
 Running = LocalServer | LocalCluster
 OWN = whole_library().name
 OLD = [f"sb_{letter * 16}" for letter in "abcdef"]

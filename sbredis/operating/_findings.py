@@ -267,8 +267,8 @@ def _of_speed(server: ServerReport, report: ConnectionReport) -> Iterator[Findin
             str(server.facts),
             f"it gets single scripts, because it takes no library of functions: {server.library_refusal}. So its calls "
             "take up to 1.8 times the processor time",
-            "Give the user the right to load and call functions, or the server free memory and enough replicas. "
-            "Clients try the library again every minute.",
+            "Run 'sbredis upgrade' as a user who may load functions, or give the server free memory and enough "
+            "replicas. Clients try the library again after a minute, or after an hour if they lacked a right.",
         )
     if server.info.get("mem_allocator") == "libc":
         yield Finding(

@@ -210,7 +210,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         """Whether properties have changed since the sender gave the message: by a settlement, by the action of a rule,
         or by the reason of a dead letter.
 
-        If not, :attr:`raw_amqp` still agrees with all other properties. An addition of sbredis.
+        If not, ``raw_amqp`` still agrees with all other properties. An addition of sbredis.
         """
         return self._content.modified is not None
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import MalformedCallError, Request, name_key, new_token, perform, registry_keys, registry_salt
+from sbredis.engine import MalformedCallError, Request, name_key, new_stamp, perform, registry_keys, registry_salt
 from sbredis.engine._contracts import contract
 from sbredis.engine._scripts import load
 from sbredis.exceptions import (
@@ -66,7 +66,7 @@ async def refused(transport: Transport, request: Request[Any], error: type[Servi
 
 
 async def registered(transport: Transport, description: EntityDescription = ORDERS) -> EntityRecord:
-    record: EntityRecord = await ask(transport, REGISTRY.register(description, new_token()))
+    record: EntityRecord = await ask(transport, REGISTRY.register(description, new_stamp()))
     return record
 
 
@@ -172,7 +172,7 @@ async def test_a_repeated_creation_gets_the_first_answer(transport: Transport) -
 
 async def test_a_name_that_differs_only_in_case_from_another_is_taken(transport: Transport) -> None:
     await registered(transport)
-    again = REGISTRY.register(replace(ORDERS, name="BILLING/ORDERS"), new_token())
+    again = REGISTRY.register(replace(ORDERS, name="BILLING/ORDERS"), new_stamp())
     text = await refused(transport, again, MessagingEntityAlreadyExistsError)
     assert text == (
         "There is already an entity 'Billing/Orders' in namespace 'ns'; names are compared without regard to case. "
@@ -356,7 +356,7 @@ async def test_entities_are_listed_by_name_page_by_page(transport: Transport) ->
 @pytest.mark.slow
 async def test_one_page_holds_as_many_entities_as_may_be_requested(transport: Transport) -> None:
     for number in range(LONGEST_PAGE + 1):
-        await ask(transport, REGISTRY.register(replace(ORDERS, name=f"q{number:04}"), new_token()))
+        await ask(transport, REGISTRY.register(replace(ORDERS, name=f"q{number:04}"), new_stamp()))
     page = await ask(transport, REGISTRY.listed("", LONGEST_PAGE))
     assert [record.name for record in page.records] == [f"q{number:04}" for number in range(LONGEST_PAGE)]
     assert page.onward == page.records[-1].name

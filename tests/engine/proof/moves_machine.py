@@ -180,7 +180,7 @@ class MovesMachine(RuleBasedStateMachine):
         return CallId(f"lane{next(self.numbers)}", 1, self.now)
 
     def _token(self) -> str:
-        return f"{next(self.numbers):012d}"
+        return f"{next(self.numbers):011d}"
 
     @staticmethod
     def _body(message: Delivery) -> int:

@@ -55,8 +55,8 @@ async def paths(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -
     )
     assert_type(other.get_receiver("q", sub_queue="deadletter"), sbredis.ServiceBusReceiver)
     assert_type(other.get_sender("q", max_in_flight=1), sbredis.ServiceBusSender)
-    assert_type(await client.get_settler("q").get_session_state("handle"), bytes | None)
-    other.get_settler("q").abandon_message("handle", delay=1, properties_to_modify={"a": 1})
+    assert_type(await client.get_settler("q").get_session_state("token"), bytes | None)
+    other.get_settler("q").abandon_message("token", delay=1, properties_to_modify={"a": 1})
 
 
 def messages(message: sbredis.ServiceBusReceivedMessage) -> None:

@@ -528,10 +528,10 @@ PLANTED = (
         test="tests/sync/made/test_fundamentals.py::test_a_session_has_a_state",
     ),
     Planted(
-        "a thread removes the state of a session that it sets by handle",
+        "a thread removes the state of a session that it sets by lock token",
         file="sbredis/sync/_settler.py",
-        right="self._bridge.call(self._aio.set_session_state, handle, state,",
-        wrong="self._bridge.call(self._aio.set_session_state, handle, None,",
+        right="self._bridge.call(self._aio.set_session_state, lock_token, state,",
+        wrong="self._bridge.call(self._aio.set_session_state, lock_token, None,",
         test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
     ),
 )

@@ -24,7 +24,7 @@ from sbredis.transport import forget_memory, forget_notes
 from sbredis.transport._memory import memory_names
 from tests.access.users import confined_url
 from tests.loops import OneThreadLoop
-from tests.plugins.forms import in_form
+from tests.plugins.forms import in_form, may_be_any
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 """In its debug mode asyncio warns about each step that takes 0.1 s. On a busy machine any step may take that long."""
@@ -98,7 +98,7 @@ def shared_cluster(binary: str | None) -> Iterator[LocalCluster]:
 def server(shared_server: LocalServer, request: pytest.FixtureRequest) -> Iterator[LocalServer]:
     """The shared server, without data."""
     shared_server.ask("FLUSHALL")
-    with in_form([shared_server], request.node):
+    with in_form([shared_server], may_be_any=may_be_any(request.node)):
         yield shared_server
 
 
@@ -106,7 +106,7 @@ def server(shared_server: LocalServer, request: pytest.FixtureRequest) -> Iterat
 def cluster(shared_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """The shared cluster, without data."""
     shared_cluster.flush()
-    with in_form(shared_cluster.nodes, request.node):
+    with in_form(shared_cluster.nodes, may_be_any=may_be_any(request.node)):
         yield shared_cluster
 
 

@@ -28,6 +28,7 @@ FORM: Final = os.environ.get("SBREDIS_TEST_FORM") or LIBRARY
 
 _MARKER = "any_form(reason): servers may get any form; the reason says why (tests/plugins/forms.py)"
 _WRONG_COMMANDS = {LIBRARY: "evalsha", SCRIPTS: "fcall"}
+_PATIENCE = 60.0
 _LOG = logging.getLogger("sbredis.transport.forms")
 """It has the messages of clients that a server has refused the library, and no others."""
 
@@ -40,31 +41,33 @@ def with_form(url: str) -> str:
 def ran(server: LocalServer, command: str) -> int:
     """Return how often a command, or its variant that only reads, has succeeded since the last reset of statistics."""
     told = re.findall(
-        rf"cmdstat_{command}(?:_ro)?:calls=(\d+),.*failed_calls=(\d+)", str(server.ask("INFO", "commandstats"))
+        rf"cmdstat_{command}(?:_ro)?:calls=(\d+),.*failed_calls=(\d+)",
+        str(server.ask("INFO", "commandstats", timeout=_PATIENCE)),
     )
     return sum(int(calls) - int(failed) for calls, failed in told)
 
 
+def may_be_any(item: pytest.Item) -> bool:
+    """Return whether the mark of a test permits any form. Refuse a mark without a reason."""
+    mark = item.get_closest_marker("any_form")
+    if mark is not None and (len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0]):
+        raise pytest.UsageError(f"{item.nodeid}: any_form needs a reason")
+    return mark is not None
+
+
 @contextmanager
-def in_form(servers: Sequence[LocalServer], item: pytest.Item) -> Iterator[None]:
-    """Check that these servers run no calls of the other form while a test runs, unless its mark permits it."""
-    if _may_be_any(item):
+def in_form(servers: Sequence[LocalServer], *, may_be_any: bool) -> Iterator[None]:
+    """Fail if these servers run calls of the other form during the block, unless they may."""
+    if may_be_any:
         yield
         return
     for server in servers:
-        server.ask("CONFIG", "RESETSTAT")
+        server.ask("CONFIG", "RESETSTAT", timeout=_PATIENCE)
     yield
     command = _WRONG_COMMANDS[FORM]
     counts = [ran(server, command) for server in servers]
     if any(counts):
         pytest.fail(f"{sum(counts)} calls of {command.upper()}, although the form of this run is {FORM!r}")
-
-
-def _may_be_any(item: pytest.Item) -> bool:
-    mark = item.get_closest_marker("any_form")
-    if mark is not None and (len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0]):
-        raise pytest.UsageError(f"{item.nodeid}: any_form needs a reason")
-    return mark is not None
 
 
 class _Refusals(logging.Handler):
@@ -78,15 +81,24 @@ class _Refusals(logging.Handler):
         self.found.append(record.getMessage())
 
 
+@contextmanager
+def without_refusals(*, may_be_any: bool) -> Iterator[None]:
+    """Fail if a server refuses the library during the block, unless it may."""
+    refusals = _Refusals()
+    _LOG.addHandler(refusals)
+    try:
+        yield
+    finally:
+        _LOG.removeHandler(refusals)
+    if refusals.found and not may_be_any:
+        pytest.fail(refusals.found[0])
+
+
 @pytest.fixture(autouse=True)
 def no_refusals(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test in which a server refuses the library, unless its mark permits it."""
-    refusals = _Refusals()
-    _LOG.addHandler(refusals)
-    yield
-    _LOG.removeHandler(refusals)
-    if refusals.found and not _may_be_any(request.node):
-        pytest.fail(refusals.found[0])
+    with without_refusals(may_be_any=may_be_any(request.node)):
+        yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

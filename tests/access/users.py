@@ -25,8 +25,6 @@ OF_TESTS = (
     "type",
 )
 """The commands with which tests look into servers and damage them. A test shows that sbredis uses none of them."""
-_OF_LIBRARY = ("fcall", "fcall_ro", "function|load")
-"""The rights to the library of functions, which tests use (tests/plugins/forms.py). ``sbredis acl`` prints none."""
 
 
 def nodes_of(running: LocalServer | LocalCluster) -> Sequence[LocalServer]:

@@ -208,6 +208,7 @@ async def test_ids_jump_after_a_change_of_the_server_process(transport: Transpor
 
 
 @on_real_servers
+@pytest.mark.any_form("the call is not that of the library")
 async def test_ids_continue_if_the_server_process_is_unknown(transport: Transport) -> None:
     nameless = Script("register_entity", load("register_entity").source)
     await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)

@@ -110,7 +110,8 @@ class SbredisQueue:
 
     async def create(self, *, partitioned: bool) -> Self:
         """Create the queue."""
-        await self._client.ensure_queue(self._name, enable_partitioning=partitioned)
+        count = PARTITIONS if partitioned else None
+        await self._client.ensure_queue(self._name, enable_partitioning=partitioned, partition_count=count)
         return self
 
     async def send(self) -> None:
@@ -212,7 +213,7 @@ class Bench:
         self, name: str, *, url: str | None = None, partitioned: bool = False, prefetched: int = PREFETCHED
     ) -> SbredisQueue:
         """Create a queue, with a client of its own."""
-        made = ServiceBusClient(url or self._peers.server.url, partition_count=PARTITIONS)
+        made = ServiceBusClient(url or self._peers.server.url)
         client = await self._stack.enter_async_context(made)
         queue = SbredisQueue(client, f"{self._loop}-{name}", self._options.body, prefetched=prefetched)
         return await queue.create(partitioned=partitioned)

@@ -14,7 +14,7 @@ end
 local reply = {}
 for i = 1, #KEYS do
   local layout, text, calling = unpack(redis.call('HMGET', KEYS[i], 'layout', 'settings', 'calling'))
-  local w = layout == '1' and calling == '1' and { WORDS.match(text) }
+  local w = layout == '2' and calling == '1' and { WORDS.match(text) }
   reply[i] = w and w[WORDS.status] ~= 'Deleting' and 1 or 0
 end
 return reply

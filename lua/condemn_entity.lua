@@ -4,7 +4,7 @@
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] run_id       of the server process, put in by the transport
--- ARGV[2] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[2] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[3] topic        the name of its topic in lower case if it is a subscription, otherwise its own name
 -- ARGV[4] name         of the entity (a subscription: its path) in lower case
 -- ARGV[5] seen         the record as the caller has read it, or nothing if it is missing
@@ -15,7 +15,7 @@
 -- ARGV[10] description of the entity that is being deleted
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity), CHANGED (the record is another one by now;
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such entity), CHANGED (the record is another one by now;
 --   the detail is the name), BADCALL
 -- Facts: repeatable
 -- @use next_id open_registry parse_entity parse_stamp raise_topic_version refuse server_time tally
@@ -59,7 +59,7 @@ if id == '' then
   id, last_id, run_id = next_id(n, ARGV[1])
   redis.call('HSET', KEYS[1], 'last_id', last_id, 'run_id', run_id)
 end
-local record = table.concat({ '1', ARGV[8], id, incarnation, stamp, now, now, ARGV[10] }, ' ')
+local record = table.concat({ '2', ARGV[8], id, incarnation, stamp, now, now, ARGV[10] }, ' ')
 redis.call('HSET', KEYS[2], name, record)
 redis.call('HDEL', KEYS[7], name)
 if s then

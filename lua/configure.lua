@@ -40,7 +40,7 @@ end
 local s = redis.call('HMGET', state, unpack(STATE))
 local text = s[STATE.settings] or ''
 local w = { WORDS.match(text) }
-local words, limits = { ARGV[2], ARGV[3] }, { 'layout', '1' }
+local words, limits = { ARGV[2], ARGV[3] }, { 'layout', '2' }
 for i = 1, #SETTINGS do
   local setting = SETTINGS[i]
   if setting.with_records then
@@ -52,7 +52,7 @@ end
 local settings = table.concat(words, ' ')
 local fields, newer = { 'settings', settings }, false
 if s[STATE.layout] then
-  if s[STATE.layout] ~= '1' then
+  if s[STATE.layout] ~= '2' then
     return refuse('LAYOUT', s[STATE.layout])
   end
   if w[WORDS.incarnation] ~= ARGV[2] or w[WORDS.status] == 'Deleting' then
@@ -91,7 +91,7 @@ else
   end
   -- The fields of STATE come first, in their order, because a server may search the fields from the first to the last.
   fields = {
-    'layout', '1', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
+    'layout', '2', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
     'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'announced', NEVER_TEXT,
     'granted', '0', 'used', '0', 'calling', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
     'once_bytes', '0', 'once_forgotten', '0', 'settlements', '0', 'leaps', '0',

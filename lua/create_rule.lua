@@ -2,7 +2,7 @@
 -- Adds a rule to a subscription. No other rule of the subscription may have its name.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
@@ -15,7 +15,7 @@
 -- ARGV[10] correlation the largest number of correlation filters of a topic
 --
 -- Result: { the record of the topic, the time in ms when the rule was created }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such subscription, or it has another incarnation, or it is
 --   being deleted), EXISTS (the subscription already has a rule of this name), QUOTA (the topic would have too many
 --   filters of one kind; the detail names the kind and its limit), BADCALL
 -- Facts: repeatable
@@ -28,7 +28,7 @@ if asked.before then
   return refuse('EXISTS', ARGV[6])
 end
 local s, stamp, now = asked.s, asked.stamp, server_time()
-local created = table.concat({ '1', ARGV[7], stamp, now, ARGV[8] }, ' ')
+local created = table.concat({ '2', ARGV[7], stamp, now, ARGV[8] }, ' ')
 local rule = parse_rule(created, ARGV[6])
 local too_many = count_filters(s.of_topic, rule.sql, rule.correlation, asked.most_sql, asked.most_correlation)
 if too_many then

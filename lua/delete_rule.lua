@@ -3,7 +3,7 @@
 -- counted as an SQL filter or as a correlation filter, so the counts stay as they are.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
@@ -12,7 +12,7 @@
 -- ARGV[6] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
 --
 -- Result: the record of the topic
--- Refusals: NAMESPACE, LAYOUT (also if another release wrote the rule), PARTITIONS, GONE (there is no such
+-- Refusals: NAMESPACE, LAYOUT (also if another release wrote the rule), SLOTS, GONE (there is no such
 --   subscription, or it has another incarnation, or it is being deleted), MISSING (the subscription has no rule of this
 --   name), BADCALL
 -- Facts: repeatable
@@ -37,7 +37,7 @@ if not text and not redis.call('ZSCORE', KEYS[6], ARGV[6]) then
   return refuse('MISSING', ARGV[6])
 end
 local rule, foreign = parse_rule(text or '', ARGV[6])
-if not rule and string.find(text or '', '^%d+ ') and not string.find(text, '^1 ') then
+if not rule and string.find(text or '', '^%d+ ') and not string.find(text, '^2 ') then
   return foreign -- a newer release has written the rule
 end
 rule = rule or { sql = 0, correlation = 0 }

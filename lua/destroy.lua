@@ -22,7 +22,7 @@ end
 if not layout then
   return { 0, '', '' }
 end
-if layout ~= '1' then
+if layout ~= '2' then
   return refuse('LAYOUT', layout)
 end
 local w = { WORDS.match(text) }

@@ -3,12 +3,12 @@
 -- they are more.
 --
 -- KEYS[1-7] registry      in the order of register_namespace.lua
--- ARGV[1] partitions      the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots           the namespace's number of slots, as the caller knows it
 -- ARGV[2] max_entities    the largest number of queues, topics and subscriptions, or nothing
 -- ARGV[3] max_megabytes   the largest sum of the sizes of queues and topics in megabytes, or nothing
 --
 -- Result: the facts of the namespace, as in read_namespace.lua
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
 -- @use namespace_facts open_registry refuse whole_number
 local names = { 'max_entities', 'max_megabytes' }

@@ -3,12 +3,12 @@
 -- read are also returned.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots       the namespace's number of slots, as the caller knows it
 -- ARGV[2] after       a name in lower case, which need not exist, or nothing for the first page
 -- ARGV[3] limit       the largest number of records to return
 --
 -- Result: for each entity its name in lower case and its record, which is empty if there is none
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
 -- @use open_registry refuse whole_number
 local limit = whole_number(ARGV[3], 1, 1000)

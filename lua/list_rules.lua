@@ -3,7 +3,7 @@
 -- rules, and stops earlier if the next rule would not fit into the reply.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots       the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic       the topic's name in lower case
 -- ARGV[3] after       the place after which the list starts; there need not be a rule at this place
 -- ARGV[4] before      the place before which the list ends; there need not be a rule at this place
@@ -11,7 +11,7 @@
 --
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted or its record cannot be read; 1 if
 --   there may be more rules; for each rule its place and its text, which is empty if there is none }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such topic), BADCALL
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such topic), BADCALL
 -- Facts: repeatable
 -- @use open_registry page parse_entity refuse rules_stamp whole_number
 local limit = whole_number(ARGV[5], 1, 1000)

@@ -3,7 +3,7 @@
 -- earlier if the next record would not fit into the reply. Records that cannot be read are also returned.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots       the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic       the topic's name in lower case
 -- ARGV[3] after       the path in lower case after which the list starts; no subscription need have this path
 -- ARGV[4] before      the path before which the list ends; no subscription need have this path
@@ -12,7 +12,7 @@
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted or its record cannot be read; 1 if
 --   there may be more subscriptions; for each subscription its path in lower case, its record, which is empty if there
 --   is none, and the mark of its rules, which is empty if the subscription is being deleted }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such topic), BADCALL
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such topic), BADCALL
 -- Facts: repeatable
 -- @use open_registry page parse_entity refuse rules_stamp tally whole_number
 local limit = whole_number(ARGV[5], 1, 1000)

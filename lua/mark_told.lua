@@ -3,14 +3,14 @@
 -- short, because it is a step of a deletion.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] incarnation  of the topic
 -- ARGV[4] version      the version that the partitions have been told
 --
 -- Result: 1; or 0 if this version or a later one was recorded before, or if the topic is gone or has another
 --   incarnation
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
 -- @use open_registry parse_stamp refuse tally tally_text whole_number
 local version = whole_number(ARGV[4], 1, 999999999999999)

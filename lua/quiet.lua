@@ -17,7 +17,7 @@ end
 local time, reply = tonumber(server_time()), {}
 for i = 1, #KEYS, 2 do
   local layout, text, used = unpack(redis.call('HMGET', KEYS[i], 'layout', 'settings', 'used'))
-  local w = layout == '1' and { WORDS.match(text) } or {}
+  local w = layout == '2' and { WORDS.match(text) } or {}
   local clock, topic = w[WORDS.clock], w[WORDS.topic]
   local now = clock == 'test' and told or clock == 'server' and time
   local quiet = ''

@@ -2,7 +2,7 @@
 -- Reads the record of an entity, and the counts of its topic. A record that cannot be read is also returned.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots       the namespace's number of slots, as the caller knows it
 -- ARGV[2] name        in lower case
 -- ARGV[3] topic       the name of its topic if it is a subscription, otherwise its own name
 --
@@ -11,7 +11,7 @@
 --   subscriptions, of SQL filters and of correlation filters of the topic }. Every filter that is not a correlation
 --   filter counts as an SQL filter, even if it is always true or always false. Filters of subscriptions that are being
 --   deleted are counted. If the topic's record or its counts cannot be read, the numbers are 0
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS
+-- Refusals: NAMESPACE, LAYOUT, SLOTS
 -- Facts: repeatable, preloaded
 -- @use open_registry parse_entity tally
 local n, refusal = open_registry(KEYS[1], ARGV[1])

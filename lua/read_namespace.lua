@@ -3,16 +3,16 @@
 -- on a server at its memory limit, too.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the number of partitions that the namespace must have, or nothing
+-- ARGV[1] slots        the number of slots that the namespace must have, or nothing
 --
--- Result: nothing if the namespace does not exist, or { the number of partitions, the time in ms when the namespace was
+-- Result: nothing if the namespace does not exist, or { the number of slots, the time in ms when the namespace was
 --   created, the number of queues and topics, the number of subscriptions, the sum of the sizes of queues and topics in
 --   megabytes, the largest number of entities, the largest sum }; a limit is nothing if there is none
--- Refusals: LAYOUT, PARTITIONS (the namespace has another number of partitions), BADCALL
+-- Refusals: LAYOUT, SLOTS (the namespace has another number of slots), BADCALL
 -- Facts: repeatable, preloaded
 -- @use namespace_facts refuse whole_number
 local wanted = ARGV[1] ~= '' and whole_number(ARGV[1], 1, 1024)
 if wanted == nil then
-  return refuse('BADCALL', 'partitions')
+  return refuse('BADCALL', 'slots')
 end
 return namespace_facts(KEYS, wanted)

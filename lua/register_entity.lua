@@ -4,7 +4,7 @@
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] run_id       of the server process, put in by the transport
--- ARGV[2] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[2] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[3] name         in lower case
 -- ARGV[4] incarnation  chosen at random by the caller. It distinguishes a repetition of this call from another
 --   creation, and is the first stamp of the record
@@ -13,7 +13,7 @@
 -- ARGV[7] description  of the entity
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS,
+-- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), SLOTS,
 --   EXISTS (another entity has the name), QUOTA (the namespace may not have more entities, or not this size more),
 --   BADCALL
 -- Facts: repeatable
@@ -48,7 +48,7 @@ end
 
 local id, last_id, run_id = next_id(n, ARGV[1])
 local now = server_time()
-local record = table.concat({ '1', '1', id, incarnation, incarnation, now, now, ARGV[7] }, ' ')
+local record = table.concat({ '2', '1', id, incarnation, incarnation, now, now, ARGV[7] }, ' ')
 redis.call('HSET', KEYS[1], 'last_id', last_id, 'run_id', run_id)
 redis.call('HSET', KEYS[2], ARGV[3], record)
 redis.call('ZADD', KEYS[3], 0, ARGV[3])

@@ -4,7 +4,7 @@
 --
 -- KEYS[1-7] registry    in the order of register_namespace.lua
 -- ARGV[1] run_id        of the server process, put in by the transport
--- ARGV[2] partitions    the namespace's number of partitions, as the caller knows it
+-- ARGV[2] slots         the namespace's number of slots, as the caller knows it
 -- ARGV[3] topic         the topic's name in lower case
 -- ARGV[4] expected      the incarnation of the topic that the caller has seen
 -- ARGV[5] name          the path of the subscription in lower case
@@ -18,7 +18,7 @@
 --   includes/topics/parse_rule.lua, and its description
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), PARTITIONS,
+-- Refusals: NAMESPACE, LAYOUT (also if the name is in use and its record is missing or cannot be read), SLOTS,
 --   EXISTS (the topic has a subscription of this name), GONE (there is no such
 --   topic, or it has another incarnation, or it is being deleted), QUOTA (the topic would have too many subscriptions
 --   or too many filters of one kind; the detail is `subscriptions` or the kind, and the limit; or the namespace may not
@@ -83,12 +83,12 @@ end
 
 local id, last_id, run_id = next_id(n, ARGV[1])
 local now = server_time()
-local record = table.concat({ '1', '1', id, incarnation, incarnation, now, now, ARGV[7] }, ' ')
+local record = table.concat({ '2', '1', id, incarnation, incarnation, now, now, ARGV[7] }, ' ')
 local own = { incarnation = incarnation, mark = incarnation, subscriptions = 0, sql = kinds.s, correlation = kinds.c }
 local texts, places = {}, {}
 for i = 11, #ARGV, 3 do
   texts[#texts + 1] = ARGV[i]
-  texts[#texts + 1] = table.concat({ '1', ARGV[i + 1], incarnation, now, ARGV[i + 2] }, ' ')
+  texts[#texts + 1] = table.concat({ '2', ARGV[i + 1], incarnation, now, ARGV[i + 2] }, ' ')
   places[#places + 1] = 0
   places[#places + 1] = ARGV[i]
 end

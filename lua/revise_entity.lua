@@ -3,7 +3,7 @@
 -- is short, because a deletion starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[2] name         in lower case
 -- ARGV[3] incarnation  of the entity
 -- ARGV[4] expected     the stamp of the record that the caller has seen
@@ -16,7 +16,7 @@
 -- ARGV[9] description  of the entity
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity, or it has another incarnation), CHANGED
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such entity, or it has another incarnation), CHANGED
 --   (another caller changed the record first; the detail is the current version), QUOTA (the namespace may not have
 --   this size), BADCALL
 -- Facts: repeatable
@@ -64,7 +64,7 @@ if version ~= before and ARGV[7] ~= '2' then
   updated = string.format('%.0f', math.max(tonumber(updated), tonumber(server_time())))
 end
 local stamps = add_stamp(entity.stamps, stamp)
-local record = table.concat({ '1', ARGV[6], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[9] }, ' ')
+local record = table.concat({ '2', ARGV[6], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[9] }, ' ')
 redis.call('HSET', KEYS[2], ARGV[2], record)
 set_size(KEYS[1], ARGV[2], before_size, megabytes)
 if ARGV[7] == '1' then

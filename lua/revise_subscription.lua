@@ -4,7 +4,7 @@
 -- short, because a deletion starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
@@ -19,7 +19,7 @@
 -- ARGV[10] description of the subscription
 --
 -- Result: { the record of the subscription, the record of the topic or nothing if there is no topic }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or its
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such subscription, or it has another incarnation, or its
 --   topic is being deleted and the subscription is not), CHANGED (another caller changed the record first; the detail
 --   is the current version), BADCALL
 -- Facts: repeatable
@@ -68,7 +68,7 @@ if version ~= before and ARGV[9] ~= '2' then
   updated = string.format('%.0f', math.max(tonumber(updated), tonumber(server_time())))
 end
 local stamps = add_stamp(entity.stamps, stamp)
-local record = table.concat({ '1', ARGV[7], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[10] }, ' ')
+local record = table.concat({ '2', ARGV[7], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[10] }, ' ')
 redis.call('HSET', KEYS[2], ARGV[3], record)
 if ending then
   redis.call('HDEL', KEYS[7], ARGV[3])

@@ -3,7 +3,7 @@
 -- that is already gone succeeds. The rules of a subscription are removed first, a limited number with each call.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[2] name         of the entity (a subscription: its path) in lower case
 -- ARGV[3] incarnation  of the entity
 -- ARGV[4] expected     the stamp of the record that the caller has seen
@@ -11,7 +11,7 @@
 --
 -- Result: { 1, or 0 if this incarnation was already gone; 1 if the entity is still there because it may have more
 --   rules, otherwise 0 }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (another caller changed the record first; the detail is the current
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, CHANGED (another caller changed the record first; the detail is the current
 --   version), BADCALL (also if a topic or a subscription was not first marked as being deleted)
 -- Facts: repeatable
 -- @use open_registry parse_entity parse_stamp refuse set_size whole_number

@@ -22,7 +22,7 @@ for i = 1, #KEYS do
   if announced and tonumber(announced) < NEVER then
     local layout, text, next_due, head, next_lock, offset =
       unpack(redis.call('HMGET', KEYS[i], 'layout', 'settings', 'next_due', 'head', 'next_lock', 'offset'))
-    local w = layout == '1' and { WORDS.match(text) } or {}
+    local w = layout == '2' and { WORDS.match(text) } or {}
     local clock = w[WORDS.clock]
     local now = clock == 'test' and told or clock == 'server' and time
     if now and w[WORDS.status] ~= 'Deleting' then

@@ -2,7 +2,7 @@
 -- Replaces the filter and the action of a rule of a subscription. The rule keeps its creation time.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   the namespace's number of partitions, as the caller knows it
+-- ARGV[1] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
@@ -16,7 +16,7 @@
 -- ARGV[11] seen        the stamp of the rule that the caller has read, or nothing to replace any version of the rule
 --
 -- Result: { the record of the topic, the time in ms when the rule was created }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such subscription, or it has another incarnation, or it is
 --   being deleted), MISSING (the subscription has no rule of this name), CHANGED (the rule has changed since the caller
 --   read it), QUOTA (the topic would have too many filters of one kind; the detail names the kind and its limit),
 --   BADCALL
@@ -33,7 +33,7 @@ end
 if ARGV[11] ~= '' and ARGV[11] ~= before.stamp then
   return refuse('CHANGED', 'rule')
 end
-local updated = table.concat({ '1', ARGV[7], stamp, before.created, ARGV[8] }, ' ')
+local updated = table.concat({ '2', ARGV[7], stamp, before.created, ARGV[8] }, ' ')
 local rule = parse_rule(updated, ARGV[6])
 local sql, correlation = rule.sql - before.sql, rule.correlation - before.correlation
 local too_many = count_filters(s.of_topic, sql, correlation, asked.most_sql, asked.most_correlation)

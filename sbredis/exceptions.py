@@ -36,7 +36,7 @@
     ├── RuleSyntaxError                     (also a ValueError) the text of a filter or an action is not valid
     ├── AutoLockRenewFailed                 a lock could not be renewed automatically
     ├── AutoLockRenewTimeout                a lock has been renewed for the requested time, and is not renewed further
-    ├── NamespacePartitionsError            (also a ValueError) the namespace has another number of partitions
+    ├── NamespaceSlotsError                 (also a ValueError) the namespace has another number of slots
     ├── DataLayoutError                     data cannot be read: another release wrote them, or they are damaged
     ├── WorkerSetupError                    (also a ValueError) the handlers or options of a worker do not fit together
     ├── SparkSetupError                     (also a ValueError) a wrong option of the Spark format, or a missing part
@@ -77,7 +77,7 @@ __all__ = [
     "MessagingEntityDisabledError",
     "MessagingEntityNotFoundError",
     "NamespaceMissingError",
-    "NamespacePartitionsError",
+    "NamespaceSlotsError",
     "OperationTimeoutError",
     "Outcome",
     "RedriveInProgressError",
@@ -278,10 +278,10 @@ class MessageNotFoundError(ServiceBusError):
     code = "MessageNotFound"
 
 
-class NamespacePartitionsError(ServiceBusError, ValueError):
-    """The namespace has another number of partitions than the caller gave. The number is fixed at creation."""
+class NamespaceSlotsError(ServiceBusError, ValueError):
+    """The namespace has another number of slots than the caller gave. The number is fixed at creation."""
 
-    code = "NamespacePartitions"
+    code = "NamespaceSlots"
 
 
 class DataLayoutError(ServiceBusError):

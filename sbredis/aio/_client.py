@@ -130,7 +130,7 @@ class ServiceBusClient(Connected):
     one attempt, and ``None`` sets no limit. A call that must be sent again because a partition has moved, or because
     settings have changed, does not count as a repetition. The default time-out of a call is 60 seconds.
 
-    If the namespace does not exist yet, it is created with ``partition_count`` partitions, 16 by default.
+    If the namespace does not exist yet, it is created with ``slot_count`` slots, 256 by default.
 
     With ``maintenance`` the client offers to do background work for all clients. If several clients offer, only one of
     them does the work at a time. When a message that was scheduled on a topic is due, that client hands it to the
@@ -146,7 +146,7 @@ class ServiceBusClient(Connected):
         credential: Credential | None = None,
         *,
         namespace: str | None = None,
-        partition_count: int | None = None,
+        slot_count: int | None = None,
         retry_total: int | None = None,
         retry_backoff_factor: float = 0.02,
         retry_backoff_max: float = 1.0,
@@ -161,7 +161,7 @@ class ServiceBusClient(Connected):
             target,
             provider,
             namespace,
-            partition_count,
+            slot_count,
             _backoff(retry_total, retry_backoff_factor, retry_backoff_max, retry_mode),
             connect_timeout,
             internal,
@@ -173,7 +173,7 @@ class ServiceBusClient(Connected):
         target: Target,
         provider: Any,
         namespace: str | None,
-        partition_count: int | None,
+        slot_count: int | None,
         retry: Backoff,
         connect_timeout: float,
         internal: InternalOptions,
@@ -186,7 +186,7 @@ class ServiceBusClient(Connected):
             namespace=namespace,
             credential_provider=provider,
             connect_timeout=connect_timeout,
-            partition_count=partition_count,
+            slot_count=slot_count,
             retry=retry,
             clock=internal.get("_clock"),
             timings=internal.get("_timings"),
@@ -211,7 +211,7 @@ class ServiceBusClient(Connected):
         redis: Any,
         *,
         namespace: str | None = None,
-        partition_count: int | None = None,
+        slot_count: int | None = None,
         retry_total: int | None = None,
         retry_backoff_factor: float = 0.02,
         retry_backoff_max: float = 1.0,
@@ -227,7 +227,7 @@ class ServiceBusClient(Connected):
         target, provider = target_of(redis)
         made = cls.__new__(cls)
         retry = _backoff(retry_total, retry_backoff_factor, retry_backoff_max, retry_mode)
-        made._begin(target, provider, namespace, partition_count, retry, connect_timeout, {}, maintenance=maintenance)
+        made._begin(target, provider, namespace, slot_count, retry, connect_timeout, {}, maintenance=maintenance)
         return made
 
     @property

@@ -46,7 +46,7 @@ class ClientOptions(TypedDict, total=False):
 
     credential: Credential | None
     namespace: str | None
-    partition_count: int | None
+    slot_count: int | None
     retry_total: int | None
     retry_backoff_factor: float
     retry_backoff_max: float

@@ -463,8 +463,8 @@ def _not_together(first: _CommitStep, other: _CommitStep) -> ServiceBusError:
     else:
         text = (
             f"The transaction settles messages of '{first.entity.name}' and of '{other.entity.name}', which are in "
-            "different partitions of the namespace. It can settle messages of one partition, and send to all: use a "
-            "transaction for each entity, or create one entity with colocate_with the other."
+            "different slots of the namespace. It can settle messages of one slot, and send to all: use a transaction "
+            "for each entity, or create one entity with colocate_with the other."
         )
     error = ServiceBusError(text, outcome=Outcome.NEVER_SENT)
     error.entity = other.entity.name
@@ -485,13 +485,22 @@ def _require_here(home: PartitionClient, advancing: Iterable[_CommitStep]) -> No
     for step in advancing:
         if step.number != home.number:
             error = ServiceBusError(
-                f"The transaction advances a watermark of '{step.entity.name}', which is in another partition of the "
-                f"namespace than its messages of '{home.entity.name}'. The name of a watermark decides its partition: "
-                "send messages with this name as their partition_key or session_id, and settle messages with this key.",
+                f"The transaction advances a watermark of '{step.entity.name}', which is in another slot of the "
+                f"namespace than its messages of '{home.entity.name}'. {_apart(home.entity, step.entity)}",
                 outcome=Outcome.NEVER_SENT,
             )
             error.entity = step.entity.name
             raise error
+
+
+def _apart(home: Entity, other: Entity) -> str:
+    """Return what to do about a watermark of an entity in another slot than the messages of ``home``."""
+    if home.numbers != other.numbers:
+        return "Create one entity with colocate_with the other."
+    return (
+        "The name of a watermark decides its partition: send messages with this name as their partition_key or "
+        "session_id, and settle messages with this key."
+    )
 
 
 def _require_same_partition(
@@ -521,9 +530,10 @@ def _refuse_numbers(entity: Entity, home: PartitionClient, parts: Sequence[SendP
     """Refuse to schedule messages in another slot, because they get their sequence numbers only there."""
     if any(part.needs_numbers for part in parts):
         error = ServiceBusError(
-            f"'{entity.name}' and '{home.entity.name}' are in different partitions of the namespace, so messages that "
-            f"this transaction schedules on '{entity.name}' have no sequence numbers at its end. Set their "
-            "scheduled_enqueue_time_utc and use send_messages of the transaction, which returns no numbers.",
+            f"'{entity.name}' and '{home.entity.name}' are in different slots of the namespace, so messages that this "
+            f"transaction schedules on '{entity.name}' have no sequence numbers at its end. Set their "
+            "scheduled_enqueue_time_utc and use send_messages of the transaction, which returns no numbers, or create "
+            "one entity with colocate_with the other.",
             outcome=Outcome.NEVER_SENT,
         )
         error.entity = entity.name

@@ -70,10 +70,10 @@ class ServiceBusTransaction:
     received message stays locked.
 
     A transaction takes up to 100 messages, session states, keys and watermarks of up to 4 MB together, for up to two
-    minutes. All messages that it settles must be in one partition of the namespace: those of partitioned entities are
-    if they have the same key, and those of other entities are if one was created with ``colocate_with`` the other.
-    Messages that it sends to an entity elsewhere wait in that partition, and a client with ``maintenance=True`` moves
-    them. Tasks and threads may use the transaction at the same time, until its block ends.
+    minutes. All messages that it settles must be in one slot of the namespace: those of two entities are if one was
+    created with ``colocate_with`` the other, and those of partitioned entities need the same key too. Messages that it
+    sends to an entity elsewhere wait in that slot, and a client with ``maintenance=True`` moves them. Tasks and threads
+    may use the transaction at the same time, until its block ends.
     """
 
     def __init__(self, connection: Connection, telemetry: Telemetry, timeout: float | None) -> None:

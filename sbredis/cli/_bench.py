@@ -43,7 +43,7 @@ Step = Callable[[], Awaitable[int]]
 @click.option("--time", "duration", type=DURATION, default="1s", metavar="DURATION",
               help="How long each measurement takes. [1s]")  # fmt: skip
 @click.option("--size", type=WholeRange(0, 200_000), default=100, metavar="BYTES", help="The size of a body. [100]")
-@click.option("--partitioned", is_flag=True, help="Use a queue in all partitions, and so on all servers.")
+@click.option("--partitioned", is_flag=True, help="Use a partitioned queue, on up to 16 servers.")
 async def bench(invocation: Invocation, *, duration: timedelta, size: int, partitioned: bool) -> None:
     """Measure the server: sending, receiving and completing, one by one, in parallel and in batches.
 

@@ -30,6 +30,7 @@ from sbredis.model import (
     SqlRuleFilter,
     TrueRuleFilter,
     Whole,
+    WholeOrNone,
 )
 from sbredis.operating import (
     KINDS,
@@ -69,7 +70,8 @@ class _FieldType(ParamType):
 
     def __init__(self, field: Field[Any, Any]) -> None:
         self.field = field
-        self.name = "duration" if isinstance(field, Duration) else "number" if isinstance(field, Whole) else "text"
+        number = isinstance(field, Whole | WholeOrNone)
+        self.name = "duration" if isinstance(field, Duration) else "number" if number else "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Given:
         """Read the value, or refuse it."""

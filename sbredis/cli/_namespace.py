@@ -19,7 +19,7 @@ __all__ = ["namespaces"]
 
 _NO_LIMIT = "none"
 _SHOWN = (
-    *("name", "created_at_utc", "partition_count", "entity_count", "max_entities"),
+    *("name", "created_at_utc", "slot_count", "entity_count", "max_entities"),
     *("size_in_megabytes", "max_size_in_megabytes"),
 )
 
@@ -53,7 +53,7 @@ class _LimitType(ParamType):
 
 @command("show", into=namespaces, examples=["sbredis namespace show", "sbredis namespace show --output json"])
 async def show(invocation: Invocation) -> None:
-    """Show the namespace: its partitions, the number and the size of its entities, and their limits."""
+    """Show the namespace: its slots, the number and the size of its entities, and their limits."""
     async with invocation.administration() as administration:
         _print(invocation, await administration.get_namespace_properties())
 

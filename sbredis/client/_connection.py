@@ -29,13 +29,12 @@ from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._test_hooks import hooks_for
 from sbredis.client._timings import Timings
 from sbredis.engine import (
-    MOST_PARTITIONS,
+    MOST_SLOTS,
     every_script,
     library_keys,
     name_key,
     namespace_name,
     preloaded,
-    registry_salt,
     whole_library,
 )
 from sbredis.exceptions import (
@@ -167,15 +166,15 @@ class Connection:
         namespace: str | None = None,
         credential_provider: Any = None,
         connect_timeout: float = 5.0,
-        partition_count: int | None = None,
+        slot_count: int | None = None,
         retry: Backoff | None = None,
         clock: Clock | None = None,
         timings: Timings | None = None,
     ) -> None:
         if namespace is not None:
             target = replace(target, namespace=namespace_name(namespace))
-        if partition_count is not None:
-            count_of(partition_count, "partition_count", MOST_PARTITIONS)
+        if slot_count is not None:
+            count_of(slot_count, "slot_count", MOST_SLOTS)
         self.target = target
         self.test_hooks = hooks_for(target)
         """The hooks of the test bus, if the target belongs to a test bus."""
@@ -199,7 +198,7 @@ class Connection:
         self._seen_off: set[asyncio.Task[None]] = set()
         self._credential_provider = credential_provider
         self._connect_timeout = seconds_of(connect_timeout, "connect_timeout")
-        self._partition_count = partition_count
+        self._slot_count = slot_count
         self._entities = KnownEntities()
         self._look_ups: dict[tuple[str, Creation | None], SharedAttempt[EntityRecord]] = {}
         late = f"The connection to {target} was not ready in time."
@@ -218,7 +217,7 @@ class Connection:
             self.target,
             credential_provider=self._credential_provider,
             connect_timeout=self._connect_timeout,
-            partition_count=self._partition_count,
+            slot_count=self._slot_count,
             retry=self.retry,
             clock=self.clock,
             timings=self.timings,
@@ -312,7 +311,7 @@ class Connection:
             namespace = await Namespace.open(
                 transport,
                 self.target.namespace,
-                self._partition_count,
+                self._slot_count,
                 timeout=max(self._connect_timeout, until - loop.time()),
                 told=self.clock.told,
             )
@@ -336,7 +335,7 @@ class Connection:
         A user who may only read the registry leaves this to others. While the server of the registry gets single
         scripts, there is nothing to name.
         """
-        (key,) = library_keys(self.namespace.name, registry_salt())
+        (key,) = library_keys(self.namespace.name)
         while True:
             form = self.transport.form_of(key)
             try:

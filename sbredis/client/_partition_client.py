@@ -34,7 +34,6 @@ from sbredis.engine import (
     SettingsStaleError,
     Settled,
     perform,
-    salts,
     waiting_channel,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
@@ -173,8 +172,7 @@ class PartitionClient:
     def channel(self, identity: str) -> bytes:
         """Return the name of the channel on which this partition wakes a waiter with this identity."""
         namespace = self.connection.namespace
-        salt = salts(namespace.partitions)[self.number]
-        return waiting_channel(namespace.name, salt, self.entity.record.id, identity)
+        return waiting_channel(namespace.name, namespace.salt(self.number), self.entity.record.id, identity)
 
     def lease(self, token: str, milliseconds: int, since: float, fence: int = 0) -> MessageLease:
         """Return the lease from a call that was sent at ``since``. It ends no later than the lock in the partition."""

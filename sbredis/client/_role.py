@@ -61,7 +61,7 @@ class Role:
 
     def __init__(self, transport: ScriptCaller, namespace: str, role: str) -> None:
         self._transport = transport
-        self._keys = role_keys(namespace, registry_salt())
+        self._keys = role_keys(namespace)
         self._role = role
         self._holder = secrets.token_hex(8)
 
@@ -89,7 +89,7 @@ async def is_held(transport: ScriptCaller, namespace: str, role: str) -> bool:
 
 def role_channel(namespace: str, role: str) -> bytes:
     """Return the channel of a role. Clients that have or want the role listen to it."""
-    return slot_channel(namespace, registry_salt(), role)
+    return slot_channel(namespace, registry_salt(namespace), role)
 
 
 async def call_role(connection: Connection, role: str) -> None:

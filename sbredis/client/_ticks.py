@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis._tasks import wait_until
-from sbredis.engine import REFUSALS, Request, perform, registry_salt, tick_keys, tick_name
+from sbredis.engine import REFUSALS, Request, perform, tick_keys, tick_name
 from sbredis.exceptions import ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def _ask(connection: Connection, name: str, period: int, calling: float) -
         return tick, wait / 1000
 
     now = connection.clock.told()
-    keys = tick_keys(connection.namespace.name, registry_salt())
+    keys = tick_keys(connection.namespace.name)
     arguments = (name, period, secrets.token_hex(8), "" if now is None else now)
     request = Request.of("take_tick", keys, arguments, read)
     return await perform(connection.transport, request, timeout=calling, refusals=_REFUSALS)

@@ -70,9 +70,12 @@ def partition_keys(namespace: str, salt: str, entity: str, store: str | None = N
     return tuple(f"{prefix}:{store or entity if kind in STORE_KINDS else entity}:{kind}".encode() for kind in KINDS)
 
 
-def registry_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
-    """Return the keys of a namespace's registry, in the order of ``register_namespace.lua``, which explains them."""
-    prefix = _prefix(namespace, salt)
+def registry_keys(namespace: str, salt: str | None = None) -> tuple[bytes, ...]:
+    """Return the keys of a namespace's registry, in the order of ``register_namespace.lua``, which explains them.
+
+    ``salt`` is given for a registry that another release has put into another slot.
+    """
+    prefix = _prefix(namespace, registry_salt(namespace) if salt is None else salt)
     kinds = ("namespace", "entities", "names", "subscriptions", "rules", "places", "tallies")
     return tuple(f"{prefix}:{kind}".encode() for kind in kinds)
 
@@ -87,19 +90,19 @@ def namespace_of(key: str) -> str | None:
     return found[1] if found is not None else None
 
 
-def role_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+def role_keys(namespace: str) -> tuple[bytes, ...]:
     """Return the key of a namespace's roles. A role is a task that one client does for all clients."""
-    return (f"{_prefix(namespace, salt)}:roles".encode(),)
+    return (f"{_prefix(namespace, registry_salt(namespace))}:roles".encode(),)
 
 
-def tick_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+def tick_keys(namespace: str) -> tuple[bytes, ...]:
     """Return the key that remembers the ticks of a namespace. A tick is a time at which one client does something."""
-    return (f"{_prefix(namespace, salt)}:ticks".encode(),)
+    return (f"{_prefix(namespace, registry_salt(namespace))}:ticks".encode(),)
 
 
-def library_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+def library_keys(namespace: str) -> tuple[bytes, ...]:
     """Return the key that remembers which libraries of functions the clients of a namespace call."""
-    return (f"{_prefix(namespace, salt)}:libraries".encode(),)
+    return (f"{_prefix(namespace, registry_salt(namespace))}:libraries".encode(),)
 
 
 def waiting_channel(namespace: str, salt: str, entity: str, client: str) -> bytes:
@@ -149,7 +152,7 @@ def namespace_pattern(namespace: str) -> str:
 
 def registry_pattern(namespace: str) -> str:
     """Return the pattern of the keys of a namespace's registry."""
-    return f"{_prefix(namespace, registry_salt())}:*"
+    return f"{_prefix(namespace, registry_salt(namespace))}:*"
 
 
 def entity_pattern(namespace: str, entity: str) -> str:

@@ -15,7 +15,7 @@ from sbredis.engine._lifecycle import NEVER
 from sbredis.engine._moving import exact_names
 from sbredis.engine._packing import MAXIMUM_ID_BYTES, Outgoing, within
 from sbredis.engine._partition import COMMON_ARGUMENTS, CallId, Partition
-from sbredis.engine._placement import MOST_PARTITIONS
+from sbredis.engine._placement import MOST_SLOTS
 from sbredis.engine._refusals import refused
 from sbredis.engine._request import Request
 from sbredis.engine._results import Delivery, names, spelled_out
@@ -171,7 +171,7 @@ def recipient_of(message: Delivery) -> Recipient | None:
     if text is None:
         return None
     entity, incarnation, number, path = text.split(" ", 3)
-    if not number.isdigit() or not 0 <= int(number) < MOST_PARTITIONS:
+    if not number.isdigit() or not 0 <= int(number) < MOST_SLOTS:
         raise ValueError("the partition is malformed")
     return Recipient(entity, incarnation, int(number), path)
 
@@ -185,7 +185,7 @@ def transfer(
     live, the due times and the ids of the messages are in their payloads, and count at the destination only.
     """
     destination.check_outgoing(messages)
-    within("number", number, 0, MOST_PARTITIONS - 1)
+    within("number", number, 0, MOST_SLOTS - 1)
     levelled = any(message.level for message in messages)
     recipient = Recipient(entity_of(destination.keys[0]), destination.incarnation, number, path)
     arguments: list[Argument] = ["l" * levelled, recipient.changes()]

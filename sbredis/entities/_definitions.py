@@ -179,6 +179,7 @@ class Definition(Generic[P]):
             kept.settings,
             kind=self.word,
             partitioned=kept.partitioned,
+            partitions=kept.partitions,
             colocate_with=kept.colocated_with,
             properties=kept.properties,
             timeout=timeout,
@@ -338,5 +339,6 @@ def _stored(record: EntityRecord) -> StoredEntity:
         settings=record.settings,
         properties=record.properties,
         partitioned=record.partitioned,
+        partitions=len(record.partitions) if record.partitioned else None,
         colocated_with=record.colocated_with,
     )

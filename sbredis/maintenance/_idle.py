@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
 from sbredis.client import IDLE, BackgroundTasks
-from sbredis.engine import perform, quiet, salts
+from sbredis.engine import perform, quiet
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._duty import Duty, DutyResources, Tenure
 from sbredis.maintenance._idling import IdleAgenda, IdlePace, ReadQuiet, RemoveIdle, Temporary, Wait
@@ -50,7 +50,6 @@ class IdleDuty(Duty):
         self._unfinished: set[str] = set()
         """The ids of entities that were being deleted when the census was read last."""
         self._jobs = BackgroundTasks("removing unused entities", shared.failures, self._news.set)
-        self._salts = salts(self.connection.namespace.partitions)
         self._libraries = OldLibraries(self.connection, shared.failures)
 
     def called(self) -> None:
@@ -106,13 +105,12 @@ class IdleDuty(Duty):
         connection, agenda = self.connection, self.agenda
         since = connection.clock.now()
         asked = [(id_, self._records[id_].store if id_ in self._records else None) for id_ in read.entities]
-        request = quiet(connection.namespace.name, self._salts[read.number], asked, connection.clock.told())
+        namespace = connection.namespace
+        request = quiet(namespace.name, namespace.salt(read.number), asked, connection.clock.told())
         try:
             times = await perform(connection.transport, request, timeout=_READING)
         except ServiceBusError as error:
-            self.shared.failures.report(
-                f"the reading of the last uses in partition {read.number} of each entity", error
-            )
+            self.shared.failures.report(f"the reading of the last uses in slot {read.number}", error)
             agenda.read_failed(read, connection.clock.now())
         except BaseException:
             agenda.read_failed(read, connection.clock.now())

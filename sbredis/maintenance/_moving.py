@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
 from sbredis.client import CALLING, MOVE
-from sbredis.engine import MOST_ASKED, Partition, calling, perform, read_call, recipient_of, salts
+from sbredis.engine import MOST_ASKED, Partition, calling, perform, read_call, recipient_of
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.maintenance._agenda import VisitPace
 from sbredis.maintenance._duty import Duty, DutyResources, Tenure
@@ -104,7 +105,6 @@ class Mover:
     def __init__(self, shared: DutyResources) -> None:
         self.shared = shared
         self.connection = shared.connection
-        self._salts = salts(self.connection.namespace.partitions)
         self._doors: dict[Destination, str] = {}
         """The last known doors of destinations."""
         self._strangers: dict[Origin, tuple[Entity, int]] = {}
@@ -112,7 +112,8 @@ class Mover:
 
     async def calling(self, number: int, entities: Sequence[str]) -> Sequence[bool]:
         """Return for each of these entities whether messages wait in its partition of this number."""
-        request = calling(self.connection.namespace.name, self._salts[number], entities)
+        namespace = self.connection.namespace
+        request = calling(namespace.name, namespace.salt(number), entities)
         return await perform(self.connection.transport, request, timeout=_READING)
 
     async def move_now(self) -> None:
@@ -121,8 +122,11 @@ class Mover:
         await census.read()
         while again:
             again = False
-            for number in range(len(self._salts)):
-                known = [record for record in census.by_id.values() if number in record.partitions]
+            places: defaultdict[int, list[EntityRecord]] = defaultdict(list)
+            for record in census.by_id.values():
+                for number in record.partitions:
+                    places[number].append(record)
+            for number, known in places.items():
                 for start in range(0, len(known), MOST_ASKED):
                     part = known[start : start + MOST_ASKED]
                     answers = await self.calling(number, [record.id for record in part])

@@ -25,7 +25,6 @@ from sbredis.engine import (
     SettingsStaleError,
     perform,
     read_announcement,
-    salts,
     upcoming,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
@@ -53,7 +52,6 @@ class DueWork:
     def __init__(self, shared: DutyResources) -> None:
         self._census = shared.census
         self._connection = shared.connection
-        self._salts = salts(self._connection.namespace.partitions)
 
     def clock(self) -> float:
         """Return the time of the client's clock. A test moves it by hand."""
@@ -71,7 +69,8 @@ class DueWork:
     async def read(self, read: Read) -> list[float | None]:
         """Read the next due times of places."""
         connection, since = self._connection, self.clock()
-        request = upcoming(connection.namespace.name, self._salts[read.number], read.entities, connection.clock.told())
+        namespace = connection.namespace
+        request = upcoming(namespace.name, namespace.salt(read.number), read.entities, connection.clock.told())
         times = await perform(connection.transport, request, timeout=_READING)
         return [None if each is None else since + each / 1000 + _ROUNDING for each in times]
 

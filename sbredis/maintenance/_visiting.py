@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sbredis.client import BackgroundTasks, Pauses
-from sbredis.engine import due_channel, salts
+from sbredis.engine import due_channel
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
 from sbredis.moving import NotKnownYetError
@@ -68,11 +68,10 @@ class SlotChannels:
 
         ``missed`` is called whenever the client begins to hear a slot, because it may have missed announcements before.
         """
-        self._connection = connection = shared.connection
+        self._connection = shared.connection
         self._failures = shared.failures
         self._heard = heard
         self._missed = missed
-        self._salts = salts(connection.namespace.partitions)
         self._open: dict[int, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -81,10 +80,8 @@ class SlotChannels:
         if self._tasks or self._open:
             return
         loop = asyncio.get_running_loop()
-        for number in range(len(self._salts)):
-            task = loop.create_task(
-                self._failures.tend(f"listening to partition {number} of each entity", partial(self._listen, number))
-            )
+        for number in range(self._connection.namespace.slots):
+            task = loop.create_task(self._failures.tend(f"listening to slot {number}", partial(self._listen, number)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         await asyncio.wait(list(self._tasks), timeout=_PAUSE)
@@ -102,17 +99,18 @@ class SlotChannels:
     @property
     def all_open(self) -> bool:
         """Whether the client hears all slots."""
-        return len(self._open) == len(self._salts)
+        return len(self._open) == self._connection.namespace.slots
 
     async def _listen(self, number: int) -> None:
-        channel = due_channel(self._connection.namespace.name, self._salts[number])
+        namespace = self._connection.namespace
+        channel = due_channel(namespace.name, namespace.salt(number))
         listener = _AnnouncementListener(number, self._heard, self._missed)
         pauses = Pauses(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 self._open[number] = await self._connection.transport.subscribe(channel, listener, timeout=_SUBSCRIBING)
             except ServiceBusError as error:
-                _log.info("the announcements of partition %d of each entity cannot be received yet: %s", number, error)
+                _log.info("the announcements in slot %d cannot be received yet: %s", number, error)
                 await asyncio.sleep(pauses.next())
             else:
                 self._missed(number)
@@ -206,7 +204,7 @@ class Visitor:
         try:
             announced = self._errand.announced(payload)
         except DataLayoutError as error:
-            _log.warning("partition %d of each entity: %s", number, error)
+            _log.warning("slot %d: %s", number, error)
             return
         if announced is None:
             return
@@ -229,7 +227,7 @@ class Visitor:
         try:
             times = await self._errand.read(read)
         except ServiceBusError as error:
-            self._failures.report(f"the reading of partition {read.number} of each entity", error)
+            self._failures.report(f"the reading of slot {read.number}", error)
             agenda.read_failed(read, loop.time())
         except BaseException:
             agenda.read_failed(read, loop.time())

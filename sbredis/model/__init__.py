@@ -36,7 +36,7 @@ from sbredis.model._enums import (
     ServiceBusSubQueue,
     TransportType,
 )
-from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole, property_docs
+from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole, WholeOrNone, property_docs
 from sbredis.model._hold import Hold, MessageLease, Reception
 from sbredis.model._keywords import (
     AZURE_ADMINISTRATION,
@@ -178,6 +178,7 @@ __all__ = [
     "TrueRuleFilter",
     "UnreadableEntity",
     "Whole",
+    "WholeOrNone",
     "as_message",
     "as_messages",
     "comparable_id",

@@ -20,9 +20,21 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from sbredis._public import public
+from sbredis.engine import MOST_PARTITIONS
 from sbredis.model._durations import UNLIMITED
 from sbredis.model._enums import EntityAvailabilityStatus, EntityStatus, MessagingSku, NamespaceType
-from sbredis.model._fields import Choice, Described, Duration, Flag, ForwardingTarget, ListOf, Neighbour, Text, Whole
+from sbredis.model._fields import (
+    Choice,
+    Described,
+    Duration,
+    Flag,
+    ForwardingTarget,
+    ListOf,
+    Neighbour,
+    Text,
+    Whole,
+    WholeOrNone,
+)
 from sbredis.model._keywords import names_keywords
 from sbredis.model._rights import AuthorizationRule, read_rule, rule_as_kept
 from sbredis.model._rule_properties import RuleProperties
@@ -210,13 +222,20 @@ class SentTo(Described):
     """
 
     enable_partitioning = Flag(False, fixed=True)
-    """Whether the entity is in all partitions of the namespace, and not in only one: ``False`` by default. The
-    subscriptions of a topic are in the same partitions as the topic. Cannot be changed.
+    """Whether the entity has several partitions, in different slots of the namespace: ``False`` by default. The
+    subscriptions of a topic have the same partitions as the topic. Cannot be changed.
+    """
+
+    partition_count = WholeOrNone(least=1, most=MOST_PARTITIONS, fixed=True)
+    """The number of partitions, if ``enable_partitioning`` is set: from 1 to 256, and at most the number of slots of
+    the namespace. None by default: a partitioned entity then has 16, or one in each slot if there are fewer. Cannot be
+    changed. An addition of sbredis.
     """
 
     colocate_with = Neighbour(fixed=True)
-    """Another unpartitioned entity whose partition this entity shares, so that a transaction can settle messages of
-    both: none by default. Cannot be changed. An addition of sbredis.
+    """Another entity whose slots this entity shares, so that a transaction can settle messages of both: none by
+    default. Either both are partitioned, with the same number of partitions, or neither is. Cannot be changed. An
+    addition of sbredis.
     """
 
     enable_express = Flag(False)
@@ -235,6 +254,7 @@ class SentToOptions(TypedDict, total=False):
     max_size_in_megabytes: int | None
     max_message_size_in_kilobytes: int | None
     enable_partitioning: bool | None
+    partition_count: int | None
     colocate_with: str | None
     enable_express: bool | None
     authorization_rules: Sequence[AuthorizationRule] | None
@@ -345,8 +365,8 @@ class NamespaceProperties:
     modified_at_utc: datetime | None = None
     """The same as :attr:`created_at_utc`: changes of the limits are not noted."""
     namespace_type: NamespaceType = NamespaceType.MESSAGING
-    partition_count: int | None = None
-    """The number of partitions, fixed at creation. An addition of sbredis."""
+    slot_count: int | None = None
+    """The number of slots over which the entities are spread, fixed at creation. An addition of sbredis."""
     entity_count: int | None = None
     """The number of queues, topics and subscriptions. An addition of sbredis."""
     max_entities: int | None = None

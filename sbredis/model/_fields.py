@@ -285,21 +285,44 @@ class Whole(Field[int, int]):
         self.least, self.most, self.unit = least, most, unit
 
     def read(self, given: int) -> int:
-        if type(given) is not int:
-            raise self._wrong_type(given, "a whole number")
-        return given
+        return _whole(self, given)
 
     def check(self, value: int) -> None:
-        assert self.least is not None  # the constructor sets both limits
-        assert self.most is not None
-        if not self.least <= value <= self.most:
-            raise ValueError(f"{self.name} must be from {self.least} to {self.most}, not {value}")
+        _check_limits(self, value)
 
     def keep(self, value: int) -> int:
         return value * self.unit
 
     def kept(self, stored: int) -> int:
         return -(-stored // self.unit)
+
+
+class WholeOrNone(Field[int | None, int]):
+    """A whole number within limits, or ``None``."""
+
+    def __init__(self, *, least: int, most: int, fixed: bool = False) -> None:
+        super().__init__(None, fixed=fixed)
+        self.least, self.most = least, most
+
+    def read(self, given: int) -> int:
+        return _whole(self, given)
+
+    def check(self, value: int | None) -> None:
+        if value is not None:
+            _check_limits(self, value)
+
+
+def _whole(field: Whole | WholeOrNone, given: int) -> int:
+    if type(given) is not int:
+        raise TypeError(f"{field.name} must be a whole number, not {type(given).__name__}")
+    return given
+
+
+def _check_limits(field: Whole | WholeOrNone, value: int) -> None:
+    assert field.least is not None  # the constructor sets both limits
+    assert field.most is not None
+    if not field.least <= value <= field.most:
+        raise ValueError(f"{field.name} must be from {field.least} to {field.most}, not {value}")
 
 
 class Duration(Field[timedelta, timedelta | str]):

@@ -2,9 +2,9 @@
 
 All kinds of entity work the same way. A property with a ``setting`` is kept in that field of the partitions' settings.
 All other properties are kept by name in JSON, which leaves out defaults. If such a property has a ``flag``, that field
-of the settings is true if the property is set. Three properties have special rules. An entity
+of the settings is true if the property is set. Four properties have special rules. An entity
 detects duplicates if its settings have a window. The registry has separate fields for whether an entity is partitioned,
-and for the entity that it is colocated with.
+for its partitions, and for the entity that it is colocated with.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sbredis.model._fields import Described
 __all__ = ["StoredEntity", "entity_created", "entity_differences", "entity_revised", "entity_values"]
 
 _DETECTS, _WINDOW = "requires_duplicate_detection", "duplicate_detection_history_time_window"
-_PARTITIONED, _NEIGHBOUR = "enable_partitioning", "colocate_with"
-_SPECIAL = {_DETECTS, _PARTITIONED, _NEIGHBOUR, "availability_status"}
+_PARTITIONED, _PARTITIONS, _NEIGHBOUR = "enable_partitioning", "partition_count", "colocate_with"
+_SPECIAL = {_DETECTS, _PARTITIONED, _PARTITIONS, _NEIGHBOUR, "availability_status"}
 
 Kind = type[Described]
 
@@ -34,6 +34,8 @@ class StoredEntity:
     properties: Mapping[str, Any]
     """The properties that the registry keeps by name. Names that this release does not know are passed on unchanged."""
     partitioned: bool = False
+    partitions: int | None = None
+    """The number of partitions of a partitioned entity; ``None`` if it is not known yet."""
     colocated_with: str | None = None
 
 
@@ -45,8 +47,10 @@ def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionS
     """
     _check(kind, given)
     values = {name: given.get(name, field.default) for name, field in kind.fields().items()}
-    if values.get(_PARTITIONED) and values.get(_NEIGHBOUR) is not None:
-        raise ValueError(f"a partitioned {kind.kind.lower()} is in all partitions already: leave out colocate_with")
+    if values.get(_PARTITIONS) is not None and not values[_PARTITIONED]:
+        raise ValueError(
+            f"{_PARTITIONS} is for a partitioned {kind.kind.lower()}: give {_PARTITIONED}=True too, or leave it out"
+        )
     return _kept(kind, values, kind.fields(), StoredEntity(settings=settings, properties={}))
 
 
@@ -93,6 +97,7 @@ def entity_values(kind: Kind, kept: StoredEntity) -> dict[str, Any]:
     apart: dict[str, Any] = {
         _DETECTS: kept.settings.duplicate_window is not None,
         _PARTITIONED: kept.partitioned,
+        _PARTITIONS: kept.partitions,
         _NEIGHBOUR: kept.colocated_with,
     }
     values: dict[str, Any] = {}
@@ -136,5 +141,6 @@ def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before:
         settings=replace(before.settings, **settings),
         properties=properties,
         partitioned=values.get(_PARTITIONED, before.partitioned),
+        partitions=values.get(_PARTITIONS, before.partitions),
         colocated_with=values.get(_NEIGHBOUR, before.colocated_with),
     )

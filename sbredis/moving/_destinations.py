@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -63,14 +64,15 @@ def fault_of(code: str, path: str) -> Fault:
 def partition_of(entity: Entity, content: Content, number: int) -> int:
     """Return the partition of an entity for a message from the partition ``number`` of another entity.
 
-    A message without a key stays in the partition with the same number, if there is one.
+    A message without a key goes to the first partition at its own slot or after it, around the slots of the namespace.
+    So the partitions of one entity spread such messages over those of the other.
     """
     if not entity.partitioned:
         return entity.numbers[0]
     key = key_of_content(content, detects_duplicates=entity.detects_duplicates)
     if key is not None:
         return entity.numbers[partition_for_key(key, len(entity.numbers))]
-    return number if number in entity.numbers else entity.numbers[0]
+    return entity.numbers[bisect_left(entity.numbers, number) % len(entity.numbers)]
 
 
 def _fits(entity: Entity, made: Outgoing) -> bool:

@@ -50,8 +50,8 @@ __all__ = [
     "undeclared",
 ]
 
-_NEIGHBOUR, _PARTITIONED = "colocate_with", "enable_partitioning"
-_RELATED = (*DESTINATIONS, _NEIGHBOUR, _PARTITIONED, "requires_session")
+_NEIGHBOUR, _PARTITIONED, _PARTITIONS = "colocate_with", "enable_partitioning", "partition_count"
+_RELATED = (*DESTINATIONS, _NEIGHBOUR, _PARTITIONS, _PARTITIONED, "requires_session")
 """The properties that must fit each other."""
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
@@ -279,7 +279,7 @@ class _Planner:
         return [path_of(each.names) for each in found if each.kind in (QUEUE, TOPIC) and each.key in keys]
 
     def _check_neighbour(self, each: DeclaredEntity, value: str) -> None:
-        """Note a neighbour that is partitioned, and neighbours that name each other."""
+        """Note a neighbour that has other partitions, and neighbours that name each other."""
         by_name = {other.key[1][0]: other for other in self.declared if other.kind in (QUEUE, TOPIC)}
         seen, at = [each.key[1][0]], name_key(value)
         while at in by_name and at not in seen:
@@ -288,13 +288,19 @@ class _Planner:
         if at in seen:
             self._wrong(each, _NEIGHBOUR, f"{_NEIGHBOUR}: these entities name each other: {' > '.join([*seen, at])}")
             return
-        for kind in (QUEUE, TOPIC):
-            known = self.existing.get((kind.word, (name_key(value),)))
-            wanted = by_name.get(name_key(value))
-            after = {**(known.properties if known else {}), **(wanted.properties if wanted else {})}
-            if after.get(_PARTITIONED):
-                self._wrong(each, _NEIGHBOUR, f"{_NEIGHBOUR}: {value!r} is partitioned")
-                return
+        kinds = (kind.word for kind in (QUEUE, TOPIC))
+        known = next((found for kind in kinds if (found := self.existing.get((kind, (name_key(value),))))), None)
+        wanted = by_name.get(name_key(value))
+        if known is None and wanted is None:
+            return
+        after = {**(known.properties if known else {}), **(wanted.properties if wanted else {})}
+        count, own = after.get(_PARTITIONS), each.properties.get(_PARTITIONS)
+        if bool(after.get(_PARTITIONED)) != bool(each.properties.get(_PARTITIONED)):
+            is_ = "is" if after.get(_PARTITIONED) else "is not"
+            text = f"{value!r} {is_} partitioned; either both are partitioned, or neither is"
+            self._wrong(each, _NEIGHBOUR, f"{_NEIGHBOUR}: {text}")
+        elif count is not None and own is not None and count != own:
+            self._wrong(each, _NEIGHBOUR, f"{_NEIGHBOUR}: {value!r} has {counted(count, 'partition')}, and not {own}")
 
     def _check_chains(self, each: DeclaredEntity, final: _Graph) -> None:
         for name in DESTINATIONS:

@@ -22,6 +22,7 @@ from sbredis.model import (
     SqlRuleAction,
     SqlRuleFilter,
     Whole,
+    WholeOrNone,
     rule_as_kept,
 )
 from sbredis.operating._filters import written_action, written_filter
@@ -51,7 +52,7 @@ def read_value(field: Field[Any, Any], given: object) -> Any:
 
 def read_text(field: Field[Any, Any], text: str) -> Any:
     """Return the value of a property that was written as the text of an option. Raises as :func:`read_value`."""
-    if isinstance(field, Whole):
+    if isinstance(field, Whole | WholeOrNone):
         try:
             return read_value(field, int(text))
         except ValueError as error:

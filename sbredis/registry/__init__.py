@@ -16,7 +16,7 @@ from sbredis.registry._entity import (
 from sbredis.registry._forwarding import Hop, judge_destination
 from sbredis.registry._libraries import NamedLibraries, name_library, read_libraries
 from sbredis.registry._namespace import Namespace
-from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
+from sbredis.registry._refusals import EntityChangedError, NamespaceSlotsError
 from sbredis.registry._registry import LONGEST_PAGE, Listing, NamespaceFacts, TopicFacts
 from sbredis.registry._reservation import (
     STALE_AFTER,
@@ -50,7 +50,7 @@ __all__ = [
     "NamedLibraries",
     "Namespace",
     "NamespaceFacts",
-    "NamespacePartitionsError",
+    "NamespaceSlotsError",
     "RoutedSubscription",
     "Routes",
     "TopicFacts",

@@ -1,6 +1,6 @@
 """The registry's record of an entity, and the text of the record. Pure.
 
-A record is ``1 <version> <id> <incarnation> <stamps> <created> <updated> <description>``. To compare and count records,
+A record is ``2 <version> <id> <incarnation> <stamps> <created> <updated> <description>``. To compare and count records,
 the scripts read the fields in front of the description. The description is JSON, which only Python reads. A minor
 release may add fields to the description; a release that does not know these fields keeps them unchanged when it
 replaces a record. Any other change needs a new layout, whose number is then the first word.
@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args, get_origin
 
 from sbredis._quoting import quoted
-from sbredis.engine import MOST_PARTITIONS, PartitionSettings, entity_name, name_key, subscription_name
-from sbredis.registry._unreadable import layout_of, read_json, reason_of, unreadable
+from sbredis.engine import MOST_SLOTS, PartitionSettings, entity_name, name_key, subscription_name
+from sbredis.registry._unreadable import layout_of, read_json, reason_of, too_new, unreadable
 
 __all__ = [
     "DESTINATIONS",
@@ -47,7 +47,7 @@ Kind = Literal["queue", "topic", "subscription"]
 RecordState = Literal["creating", "active", "removing", "deleting"]
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
-LAYOUT = "1"
+LAYOUT = "2"
 """The layout of all data that this release reads and writes. The records and the partitions of an entity name it."""
 
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
@@ -106,7 +106,11 @@ class EntityDescription:
     """
     partitioned: bool = False
     partitions: tuple[int, ...]
-    """The numbers of the entity's partitions, in order: all partitions of the namespace, or one."""
+    """The numbers of the slots that the entity's partitions are in. A partition has the number of its slot."""
+    generation: int = 0
+    """The number of times that the entity has got more partitions. This release makes no entity grow, and does not know
+    how the keys of a grown entity choose among its partitions.
+    """
     colocated_with: str | None = None
     """If this entity was created in the partition of another entity, the name of that entity."""
     settings: PartitionSettings = field(default_factory=PartitionSettings)
@@ -135,13 +139,15 @@ class EntityDescription:
             entity_name(self.parent)
             subscription_name(self.name)
         numbers = self.partitions
-        if not all(type(number) is int and 0 <= number < MOST_PARTITIONS for number in numbers):
-            raise ValueError(f"partitions must be numbers from 0 to {MOST_PARTITIONS - 1}, not {numbers!r}")
-        if not numbers or list(numbers) != sorted(set(numbers)) or (len(numbers) > 1 and not self.partitioned):
+        if not all(type(number) is int and 0 <= number < MOST_SLOTS for number in numbers):
+            raise ValueError(f"partitions must be numbers from 0 to {MOST_SLOTS - 1}, not {numbers!r}")
+        if not numbers or len(set(numbers)) < len(numbers) or (len(numbers) > 1 and not self.partitioned):
             raise ValueError(
-                "partitions must be one number, or several numbers in rising order if the entity is partitioned, "
+                "partitions must be one number, or several different numbers if the entity is partitioned, "
                 f"not {numbers!r}"
             )
+        if type(self.generation) is not int or self.generation < 0:
+            raise ValueError(f"a generation is a number from 0, not {self.generation!r}")
         if self.colocated_with is not None:
             entity_name(self.colocated_with)
 
@@ -229,7 +235,7 @@ _FIELDS = tuple(each.name for each in fields(EntityDescription) if each.name != 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 _HEAD = (
-    rb"1 (?P<version>[1-9][0-9]{0,14}) (?P<id>[0-9a-z]+) "
+    rb"2 (?P<version>[1-9][0-9]{0,14}) (?P<id>[0-9a-z]+) "
     rb"(?P<incarnation>[\w-]{12}) (?P<stamp>[\w-]{12})(?:,[\w-]{12})* "
 )
 _RECORD = re.compile(
@@ -282,6 +288,8 @@ def decode(record: bytes, path: str | None = None) -> EntityRecord:
             raise ValueError(f"it describes {quoted(read.path)}")  # noqa: TRY301 -- as all other mistakes in the record
     except Exception as error:  # noqa: BLE001 -- whatever the record contains, it costs this entity alone
         raise unreadable("record", path, record, reason_of(error)) from None
+    if read.generation:
+        raise too_new("record", read.path, LAYOUT, f"the entity has grown, to generation {read.generation}")
     return read
 
 
@@ -310,6 +318,7 @@ def _described(body: dict[str, Any]) -> dict[str, Any]:
         "state": _taken(rest, "state", str),
         "partitioned": _taken(rest, "partitioned", bool),
         "partitions": tuple(_taken(rest, "partitions", list[Any])),
+        "generation": _taken(rest, "generation", int),
         "colocated_with": _text_or_none(rest, "colocated_with"),
         "settings": settings,
         "properties": _properties(_taken(rest, "properties", dict[str, Any])),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sbredis.engine import REFUSALS, Request, ScriptCaller, library_keys, perform, registry_salt
+from sbredis.engine import REFUSALS, Request, ScriptCaller, library_keys, perform
 from sbredis.exceptions import ServiceBusError, ServiceBusQuotaExceededError
 
 __all__ = ["NamedLibraries", "name_library", "read_libraries"]
@@ -37,7 +37,7 @@ _REFUSALS = {**REFUSALS, "FULL": _full}
 
 async def name_library(transport: ScriptCaller, namespace: str, name: str) -> None:
     """Note that a client calls this library."""
-    request = Request.of("name_library", library_keys(namespace, registry_salt()), (name,), lambda _: None)
+    request = Request.of("name_library", library_keys(namespace), (name,), lambda _: None)
     await perform(transport, request, timeout=_TIMEOUT, refusals=_REFUSALS)
 
 
@@ -48,5 +48,5 @@ async def read_libraries(transport: ScriptCaller, namespace: str) -> NamedLibrar
         now, *rest = reply
         return NamedLibraries(now, {name.decode(): at for name, at in zip(rest[::2], rest[1::2], strict=True)})
 
-    request = Request.of("read_libraries", library_keys(namespace, registry_salt()), (), read)
+    request = Request.of("read_libraries", library_keys(namespace), (), read)
     return await perform(transport, request, timeout=_TIMEOUT)

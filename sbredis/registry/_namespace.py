@@ -7,9 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, Self, TypeVar, get_args
 
+from sbredis._counting import counted
 from sbredis._quoting import quoted
 from sbredis._tasks import loop_time
 from sbredis.engine import (
+    MOST_PARTITIONS,
     Partition,
     PartitionSettings,
     Request,
@@ -17,10 +19,12 @@ from sbredis.engine import (
     entity_name,
     namespace_name,
     new_stamp,
-    partition_for_name,
     perform,
+    require_slots,
     rule_name,
-    salts,
+    slot_for_name,
+    slot_salt,
+    slots_for_name,
     subscription_name,
 )
 from sbredis.exceptions import (
@@ -58,6 +62,7 @@ from sbredis.registry._registry import (
     NamespaceFacts,
     TopicFacts,
     read_namespace,
+    refuse_former,
     register_namespace,
     require_bounds,
 )
@@ -72,8 +77,10 @@ from sbredis.rules import Rule
 __all__ = ["Namespace"]
 
 T = TypeVar("T")
+_SLOTS = 256
+"""The number of slots of a new namespace, unless its creator names one."""
 _PARTITIONS = 16
-"""The number of partitions of a new namespace, unless its creator names one."""
+"""The number of partitions of a new partitioned entity, unless its creator names one."""
 
 
 class Namespace:
@@ -84,21 +91,21 @@ class Namespace:
     without regard to case.
     """
 
-    __slots__ = ("_rules", "_steps", "created_at", "name", "partitions")
+    __slots__ = ("_rules", "_steps", "created_at", "name", "slots")
 
     def __init__(
         self,
         transport: ScriptCaller,
         name: str,
-        partitions: int,
+        slots: int,
         created_at: int,
         told: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Use a namespace that is known to exist. If it may not exist, use :meth:`open`."""
-        self._steps = Steps(transport, name, partitions, told)
-        self._rules = Rulebook(name, partitions)
+        self._steps = Steps(transport, name, slots, told)
+        self._rules = Rulebook(name, slots)
         self.name = name
-        self.partitions = partitions
+        self.slots = slots
         self.created_at = created_at
 
     @classmethod
@@ -106,31 +113,31 @@ class Namespace:
         cls,
         transport: ScriptCaller,
         name: str,
-        partitions: int | None = None,
+        slots: int | None = None,
         *,
         timeout: float = 60.0,
         told: Callable[[], int | None] = lambda: None,
     ) -> Self:
-        """Open the namespace of this name. If it does not exist, create it with ``partitions``, or 16 by default.
+        """Open the namespace of this name. If it does not exist, create it with ``slots``, or 256 by default.
 
         ``told`` returns the time for partitions with a test clock.
 
-        The number of partitions cannot change. If the namespace has another number, this raises
-        :class:`NamespacePartitionsError`.
+        The number of slots cannot change. If the namespace has another number, this raises
+        :class:`NamespaceSlotsError`.
         """
         namespace_name(name)
-        if partitions is not None:
-            salts(partitions)  # `salts` raises an error for an invalid number of partitions
-        facts = await _open_namespace(transport, name, partitions, timeout=timeout)
-        return cls(transport, name, facts.partitions, facts.created_at, told)
+        if slots is not None:
+            require_slots(slots)
+        facts = await _open_namespace(transport, name, slots, timeout=timeout)
+        return cls(transport, name, facts.slots, facts.created_at, told)
 
     async def facts(self, *, timeout: float = 60.0) -> NamespaceFacts:
         """Read the facts of the namespace; create it if it is missing."""
         steps, until = self._steps, loop_time() + timeout
-        facts = await steps.ask(read_namespace(self.name, self.partitions), until)
+        facts = await steps.ask(read_namespace(self.name, self.slots), until)
         if facts is not None:
             return facts
-        return await steps.ask(register_namespace(self.name, self.partitions, exact=True), until)
+        return await steps.ask(register_namespace(self.name, self.slots, exact=True), until)
 
     async def limit(self, *, entities: int | None, megabytes: int | None, timeout: float = 60.0) -> NamespaceFacts:
         """Limit the number of entities, and the sum of the sizes of queues and topics; ``None`` is no limit.
@@ -149,14 +156,16 @@ class Namespace:
         *,
         kind: Literal["queue", "topic"] = "queue",
         partitioned: bool = False,
+        partitions: int | None = None,
         colocate_with: str | None = None,
         properties: Mapping[str, Json] | None = None,
         timeout: float = 60.0,
     ) -> EntityRecord:
-        """Create a queue or topic in all partitions, or in one partition.
+        """Create a queue or topic with one partition, or a ``partitioned`` one with this number of ``partitions``: by
+        default 16, or the number of slots if that is smaller.
 
-        With ``colocate_with``, which is the name of another entity, the partition is the partition of that entity.
-        Otherwise the name of the new entity decides the partition. If an entity of this name is being deleted, its
+        With ``colocate_with``, which is the name of another entity, the partitions are in the slots of that entity.
+        Otherwise the name of the new entity decides the slots. If an entity of this name is being deleted, its
         deletion is finished first. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an
         entity of this name, of any kind. If several clients create the entity at the same time, only one succeeds.
         """
@@ -164,10 +173,7 @@ class Namespace:
         if properties is not None:
             require_properties(properties)
         _check_kind(name, kind, settings)
-        if partitioned and colocate_with is not None:
-            raise ValueError(
-                f"{quoted(name)} cannot be both partitioned and colocated with another entity: leave out colocate_with"
-            )
+        self._check_partitions(name, partitions, partitioned=partitioned)
         until = loop_time() + timeout
         beside = None if colocate_with is None else await self._neighbour(name, colocate_with, until)
         await require_destinations(self._steps, name, properties, {}, until)
@@ -175,7 +181,7 @@ class Namespace:
             name=name,
             kind=kind,
             partitioned=partitioned,
-            partitions=tuple(range(self.partitions)) if partitioned else (_number_of(name, beside, self.partitions),),
+            partitions=self._slots_of(name, beside, partitions, partitioned=partitioned),
             colocated_with=None if beside is None else beside.path,
             settings=settings,
             properties=properties or {},
@@ -186,7 +192,7 @@ class Namespace:
             try:
                 record = await steps.ask(registration, until, name)
             except NamespaceMissingError:
-                await steps.ask(register_namespace(self.name, self.partitions, exact=True), until)
+                await steps.ask(register_namespace(self.name, self.slots, exact=True), until)
             except MessagingEntityAlreadyExistsError:
                 await self._require_free(name, kind, until)
             else:
@@ -491,6 +497,39 @@ class Namespace:
         """Return one of the partitions of an entity; raise :class:`ValueError` if the entity has no such partition."""
         return self._steps.partitions.one(record, number)
 
+    def salt(self, number: int) -> str:
+        """Return the salt of a slot."""
+        return slot_salt(self.name, number, self.slots)
+
+    def _check_partitions(self, name: str, partitions: int | None, *, partitioned: bool) -> None:
+        """Raise for a number of partitions that a new entity cannot have."""
+        if partitions is None:
+            return
+        if not partitioned:
+            raise ValueError(f"{quoted(name)} is not partitioned, so it has no number of partitions")
+        if not 1 <= partitions <= MOST_PARTITIONS:
+            raise ValueError(f"an entity has 1 to {MOST_PARTITIONS} partitions, not {partitions}")
+        if partitions > self.slots:
+            raise ValueError(
+                f"{quoted(name)} cannot have {partitions} partitions, because the namespace '{self.name}' has "
+                f"{counted(self.slots, 'slot')}, and each partition needs a slot of its own"
+            )
+
+    def _slots_of(
+        self, name: str, beside: EntityRecord | None, partitions: int | None, *, partitioned: bool
+    ) -> tuple[int, ...]:
+        """Return the numbers of the slots of a new entity. ``beside`` is the entity with which it is colocated."""
+        if beside is None:
+            if not partitioned:
+                return (slot_for_name(name, self.slots),)
+            return slots_for_name(name, min(_PARTITIONS, self.slots) if partitions is None else partitions, self.slots)
+        there = f"{quoted(name)} cannot be colocated with '{beside.path}', which "
+        if partitioned != beside.partitioned:
+            raise ValueError(f"{there}is {'not ' * partitioned}partitioned: either both are partitioned, or neither is")
+        if partitions not in {None, len(beside.partitions)}:
+            raise ValueError(f"{there}has {counted(len(beside.partitions), 'partition')}, and not {partitions}")
+        return beside.partitions
+
     async def _neighbour(self, name: str, neighbour: str, until: float) -> EntityRecord:
         """Return the entity that ``colocate_with`` names."""
         try:
@@ -528,19 +567,18 @@ class Namespace:
                 return await self._steps.ask(change(record), until, codes=codes)
 
 
-async def _open_namespace(
-    transport: ScriptCaller, name: str, partitions: int | None, *, timeout: float
-) -> NamespaceFacts:
-    """Return the facts of a namespace. If it is missing, create it with ``partitions``, or 16 by default.
+async def _open_namespace(transport: ScriptCaller, name: str, slots: int | None, *, timeout: float) -> NamespaceFacts:
+    """Return the facts of a namespace. If it is missing, create it with ``slots``, or 256 by default.
 
     A server that has reached its memory limit refuses to create a namespace. If every client tried that when it opens,
     no program could open a client any more and empty the server.
     """
     until, codes = loop_time() + timeout, refusals(name)
-    facts = await perform(transport, read_namespace(name, partitions), timeout=timeout, refusals=codes)
+    facts = await perform(transport, read_namespace(name, slots), timeout=timeout, refusals=codes)
     if facts is not None:
         return facts
-    request = register_namespace(name, _PARTITIONS if partitions is None else partitions, exact=partitions is not None)
+    await perform(transport, refuse_former(name), timeout=until - loop_time(), refusals=codes)
+    request = register_namespace(name, _SLOTS if slots is None else slots, exact=slots is not None)
     try:
         return await perform(transport, request, timeout=until - loop_time(), refusals=codes)
     except ServiceBusServerBusyError as error:
@@ -566,15 +604,3 @@ def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
         raise ValueError(
             f"the settings of the {kind} {quoted(name)} are settings for a {'topic' if settings.topic else 'queue'}"
         )
-
-
-def _number_of(name: str, beside: EntityRecord | None, partitions: int) -> int:
-    """Return the only partition of an entity that is not partitioned, of a namespace with this number of partitions."""
-    if beside is None:
-        return partition_for_name(name, partitions)
-    if beside.partitioned:
-        raise ValueError(
-            f"{quoted(name)} cannot be colocated with '{beside.path}', which is partitioned and therefore in all "
-            "partitions"
-        )
-    return beside.partitions[0]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from sbredis._tasks import loop_time
-from sbredis.engine import Origin, Partition, Request, ScriptCaller, SettingsStaleError, perform
+from sbredis.engine import Origin, Partition, Request, ScriptCaller, SettingsStaleError, perform, slot_salt
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -38,14 +38,12 @@ UNREACHABLE = (
 class Partitions:
     """The partitions of one namespace. ``until`` is the time to give up, by the clock of the event loop."""
 
-    __slots__ = ("_namespace", "_salts", "_told", "_transport")
+    __slots__ = ("_namespace", "_slots", "_told", "_transport")
 
-    def __init__(
-        self, transport: ScriptCaller, namespace: str, salts: Sequence[str], told: Callable[[], int | None]
-    ) -> None:
+    def __init__(self, transport: ScriptCaller, namespace: str, slots: int, told: Callable[[], int | None]) -> None:
         self._transport = transport
         self._namespace = namespace
-        self._salts = salts
+        self._slots = slots
         self._told = told
 
     def one(self, record: EntityRecord, number: int) -> Partition:
@@ -54,7 +52,7 @@ class Partitions:
             raise ValueError(f"'{record.path}' is not in partition {number}, but in {record.partitions}")
         return Partition(
             self._namespace,
-            self._salts[number],
+            slot_salt(self._namespace, number, self._slots),
             record.id,
             record.incarnation,
             record.version,

@@ -10,7 +10,7 @@ from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
     NamespaceMissingError,
-    NamespacePartitionsError,
+    NamespaceSlotsError,
     Outcome,
     ServiceBusError,
     ServiceBusQuotaExceededError,
@@ -22,7 +22,7 @@ from sbredis.registry._unreadable import unreadable_in_script
 __all__ = [
     "EntityChangedError",
     "NamespaceMissingError",
-    "NamespacePartitionsError",
+    "NamespaceSlotsError",
     "Refusals",
     "SubscriptionGoneError",
     "add_sentence",
@@ -189,9 +189,9 @@ def refusals(namespace: str, entity: str = "") -> Refusals:
             ),
         ),
         "LAYOUT": lambda form: _layout(namespace, form),
-        "PARTITIONS": lambda number: (
-            NamespacePartitionsError,
-            f"Namespace '{namespace}' has {number} partitions, which cannot change: name this number, or no number.",
+        "SLOTS": lambda number: (
+            NamespaceSlotsError,
+            f"Namespace '{namespace}' has {number} slots, which cannot change: name this number, or no number.",
         ),
         "EXISTS": lambda _: (MessagingEntityAlreadyExistsError, _exists(namespace, entity)),
         "GONE": lambda _: (MessagingEntityNotFoundError, _missing(namespace, entity)),

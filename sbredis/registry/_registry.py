@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
-from sbredis.engine import Request, name_key, registry_keys, registry_salt
+from sbredis.engine import Request, name_key, registry_keys
 from sbredis.registry._entity import (
     EntityDescription,
     EntityRecord,
@@ -40,6 +40,7 @@ __all__ = [
     "TopicFacts",
     "Unregistered",
     "read_namespace",
+    "refuse_former",
     "register_namespace",
     "require_bounds",
 ]
@@ -48,6 +49,9 @@ T = TypeVar("T")
 
 LONGEST_PAGE = 1000
 """The largest number of records in one page."""
+
+_FORMER_SALT = "fjl"
+"""The salt of every registry of data layout 1."""
 
 _SHARE = 1000
 """The number of rules that one call to remove a subscription deletes."""
@@ -68,7 +72,7 @@ LIMITS = Limits(subscriptions=2_000, sql_filters=2_000, correlation_filters=100_
 class NamespaceFacts(NamedTuple):
     """The facts about a namespace."""
 
-    partitions: int
+    slots: int
     created_at: int
     entities: int
     """The number of queues and topics."""
@@ -156,23 +160,28 @@ class Listing(NamedTuple, Generic[T]):
     """The name after which the next page begins, if there may be one."""
 
 
-def read_namespace(namespace: str, partitions: int | None = None) -> Request[NamespaceFacts | None]:
-    """Read the facts of a namespace, if it exists. With ``partitions``, it must have this number of partitions."""
+def read_namespace(namespace: str, slots: int | None = None) -> Request[NamespaceFacts | None]:
+    """Read the facts of a namespace, if it exists. With ``slots``, it must have this number of slots."""
 
     def read(reply: list[Any] | None) -> NamespaceFacts | None:
         return None if reply is None else _facts(reply)
 
-    keys = registry_keys(namespace, registry_salt())
-    return Request.of("read_namespace", keys, ("" if partitions is None else partitions,), read)
+    keys = registry_keys(namespace)
+    return Request.of("read_namespace", keys, ("" if slots is None else slots,), read)
 
 
-def register_namespace(namespace: str, partitions: int, *, exact: bool) -> Request[NamespaceFacts]:
+def refuse_former(namespace: str) -> Request[None]:
+    """Refuse a namespace of data layout 1, whose registry is in another slot."""
+    return Request.of("read_namespace", registry_keys(namespace, _FORMER_SALT), ("",), lambda _: None)
+
+
+def register_namespace(namespace: str, slots: int, *, exact: bool) -> Request[NamespaceFacts]:
     """Create a namespace if it does not exist, and read its facts.
 
-    With ``exact``, it must have this number of partitions.
+    With ``exact``, it must have this number of slots.
     """
-    keys = registry_keys(namespace, registry_salt())
-    return Request.of("register_namespace", keys, (partitions, int(exact)), _facts)
+    keys = registry_keys(namespace)
+    return Request.of("register_namespace", keys, (slots, int(exact)), _facts)
 
 
 def _facts(reply: list[Any]) -> NamespaceFacts:
@@ -186,24 +195,24 @@ def _megabytes(description: EntityDescription) -> int:
 
 
 class Registry:
-    """The registry, for a caller that knows the namespace's number of partitions."""
+    """The registry, for a caller that knows the namespace's number of slots."""
 
-    __slots__ = ("keys", "partitions")
+    __slots__ = ("keys", "slots")
 
-    def __init__(self, namespace: str, partitions: int) -> None:
-        self.keys = registry_keys(namespace, registry_salt())
-        self.partitions = partitions
+    def __init__(self, namespace: str, slots: int) -> None:
+        self.keys = registry_keys(namespace)
+        self.slots = slots
 
     def limit(self, entities: int | None, megabytes: int | None) -> Request[NamespaceFacts]:
         """Limit the number of entities and their size in megabytes; ``None`` is no limit."""
         limits = ("" if each is None else each for each in (entities, megabytes))
-        return Request.of("limit_namespace", self.keys, (self.partitions, *limits), _facts)
+        return Request.of("limit_namespace", self.keys, (self.slots, *limits), _facts)
 
     def register(self, description: EntityDescription, incarnation: str) -> Request[EntityRecord]:
         """Add a new queue or topic and give it an id; ``incarnation`` is chosen at random for this creation."""
         topic = int(description.kind == "topic")
         size, text = _megabytes(description), encode(description)
-        arguments = (self.partitions, name_key(description.path), incarnation, topic, size, text)
+        arguments = (self.slots, name_key(description.path), incarnation, topic, size, text)
         return Request.of("register_entity", self.keys, arguments, decode)
 
     def register_subscription(
@@ -211,7 +220,7 @@ class Registry:
     ) -> Request[EntityRecord]:
         """Add a new subscription of a topic with its rules."""
         arguments: list[str | int] = [
-            self.partitions,
+            self.slots,
             name_key(topic.path),
             topic.incarnation,
             name_key(description.path),
@@ -230,7 +239,7 @@ class Registry:
         settings differ. With ``kept``, a removal is taken back: the version rises, but the settings do not differ.
         """
         arguments = (
-            self.partitions,
+            self.slots,
             name_key(record.path),
             record.incarnation,
             record.stamp,
@@ -255,7 +264,7 @@ class Registry:
             return Revised(decode(reply[0]), decode(reply[1]) if reply[1] else None)
 
         arguments = (
-            self.partitions,
+            self.slots,
             name_key(record.parent or ""),
             name_key(record.path),
             record.incarnation,
@@ -274,12 +283,12 @@ class Registry:
         def read(reply: list[int]) -> Unregistered:
             return Unregistered(*map(bool, reply))
 
-        arguments = (self.partitions, name_key(record.path), record.incarnation, record.stamp, _SHARE)
+        arguments = (self.slots, name_key(record.path), record.incarnation, record.stamp, _SHARE)
         return Request.of("unregister_entity", self.keys, arguments, read)
 
     def mark_told(self, topic: EntityRecord) -> Request[bool]:
         """Record in the registry that all partitions of a topic have been told the version in this record."""
-        arguments = (self.partitions, name_key(topic.path), topic.incarnation, topic.version)
+        arguments = (self.slots, name_key(topic.path), topic.incarnation, topic.version)
         return Request.of("mark_told", self.keys, arguments, bool)
 
     def look(self, path: str) -> Request[SeenEntity | None]:
@@ -318,7 +327,7 @@ class Registry:
         for this change.
         """
         arguments = (
-            self.partitions,
+            self.slots,
             name_key(split_path(path)[0]),
             name_key(path),
             seen,
@@ -331,7 +340,7 @@ class Registry:
         return Request.of("condemn_entity", self.keys, arguments, decode)
 
     def _read(self, path: str) -> tuple[str | int, ...]:
-        return (self.partitions, name_key(path), name_key(split_path(path)[0]))
+        return (self.slots, name_key(path), name_key(split_path(path)[0]))
 
     def listed(self, after: str, limit: int) -> Request[Listing[EntityRecord]]:
         """List queues and topics after ``after``, in the order of their names in lower case.
@@ -345,7 +354,7 @@ class Registry:
             onward = onward_of(reply[-2]) if len(found) == limit else None
             return Listing(*_divided(found), onward)
 
-        return Request.of("list_entities", self.keys, (self.partitions, name_key(after), limit), read)
+        return Request.of("list_entities", self.keys, (self.slots, name_key(after), limit), read)
 
     def subscriptions(self, topic: str, after: str, limit: int = LONGEST_PAGE) -> Request[Page]:
         """List subscriptions of a topic after the name ``after``, in the order of their names in lower case.
@@ -370,7 +379,7 @@ class Registry:
         key = name_key(topic)
         # The byte "0" follows the byte "/", so the range ends after the last subscription of the topic.
         arguments = (
-            self.partitions,
+            self.slots,
             key,
             f"{key}/subscriptions/{name_key(after)}",
             f"{key}/subscriptions0",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sbredis.engine import Request, name_key, registry_keys, registry_salt
+from sbredis.engine import Request, name_key, registry_keys
 from sbredis.registry._entity import EntityRecord, decode
 from sbredis.registry._registry import LIMITS, LONGEST_PAGE, require_bounds
 from sbredis.registry._rules import KeptRule, decode_rule, encode_rule, kind_of, place_of
@@ -34,11 +34,11 @@ class RulePage(NamedTuple):
 class Rulebook:
     """The rules in a registry. The caller passes subscriptions as it has read them. Each change has a random stamp."""
 
-    __slots__ = ("keys", "partitions")
+    __slots__ = ("keys", "slots")
 
-    def __init__(self, namespace: str, partitions: int) -> None:
-        self.keys = registry_keys(namespace, registry_salt())
-        self.partitions = partitions
+    def __init__(self, namespace: str, slots: int) -> None:
+        self.keys = registry_keys(namespace)
+        self.slots = slots
 
     def create(self, subscription: EntityRecord, rule: Rule, stamp: str) -> Request[ChangedRule]:
         """Add a rule to a subscription."""
@@ -60,7 +60,7 @@ class Rulebook:
             return None if reply is None else decode_rule(reply, place)
 
         place = place_of(subscription.path, name)
-        return Request.of("read_rule", self.keys, (self.partitions, place), read)
+        return Request.of("read_rule", self.keys, (self.slots, place), read)
 
     def listed(self, subscription: EntityRecord, after: str, limit: int) -> Request[RulePage]:
         """List rules of a subscription after the name ``after``, in the order of their names in lower case."""
@@ -78,7 +78,7 @@ class Rulebook:
 
     def _of(self, subscription: EntityRecord, stamp: str) -> tuple[str | int, ...]:
         topic = name_key(subscription.parent or "")
-        return (self.partitions, topic, name_key(subscription.path), subscription.incarnation, stamp)
+        return (self.slots, topic, name_key(subscription.path), subscription.incarnation, stamp)
 
     def _changed(
         self, name: str, subscription: EntityRecord, rule: Rule, stamp: str, *more: str
@@ -105,5 +105,5 @@ class Rulebook:
             pairs = tuple((place.partition(" ")[0], rule) for place, rule in zip(places, rules, strict=True))
             return RulePage(edition.decode(), places[-1] if more and places else None, pairs)
 
-        arguments = (self.partitions, name_key(topic), after, before, limit)
+        arguments = (self.slots, name_key(topic), after, before, limit)
         return Request.of("list_rules", self.keys, arguments, read)

@@ -1,6 +1,6 @@
 """The registry's record of a rule, and its text. Pure.
 
-The record is ``1 <kind> <stamp> <created> <description>``. The scripts read the fields before the description, to count
+The record is ``2 <kind> <stamp> <created> <description>``. The scripts read the fields before the description, to count
 the filters of a topic. The description is JSON, which the folder ``rules`` writes and reads.
 """
 
@@ -38,7 +38,7 @@ MAXIMUM_RULES = 1000
 """The largest number of rules of a new subscription, in at most 1 MB of JSON. More rules may be added later."""
 
 _MAXIMUM_BYTES = 1024 * 1024
-_RECORD = re.compile(rb"1 [sct] (?P<stamp>[\w-]{12}) (?P<created>[0-9]{1,15}) (?P<description>\{.*\})", re.DOTALL)
+_RECORD = re.compile(rb"2 [sct] (?P<stamp>[\w-]{12}) (?P<created>[0-9]{1,15}) (?P<description>\{.*\})", re.DOTALL)
 
 
 class KeptRule(NamedTuple):

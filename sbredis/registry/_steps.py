@@ -72,7 +72,6 @@ from sbredis.engine import (
     SettingsStaleError,
     new_stamp,
     perform,
-    salts,
 )
 from sbredis.exceptions import (
     DataLayoutError,
@@ -101,7 +100,6 @@ from sbredis.registry._refusals import (
     refusals,
 )
 from sbredis.registry._registry import Registry, SeenEntity
-from sbredis.registry._unreadable import layout_of
 
 __all__ = ["DESTINATIONS", "PATIENCE", "TOGETHER", "TOPIC", "Steps"]
 
@@ -132,13 +130,13 @@ class Steps:
         self,
         transport: ScriptCaller,
         namespace: str,
-        partitions: int,
+        slots: int,
         told: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._transport = transport
         self._namespace = namespace
-        self.partitions = Partitions(transport, namespace, salts(partitions), told)
-        self.registry = Registry(namespace, partitions)
+        self.partitions = Partitions(transport, namespace, slots, told)
+        self.registry = Registry(namespace, slots)
 
     async def ask(self, request: Request[T], until: float, about: str = "", codes: Refusals | None = None) -> T:
         """Send a request to the registry, ``about`` one entity or none. ``codes`` has the errors for refusals."""
@@ -278,18 +276,19 @@ class Steps:
         """Begin to delete an entity whose record is damaged, and return its new record; ``None`` if it is gone.
 
         The entity had the id and the incarnation in the beginning of its record, if that can be read. Otherwise its
-        partitions cannot be found any more, and stay behind. Nobody knows which partitions the entity had, so those of
-        all numbers are deleted. Raises the ``error`` if another release has written the record.
+        partitions cannot be found any more, and stay behind. Nobody knows which partitions the entity had, so those in
+        all slots are deleted. Raises an error if another release has written the record.
         """
         topic, subscription = split_path(path)
         while True:
             text = await self.ask(self.registry.text(path), until, path)
             if text is None:
                 return None
-            with suppress(DataLayoutError):
+            try:
                 return decode(text, path)  # another client has repaired or condemned it
-            if layout_of(text) is not None:
-                raise error
+            except DataLayoutError as found:
+                if found.layout is not None:
+                    raise
             head = head_of(text) or Head("", new_stamp(), 1)
             kind: Kind = "subscription"
             owner: EntityRecord | None = None
@@ -302,7 +301,7 @@ class Steps:
                 kind = "topic" if is_topic or list(kinds) == ["topic"] else "queue"
             if kinds and kind not in kinds:
                 raise of_another_kind(self._namespace, path, kind, kinds)
-            numbers = tuple(range(self.registry.partitions)) if owner is None else owner.partitions
+            numbers = tuple(range(self.registry.slots)) if owner is None else owner.partitions
             description = EntityDescription(
                 name=path if subscription is None else subscription,
                 kind=kind,

@@ -25,6 +25,7 @@ __all__ = [
     "read_all",
     "read_json",
     "reason_of",
+    "too_new",
     "unreadable",
     "unreadable_in_script",
 ]
@@ -32,7 +33,7 @@ __all__ = [
 _log = logging.getLogger("sbredis.registry")
 T = TypeVar("T")
 _LAYOUT = re.compile(rb"(?P<layout>[0-9]{1,9})(?: |$)")
-_PRESENT = "1"
+_PRESENT = "2"
 _LONGEST_REASON = 300
 _LONGEST_NAME = 1000
 """The bytes of a stored name that are shown. No entity can have a longer name."""
@@ -63,6 +64,11 @@ def unreadable(what: str, path: str | None, text: bytes, reason: str) -> DataLay
     elif layout is not None:
         reason = f"it has data layout {layout!r}"
     return _error(of, path, layout, reason)
+
+
+def too_new(what: str, path: str, layout: str, reason: str) -> DataLayoutError:
+    """Return the error that a text of the present layout has something that only a newer release knows."""
+    return _error(f"{what} of '{path}'", path, layout, reason)
 
 
 def unreadable_in_script(kind: str, layout: str, path: str) -> DataLayoutError:

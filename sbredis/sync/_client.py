@@ -59,7 +59,7 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
     one attempt, and ``None`` sets no limit. A call that must be sent again because a partition has moved, or because
     settings have changed, does not count as a repetition. The default time-out of a call is 60 seconds.
 
-    If the namespace does not exist yet, it is created with ``partition_count`` partitions, 16 by default.
+    If the namespace does not exist yet, it is created with ``slot_count`` slots, 256 by default.
 
     With ``maintenance`` the client offers to do background work for all clients. If several clients offer, only one of
     them does the work at a time. When a message that was scheduled on a topic is due, that client hands it to the
@@ -81,7 +81,7 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
         credential: Credential | None = None,
         *,
         namespace: str | None = None,
-        partition_count: int | None = None,
+        slot_count: int | None = None,
         retry_total: int | None = None,
         retry_backoff_factor: float = 0.02,
         retry_backoff_max: float = 1.0,
@@ -96,7 +96,7 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
                 fully_qualified_namespace,
                 credential,
                 namespace=namespace,
-                partition_count=partition_count,
+                slot_count=slot_count,
                 retry_total=retry_total,
                 retry_backoff_factor=retry_backoff_factor,
                 retry_backoff_max=retry_backoff_max,
@@ -118,7 +118,7 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
         redis: Any,
         *,
         namespace: str | None = None,
-        partition_count: int | None = None,
+        slot_count: int | None = None,
         retry_total: int | None = None,
         retry_backoff_factor: float = 0.02,
         retry_backoff_max: float = 1.0,
@@ -136,7 +136,7 @@ class ServiceBusClient(Facade[aio.ServiceBusClient]):
             aio.ServiceBusClient.from_redis(
                 redis,
                 namespace=namespace,
-                partition_count=partition_count,
+                slot_count=slot_count,
                 retry_total=retry_total,
                 retry_backoff_factor=retry_backoff_factor,
                 retry_backoff_max=retry_backoff_max,

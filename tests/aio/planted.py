@@ -149,9 +149,9 @@ PLANTED = (
     Planted(
         "messages without a key go to the first partition",
         file="sbredis/moving/_destinations.py",
-        right="return number if number in entity.numbers else entity.numbers[0]",
+        right="return entity.numbers[bisect_left(entity.numbers, number) % len(entity.numbers)]",
         wrong="return entity.numbers[0]",
-        test="tests/aio/test_forwarding.py::test_a_message_without_a_key_stays_in_the_partition_of_its_number",
+        test="tests/aio/test_forwarding.py::test_messages_without_a_key_go_to_the_next_partition_around_the_slots",
     ),
     Planted(
         "a transfer goes to another queue of the name",

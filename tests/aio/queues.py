@@ -279,7 +279,7 @@ async def queue_at(
     """Create a queue. At the end, close its client and check that no task is left."""
     before = asyncio.all_tasks()
     async with ServiceBusClient(
-        with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock, _timings=timings
+        with_all_scripts(url), namespace="ns", slot_count=partitions, _clock=clock, _timings=timings
     ) as client:
         yield await new_queue(client, url, partitioned=partitioned, clock=clock, name=name, **settings)
     left = asyncio.all_tasks() - before

@@ -146,10 +146,10 @@ def test_a_client_that_could_not_be_made_has_a_repr(kind: Any) -> None:
 async def test_a_client_can_use_a_redis_py_client_without_owning_it(server: LocalServer, cluster: LocalCluster) -> None:
     """Closing the ServiceBusClient does not close the redis-py client."""
     borrowed = redis.asyncio.Redis(host=server.host, port=server.port)
-    client = ServiceBusClient.from_redis(borrowed, namespace="ns", partition_count=2)
+    client = ServiceBusClient.from_redis(borrowed, namespace="ns", slot_count=2)
     assert client.namespace == "ns"
     await works(client)
-    assert client._connection.namespace.partitions == 2
+    assert client._connection.namespace.slots == 2
     assert await borrowed.ping()
     await borrowed.aclose()
     node = cluster.masters[0]
@@ -211,9 +211,9 @@ def test_a_malformed_url_error_names_the_wrong_part(wrong: str, said: str) -> No
         ({"retry_backoff_factor": 0}, ValueError, "retry_backoff_factor"),
         ({"retry_backoff_max": "1"}, TypeError, "retry_backoff_max"),
         ({"connect_timeout": 0}, ValueError, "connect_timeout"),
-        ({"partition_count": 0}, ValueError, "partition_count"),
-        ({"partition_count": 1025}, ValueError, "partition_count"),
-        ({"partition_count": "4"}, TypeError, "partition_count"),
+        ({"slot_count": 0}, ValueError, "slot_count"),
+        ({"slot_count": 1025}, ValueError, "slot_count"),
+        ({"slot_count": "4"}, TypeError, "slot_count"),
         ({"credential": "hunter2"}, TypeError, "credential must be a tuple"),
         ({"credential": ("hunter2",)}, TypeError, "credential must be a tuple of user and password"),
         ({"credential": ("ann", 2)}, TypeError, "credential must be a tuple of user and password"),

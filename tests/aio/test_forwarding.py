@@ -132,7 +132,7 @@ async def flow_at(
 ) -> AsyncIterator[Flow]:
     before = asyncio.all_tasks()
     async with (
-        ServiceBusClient(url, namespace="ns", partition_count=partitions, _clock=clock, _timings=timings) as client,
+        ServiceBusClient(url, namespace="ns", slot_count=partitions, _clock=clock, _timings=timings) as client,
         ServiceBusAdministrationClient(url, namespace="ns", _clock=clock, _timings=timings) as admin,
     ):
         yield Flow(url, client, admin, clock)
@@ -235,17 +235,21 @@ async def test_a_key_chooses_the_partition_of_the_destination(url: str, kind: st
             assert len(set(places[0].values())) == 3
 
 
-async def test_a_message_without_a_key_stays_in_the_partition_of_its_number(url: str) -> None:
+@pytest.mark.parametrize("count", [2, 3])
+async def test_messages_without_a_key_go_to_the_next_partition_around_the_slots(url: str, count: int) -> None:
     """So the messages of a partitioned queue are spread over the partitions of the next one."""
     async with flow_at(url) as flow:
-        await flow.admin.create_queue("to", **KINDS["partitioned"])
+        await flow.admin.create_queue("to", partition_count=count, **KINDS["partitioned"])
         await flow.admin.create_queue("from", forward_to="to", **KINDS["partitioned"])
+        numbers = (await flow.client._connection.namespace.get_entity("to")).partitions
         async with flow.mover():
             await flow.send("from", *(str(number) for number in range(12)))
             found = await flow.take(12, "to")
         places = [((one.enqueued_sequence_number or 0) >> 48, (one.sequence_number or 0) >> 48) for one in found]
         assert {before for before, _ in places} == {0, 1, 2}
-        assert all(before == after for before, after in places)
+        assert {after for _, after in places} == set(numbers)
+        around = [*numbers, *(number + 3 for number in numbers)]
+        assert all(after == min(number for number in around if number >= before) % 3 for before, after in places)
 
 
 async def test_duplicates_are_dropped_at_the_destination(url: str) -> None:

@@ -369,12 +369,12 @@ KINDS: dict[str, Callable[[], Kind]] = {
 
 
 def client_of(servers: Servers, **options: Any) -> ServiceBusClient:
-    return ServiceBusClient(servers.url, namespace="ns", partition_count=SPREAD, **options)
+    return ServiceBusClient(servers.url, namespace="ns", slot_count=SPREAD, **options)
 
 
 @asynccontextmanager
 async def admin_of(servers: Servers) -> AsyncIterator[Admin]:
-    async with Admin(servers.url, namespace="ns", partition_count=SPREAD) as admin:
+    async with Admin(servers.url, namespace="ns", slot_count=SPREAD) as admin:
         yield admin
 
 

@@ -52,7 +52,7 @@ def clock() -> HandClock:
 @pytest.fixture
 async def client(url: str, partitioned: bool, clock: HandClock) -> AsyncIterator[ServiceBusClient]:
     """A client of a namespace with one queue, ``orders``."""
-    async with ServiceBusClient(url, partition_count=3, _clock=clock, _timings=PATIENT) as client:
+    async with ServiceBusClient(url, slot_count=3, _clock=clock, _timings=PATIENT) as client:
         await client.ensure_queue("orders", enable_partitioning=partitioned, lock_duration=timedelta(seconds=30))
         yield client
 
@@ -60,7 +60,7 @@ async def client(url: str, partitioned: bool, clock: HandClock) -> AsyncIterator
 @pytest.fixture
 async def admin(url: str, clock: HandClock) -> AsyncIterator[ServiceBusAdministrationClient]:
     """An administration client of the same namespace."""
-    async with ServiceBusAdministrationClient(url, partition_count=3, _clock=clock) as admin:
+    async with ServiceBusAdministrationClient(url, slot_count=3, _clock=clock) as admin:
         yield admin
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sbredis.client import ROUTE, RoleKeeper, is_held
-from sbredis.engine import registry_salt, role_keys
+from sbredis.engine import role_keys
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from tests.aio.diverting import divert
 from tests.aio.queues import in_memory, queue_at
@@ -84,7 +84,7 @@ async def test_a_client_in_doubt_asks_at_once_and_loses_a_role_that_another_one_
         await hand.keeper.take()
         keeper = asyncio.create_task(hand.keeper.keep())
         connection = hand.connection
-        (key,) = role_keys(connection.namespace.name, registry_salt())
+        (key,) = role_keys(connection.namespace.name)
         ends = hand.keeper.standing.fence + 3_000_000
         await connection.transport.command("HSET", key, ROUTE, f"another {ends} {ends}", key=key)
         hand.keeper.doubt()

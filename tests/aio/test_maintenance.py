@@ -17,7 +17,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.client import ROUTE, Role, RoleKeeper
 from sbredis.client._role import Standing
 from sbredis.client._routing import Judge
-from sbredis.engine import Outgoing, perform, registry_salt, role_keys
+from sbredis.engine import Outgoing, perform, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
 from sbredis.maintenance import _publishing as aside
 from sbredis.maintenance import _publishing as publishing
@@ -747,4 +747,4 @@ async def test_the_role_has_one_holder_at_a_time_and_its_fence_only_increases(ur
         third = await one.claim(5)
         assert third.held
         assert third.fence > second.fence
-        assert role_keys("ns", registry_salt())
+        assert role_keys("ns")

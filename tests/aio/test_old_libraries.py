@@ -10,7 +10,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.client import Timings
-from sbredis.engine import AccessTo, entity_rules, library_keys, namespace_rules, registry_salt, whole_library
+from sbredis.engine import AccessTo, entity_rules, library_keys, namespace_rules, whole_library
 from sbredis.registry import read_libraries
 from sbredis.servers import LocalCluster, LocalServer
 from tests.access.users import nodes_of, set_user, url_of
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.any_form("some clients send single 
 Running = LocalServer | LocalCluster
 OWN = whole_library().name
 OLD = [f"sb_{letter * 16}" for letter in "abcdef"]
-KEY = library_keys("ns", registry_salt())[0]
+KEY = library_keys("ns")[0]
 DAY = 86_400_000
 
 
@@ -40,7 +40,7 @@ def client_of(
     url: str, timings: Timings | None = None, *, scripts: str = "auto", maintenance: bool = False
 ) -> ServiceBusClient:
     return ServiceBusClient(
-        f"{url}?namespace=ns&scripts={scripts}", partition_count=4, maintenance=maintenance, _timings=timings
+        f"{url}?namespace=ns&scripts={scripts}", slot_count=4, maintenance=maintenance, _timings=timings
     )
 
 

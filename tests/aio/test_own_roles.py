@@ -9,7 +9,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.client import OWN, Role, is_held
-from sbredis.engine import registry_salt, role_keys
+from sbredis.engine import role_keys
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusQuotaExceededError
 from tests.aio.diverting import divert
 from tests.aio.queues import in_memory
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def client_of(url: str, **options: Any) -> ServiceBusClient:
-    return ServiceBusClient(url, namespace="ns", partition_count=3, **options)
+    return ServiceBusClient(url, namespace="ns", slot_count=3, **options)
 
 
 @pytest.mark.conformance
@@ -72,7 +72,7 @@ async def test_a_role_that_another_client_has_taken_is_lost(url: str) -> None:
     """For instance, the clock of the server was set forward."""
     async with client_of(url) as client:
         async with client.claim_role("r", claim_duration=1) as role:
-            (key,) = role_keys("ns", registry_salt())
+            (key,) = role_keys("ns")
             transport = client._connection.transport
             seconds, _ = await transport.command("TIME", key=key)
             until = (int(seconds) + 60) * 1000
@@ -100,7 +100,7 @@ async def test_an_invalid_name_is_refused(url: str, name: str) -> None:
 async def test_at_most_a_thousand_roles_are_remembered(url: str) -> None:
     async with client_of(url) as client:
         transport = client._connection.transport
-        (key,) = role_keys("ns", registry_salt())
+        (key,) = role_keys("ns")
         seconds, _ = await transport.command("TIME", key=key)
         now = int(seconds) * 1000
         full = [part for number in range(1000) for part in (f"{OWN}r{number}", f"h {now} {now}")]

@@ -12,7 +12,7 @@ import pytest
 
 from sbredis import RedriveBudget, ServiceBusMessage
 from sbredis.client import OWN
-from sbredis.engine import registry_salt, role_keys
+from sbredis.engine import role_keys
 from sbredis.exceptions import (
     MessageNotFoundError,
     MessageSizeExceededError,
@@ -554,7 +554,7 @@ async def test_a_redrive_that_loses_its_claim_ends(url: str) -> None:
         await eventually(begun)
         connection = queue.entity.connection
         role = f"{OWN}sbredis-redrive.{queue.entity.record.id}"
-        (key,) = role_keys(connection.namespace.name, registry_salt())
+        (key,) = role_keys(connection.namespace.name)
         await queue.transport.command("HSET", key, role, f"other {round(time.time() * 1000) + 60_000} 1", key=key)
         with pytest.raises(RedriveInProgressError, match="another one has begun"):
             await first

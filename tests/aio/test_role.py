@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sbredis.client import Role
-from sbredis.engine import registry_salt, role_keys
+from sbredis.engine import role_keys
 from tests.aio.queues import queue_at
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_the_fence_increases_with_each_holder_even_if_a_clock_is_set_back(url: str, ahead: int) -> None:
     """The next fence is higher than the last one, even if the clock has not advanced."""
     async with queue_at(url) as queue:
-        (key,) = role_keys("ns", registry_salt())
+        (key,) = role_keys("ns")
         seconds, _ = await queue.transport.command("TIME", key=key)
         last = (int(seconds) + 600) * 1000 + ahead  # the clock does not reach this time during the test
         await queue.transport.command("HSET", key, "route", f"before 0 {last}", key=key)
@@ -30,7 +30,7 @@ async def test_the_fence_increases_with_each_holder_even_if_a_clock_is_set_back(
 
 async def test_the_fence_increases_although_a_failover_has_lost_the_last_one(url: str) -> None:
     async with queue_at(url) as queue:
-        (key,) = role_keys("ns", registry_salt())
+        (key,) = role_keys("ns")
         before = await Role(queue.transport, "ns", "route").claim(5)
         await queue.transport.command("DEL", key, key=key)
         taken = await Role(queue.transport, "ns", "route").claim(5)
@@ -41,7 +41,7 @@ async def test_the_fence_increases_although_a_failover_has_lost_the_last_one(url
 async def test_a_claim_that_ends_too_far_in_the_future_is_void(url: str) -> None:
     """No claim is longer than an hour, so the clock of the server was set back."""
     async with queue_at(url) as queue:
-        (key,) = role_keys("ns", registry_salt())
+        (key,) = role_keys("ns")
         seconds, _ = await queue.transport.command("TIME", key=key)
         for ahead, free in ((1800, False), (7200, True)):
             ends = (int(seconds) + ahead) * 1000

@@ -124,7 +124,7 @@ def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str],
     """Return a master that does not have the registry. Also return keys that select its partitions, and keys that
     select other partitions.
     """
-    registry = cluster.master_of(key_slot(b"{fjl}"))
+    registry = cluster.master_of(key_slot(b"{027h}"))
     masters = [cluster.master_of(key_slot(partition.keys[0])) for partition in queue.partitions]
     master = next(master for master in masters if master is not registry)
     keys: tuple[list[str], list[str]] = ([], [])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient, Tick
-from sbredis.engine import registry_salt, tick_keys
+from sbredis.engine import tick_keys
 from sbredis.engine._scripts import load
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from tests.aio.queues import HandClock
@@ -17,13 +17,13 @@ from tests.aio.queues import HandClock
 pytestmark = pytest.mark.anyio
 
 HOUR = timedelta(hours=1)
-KEYS = tick_keys("ns", registry_salt())
+KEYS = tick_keys("ns")
 AT = 1_700_000_000_000
 AT_HOUR = AT - AT % 3_600_000
 
 
 def client_of(url: str, clock: Any = None) -> ServiceBusClient:
-    return ServiceBusClient(url, namespace="ns", partition_count=3, _clock=clock)
+    return ServiceBusClient(url, namespace="ns", slot_count=3, _clock=clock)
 
 
 def tick_at(milliseconds: int, missed: int = 0) -> Tick:

@@ -176,9 +176,9 @@ async def test_the_transaction_names_the_messages_that_were_dropped_as_duplicate
 
 
 @pytest.mark.everywhere("a transaction needs all its keys in one slot")
-async def test_messages_of_one_key_stay_together_on_partitioned_queues(client: ServiceBusClient) -> None:
+async def test_messages_of_one_key_stay_together_on_colocated_partitioned_queues(client: ServiceBusClient) -> None:
     await client.ensure_queue("wide-inputs", enable_partitioning=True)
-    await client.ensure_queue("wide-outputs", enable_partitioning=True)
+    await client.ensure_queue("wide-outputs", enable_partitioning=True, colocate_with="wide-inputs")
     await send(client, "wide-inputs", "1", partition_key="k")
     async with client.get_queue_receiver("wide-inputs") as receiver, client.get_queue_sender("wide-outputs") as sender:
         (message,) = await receive_exactly(receiver, 1)

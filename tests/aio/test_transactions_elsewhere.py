@@ -12,7 +12,7 @@ import pytest
 from sbredis.aio import ServiceBusClient, ServiceBusTransaction
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client import Timings
-from sbredis.engine import decode_changes, partition_for_key, partition_for_name, read_record
+from sbredis.engine import decode_changes, partition_for_key, read_record, slot_for_name, slots_for_name
 from sbredis.engine._bands import band, score
 from sbredis.engine._keys import KINDS
 from sbredis.engine._lifecycle import Side, State
@@ -37,8 +37,8 @@ LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 def elsewhere(than: str, kind: str = "outputs") -> str:
     """Return a name of an unpartitioned entity that is in another partition of the namespace."""
-    here = partition_for_name(than, 16)
-    return next(name for number in range(100) if partition_for_name(name := f"{kind}{number}", 16) != here)
+    here = slot_for_name(than, 256)
+    return next(name for number in range(100) if slot_for_name(name := f"{kind}{number}", 256) != here)
 
 
 OUTPUTS = elsewhere("inputs")
@@ -231,13 +231,14 @@ async def test_a_message_for_a_topic_elsewhere_waits_in_the_subscription_of_the_
 
 async def test_the_key_chooses_the_partition_of_the_destination(client: ServiceBusClient) -> None:
     await client.ensure_queue("wide", enable_partitioning=True)
-    key = next(key for key in "bcdefghijk" if partition_for_key(key, 16) != partition_for_name("inputs", 16))
+    places, here = slots_for_name("wide", 16, 256), slot_for_name("inputs", 256)
+    key = next(key for key in "bcdefghijk" if places[partition_for_key(key, 16)] != here)
     async with client.get_queue_sender("inputs") as near, client.get_queue_sender("wide") as wide:
         async with client.transaction() as tx:
             tx.send_messages(near, ServiceBusMessage("near"))
             tx.send_messages(wide, ServiceBusMessage("far", partition_key=key))
         ((body, _, number),) = await waiting(client, "inputs")
-        assert (body, number) == ("far", partition_for_key(key, 16))
+        assert (body, number) == ("far", places[partition_for_key(key, 16)])
 
 
 async def test_a_scheduled_message_for_another_partition_waits_to_be_moved_at_once(client: ServiceBusClient) -> None:
@@ -247,6 +248,36 @@ async def test_a_scheduled_message_for_another_partition_waits_to_be_moved_at_on
         tx.send_messages(near, ServiceBusMessage("near"))
         tx.send_messages(far, message)
     assert [body for body, _, _ in await waiting(client, "inputs")] == ["later"]
+
+
+async def test_partitioned_queues_share_a_transaction_if_one_was_colocated_with_the_other(
+    client: ServiceBusClient,
+) -> None:
+    for name, options in (("wide", {}), ("beside", {"colocate_with": "wide"}), ("apart", {})):
+        await client.ensure_queue(name, enable_partitioning=True, **options)  # type: ignore[arg-type]
+    for name in ("wide", "beside", "apart"):
+        await send(client, name, name, partition_key="a")
+    async with (
+        client.get_queue_receiver("wide") as one,
+        client.get_queue_receiver("beside") as two,
+        client.get_queue_receiver("apart") as three,
+        client.get_queue_sender("apart") as far,
+    ):
+        (first,), (second,), (third,) = [await receive_exactly(each, 1) for each in (one, two, three)]
+        with pytest.raises(ServiceBusError, match=r"'wide' and of 'apart', which are .*colocate_with"):
+            await transact(client, lambda tx: tx.complete_message(first), lambda tx: tx.complete_message(third))
+        with pytest.raises(ServiceBusError, match="create one entity with colocate_with the other"):
+            await transact(
+                client,
+                lambda tx: tx.complete_message(first),
+                lambda tx: tx.schedule_messages(far, ServiceBusMessage("x", partition_key="a"), LATER),
+            )
+        with pytest.raises(ServiceBusError, match=r"a watermark of 'apart'.*Create one entity with colocate_with"):
+            await transact(
+                client, lambda tx: tx.complete_message(first), lambda tx: tx.advance(far, "a", "1", expected=None)
+            )
+        await transact(client, lambda tx: tx.complete_message(first), lambda tx: tx.complete_message(second))
+    assert [await bodies_in(client, name) for name in ("wide", "beside")] == [[], []]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -439,7 +470,8 @@ async def test_a_send_to_another_partition_of_the_queue_of_the_settled_message_i
     async with client.get_queue_receiver("wide") as receiver, client.get_queue_sender("wide") as sender:
         (message,) = await receive_exactly(receiver, 1)
         assert message.sequence_number is not None
-        there = next(k for k in "abcdefghijk" if partition_for_key(k, 16) != message.sequence_number >> 48)
+        here = slots_for_name("wide", 16, 256).index(message.sequence_number >> 48)
+        there = next(k for k in "abcdefghijk" if partition_for_key(k, 16) != here)
         output = ServiceBusMessage("2", partition_key=there)
         with pytest.raises(ValueError, match=r"without a key" if key is None else r"different keys \('a', "):
             await transact(client, lambda tx: tx.complete_message(message), lambda tx: tx.send_messages(sender, output))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sbredis._tasks import wait_until
-from sbredis.engine import due_channel, salts
+from sbredis.engine import due_channel
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusConnectionError
 from sbredis.maintenance import DutyResources
 from sbredis.maintenance._agenda import Read, VisitPace, VisitPlace
@@ -89,7 +89,7 @@ async def visiting(url: str) -> AsyncIterator[tuple[Hand, EntityRecord, Any]]:
 
 async def announce(connection: Any, number: int, payload: bytes) -> None:
     namespace = connection.namespace
-    channel = due_channel(namespace.name, salts(namespace.partitions)[number])
+    channel = due_channel(namespace.name, namespace.salt(number))
     await connection.transport.command("SPUBLISH", channel, payload, key=channel)
 
 
@@ -115,7 +115,7 @@ async def test_announcements_that_cannot_be_read_or_concern_others_cause_no_visi
         await eventually(lambda: hand.visits == [VisitPlace(0, record.id)])
         logged = [each.getMessage() for each in caplog.records if each.name == "sbredis.maintenance"]
         assert len(logged) == 1
-        assert logged[0].startswith("partition 0 of each entity: An announcement cannot be read")
+        assert logged[0].startswith("slot 0: An announcement cannot be read")
 
 
 async def test_an_announcement_of_an_unknown_entity_and_a_gap_cause_a_census(url: str) -> None:

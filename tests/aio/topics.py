@@ -116,7 +116,7 @@ async def topic_at(
         ServiceBusClient(
             with_all_scripts(url),
             namespace="ns",
-            partition_count=partitions,
+            slot_count=partitions,
             maintenance=maintenance,
             _clock=clock,
             _timings=timings,

@@ -33,7 +33,7 @@ PLENTY = 1 << 30
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[ServiceBusClient]:
-    async with ServiceBusClient(url, partition_count=PARTITIONS, _timings=PATIENT) as client, Admin(url) as admin:
+    async with ServiceBusClient(url, slot_count=PARTITIONS, _timings=PATIENT) as client, Admin(url) as admin:
         await client._connection.open(asyncio.get_running_loop().time() + 60)
         await admin.create_queue("orders", enable_partitioning=True)
         yield client
@@ -261,7 +261,7 @@ def test_each_message_ends_in_one_place(steps: list[str], chance: random.Random)
         clock = HandClock()
         url = f"memory://{uuid.uuid4().hex}"
         async with (
-            ServiceBusClient(url, partition_count=2, _clock=clock, _timings=PATIENT) as client,
+            ServiceBusClient(url, slot_count=2, _clock=clock, _timings=PATIENT) as client,
             Admin(url, _clock=clock) as admin,
         ):
             await client._connection.open(asyncio.get_running_loop().time() + 60)

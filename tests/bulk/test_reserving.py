@@ -39,13 +39,13 @@ BY_NAME = "'orders' is reserved for the consumer 'capture' by 'job 7 on host' si
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[ServiceBusClient]:
-    async with ServiceBusClient(url, partition_count=3, _timings=PATIENT) as client:
+    async with ServiceBusClient(url, slot_count=3, _timings=PATIENT) as client:
         yield client
 
 
 @pytest.fixture
 async def admin(url: str, client: ServiceBusClient) -> AsyncIterator[Admin]:  # noqa: ARG001 -- it makes the namespace
-    async with Admin(url, partition_count=3) as admin:
+    async with Admin(url, slot_count=3) as admin:
         await admin.create_queue("orders", enable_partitioning=True)
         yield admin
 

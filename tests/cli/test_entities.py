@@ -56,7 +56,7 @@ def test_queues_are_listed_with_their_messages(sbredis: Command, server: LocalSe
 def test_all_kinds_are_created_listed_shown_changed_and_deleted(sbredis: Command) -> None:
     create = {
         "queue": ["--lock-duration", "30s", "--max-size-in-megabytes", "5", "--requires-session"],
-        "topic": ["--default-message-time-to-live", "P1DT2H", "--enable-partitioning"],
+        "topic": ["--default-message-time-to-live", "P1DT2H", "--enable-partitioning", "--partition-count", "8"],
         "subscription": ["--max-delivery-count", "3", "--dead-lettering-on-message-expiration"],
         "rule": ["--filter", "price > @x", "--parameter", "x:=5", "--action", "SET a = 1"],
     }
@@ -200,7 +200,18 @@ WRONG = {
     "a limit": (["queue", "create", "x", "--max-delivery-count", "0"], "must be from 1 to 99999"),
     "a choice": (["topic", "create", "x", "--status", "ReceiveDisabled"], "can be set to"),
     "a name": (["queue", "create", "a/../b"], "has the segment '..'"),
-    "a contradiction": (["queue", "create", "x", "--enable-partitioning", "--colocate-with", "orders"], "leave out"),
+    "a contradiction": (
+        ["queue", "create", "x", "--enable-partitioning", "--colocate-with", "orders"],
+        "which is not partitioned",
+    ),
+    "partitions of an unpartitioned queue": (
+        ["queue", "create", "x", "--partition-count", "8"],
+        "give enable_partitioning=True too",
+    ),
+    "too many partitions": (
+        ["queue", "create", "x", "--enable-partitioning", "--partition-count", "257"],
+        "must be from 1 to 256, not 257",
+    ),
     "an option that is fixed": (["queue", "update", "orders", "--requires-session"], "No such option"),
     "nothing to change": (["queue", "update", "orders"], "Nothing to change"),
     "two filters": (["rule", "create", "news", "sports", "x", "--filter", "a", "--match-all"], "Give one of"),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sbredis.engine import library_keys, namespace_rules, registry_salt, whole_library
+from sbredis.engine import library_keys, namespace_rules, whole_library
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.access.users import nodes_of, set_user, url_of
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.any_form("some users may not load the library")
 Running = LocalServer | LocalCluster
 OWN = whole_library().name
 OLD = [f"sb_{letter * 16}" for letter in "abcdef"]
-(KEY,) = library_keys("default", registry_salt())
+(KEY,) = library_keys("default")
 DAY = 86_400_000
 NOTHING = "nothing to do: this release reads and writes layout 1\n"
 

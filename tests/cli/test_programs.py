@@ -419,21 +419,21 @@ def test_messages_are_forwarded_until_the_command_is_interrupted(bus: Bus, numbe
 
 LAYOUTS = """\
 NAME                    KIND          LAYOUT  TO DO
-orders                  queue         1       -
-news                    topic         1       -
-news/subscriptions/all  subscription  1       -
+orders                  queue         2       -
+news                    topic         2       -
+news/subscriptions/all  subscription  2       -
 """
 
 
 UNREADABLE = """\
 NAME    KIND   LAYOUT  TO DO
 orders  queue  -       -
-tea     queue  1       -
+tea     queue  2       -
 """
 
 
 def test_the_layout_of_entities_is_shown(sbredis: Command, bus: Bus) -> None:
-    assert sbredis("upgrade").err == "no entities\nnothing to do: this release reads and writes layout 1\n"
+    assert sbredis("upgrade").err == "no entities\nnothing to do: this release reads and writes layout 2\n"
     bus.queue("orders")
     bus.administration(lambda administration: administration.create_topic("news"))
     bus.administration(lambda administration: administration.create_subscription("news", "all"))
@@ -447,13 +447,13 @@ def test_data_of_another_release_are_reported_beside_the_others(sbredis: Command
     assert isinstance(server, LocalServer)
     bus.queue("orders")
     keys = [str(key) for key in server.ask("KEYS", "*:state")]  # type: ignore[union-attr]
-    (state,) = [key for key in keys if server.ask("HGET", key, "layout") == "1"]
-    server.ask("HSET", state, "layout", "2")
+    (state,) = [key for key in keys if server.ask("HGET", key, "layout") == "2"]
+    server.ask("HSET", state, "layout", "3")
     bus.queue("tea")
     ran = sbredis("upgrade")
     assert (ran.code, ran.out.split("\n\n")[0].rstrip()) == (1, UNREADABLE.rstrip())
     assert ran.err.startswith("orders cannot be read: ")
-    assert "data layout 2" in ran.err
+    assert "data layout 3" in ran.err
 
 
 # -- completion and the demonstration ----------------------------------------------------------------------------------

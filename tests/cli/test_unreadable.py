@@ -61,11 +61,11 @@ def test_the_doctor_and_the_upgrade_name_a_newer_layout(bus: Bus) -> None:
     spoil(bus, "bad", "a newer layout")
     found = {each["subject"]: each for each in bus.run("doctor", "--output", "json").json["findings"]}
     assert found["bad"]["severity"] == "warning"
-    assert "data layout '2'" in found["bad"]["problem"]
+    assert "data layout '3'" in found["bad"]["problem"]
     assert "Install a release" in found["bad"]["advice"]
     ran = bus.run("upgrade", "--plan")
     assert ran.code == 1
-    assert "bad cannot be read: it has data layout '2'" in ran.err
+    assert "bad cannot be read: it has data layout '3'" in ran.err
     assert "good" in ran.out
 
 

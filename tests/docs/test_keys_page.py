@@ -24,5 +24,5 @@ def test_the_page_lists_the_keys_of_a_partition() -> None:
 
 
 def test_the_page_lists_the_keys_of_a_namespace() -> None:
-    keys = [key for of in (registry_keys, role_keys, tick_keys, library_keys) for key in of("orders", "1")]
+    keys = [key for of in (registry_keys, role_keys, tick_keys, library_keys) for key in of("orders")]
     assert listed(OF_REGISTRY) == {key.decode().rpartition(":")[2] for key in keys}

@@ -26,7 +26,7 @@ from sbredis.engine import (
     new_token,
     perform,
     registry_keys,
-    salts,
+    slot_salt,
     waiting_channel,
 )
 from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys
@@ -47,6 +47,7 @@ pytestmark = pytest.mark.anyio
 
 real_servers = pytest.mark.parametrize("target", ["server", "cluster"])
 one_server = pytest.mark.parametrize("target", ["server"])
+SALTS = [slot_salt("ns", number, 64) for number in range(64)]
 ELSEWHERE = partition_keys(NAMESPACE, SALT, "e2")
 """The keys of another entity, in the same slot."""
 
@@ -56,7 +57,7 @@ ELSEWHERE = partition_keys(NAMESPACE, SALT, "e2")
 
 def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
     """One slot has the keys of the partition, its store and its subscriptions, and the channels of its receivers."""
-    for salt in salts(64):
+    for salt in SALTS:
         keys = (
             *partition_keys("ns", salt, "e1"),
             *partition_keys("ns", salt, "zz9", "e1"),
@@ -64,8 +65,8 @@ def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
             waiting_channel("ns", salt, "q", "c1"),
         )
         assert {key_slot(key) for key in keys} == {key_slot(salt.encode())}
-    assert len({key_slot(salt.encode()) for salt in salts(64)}) == 64
-    assert all(0 <= key_slot(salt.encode()) < SLOTS for salt in salts(64))
+    assert len({key_slot(salt.encode()) for salt in SALTS}) == 64
+    assert all(0 <= key_slot(salt.encode()) < SLOTS for salt in SALTS)
 
 
 def test_only_a_topic_and_its_subscriptions_share_keys() -> None:

@@ -124,7 +124,7 @@ def common_cases(good: Call) -> Iterator[Case]:
     yield Case("no incarnation", "GONE", replace(good, incarnation=""))
     yield Case("a partition that is being destroyed", "GONE", good, state=(("status", "Deleting"),))
     yield Case("no partition", "GONE", good, partition_is_there=False)
-    yield Case("another layout", "LAYOUT", good, state=(("layout", "2"),))
+    yield Case("another layout", "LAYOUT", good, state=(("layout", "3"),))
     yield Case(
         "another layout and another incarnation", "LAYOUT", replace(good, incarnation="second"), (("layout", "0"),)
     )
@@ -180,7 +180,7 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
         yield Case("what is no topic", "BADCALL", good, state=(("topic", "0"),))
     if script == "destroy":
         yield Case("another incarnation", "GONE", replace(good, incarnation="second"))
-        yield Case("another layout", "LAYOUT", good, state=(("layout", "2"),))
+        yield Case("another layout", "LAYOUT", good, state=(("layout", "3"),))
 
 
 TRANSACTED = ("abandon", "complete", "dead_letter", "defer", "publish", "send", "set_state")
@@ -391,7 +391,7 @@ def _cases_of_settings(good: Call) -> Iterator[Case]:
     yield Case("another incarnation", "GONE", replace(good, incarnation="second"))
     yield Case("no partition, and none to be made", "GONE", good, partition_is_there=False)
     yield Case("a partition that is being destroyed", "GONE", good, state=(("status", "Deleting"),))
-    yield Case("another layout", "LAYOUT", good, state=(("layout", "2"),))
+    yield Case("another layout", "LAYOUT", good, state=(("layout", "3"),))
     yield Case("older settings", "STALE", replace(good, version=VERSION - 1))
 
     def configured(**changed: Argument) -> Call:

@@ -100,12 +100,12 @@ REPLIES: dict[str, list[Any]] = {
 _SETTINGS = EntityDescription(name="Orders", partitions=(3,), properties={"user_metadata": "x", "forward_to": "b"})
 _TOPIC = EntityDescription(name="Topic", kind="topic", partitioned=True, partitions=tuple(range(16)))
 ENTITIES = [
-    b"1 %d a7 incarnation- stamp-stamp- 1700 1800 " % version + description_of(description).encode()
+    b"2 %d a7 incarnation- stamp-stamp- 1700 1800 " % version + description_of(description).encode()
     for version, description in enumerate((_SETTINGS, _TOPIC), 1)
 ]
 """Records of entities in the registry."""
 RULES = [
-    b"1 s stamp-stamp- 1700 " + encode_rule(rule).encode()
+    b"2 s stamp-stamp- 1700 " + encode_rule(rule).encode()
     for rule in (
         Rule("a", SqlFilter("a = 1 AND sys.Label LIKE 'x%'"), SqlAction("SET a = 2.5; REMOVE b")),
         Rule("b", CorrelationFilter(correlation_id="x", properties={"n": 5, "d": True, "t": "x"})),

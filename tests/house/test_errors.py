@@ -33,8 +33,8 @@ def test_the_tree_of_errors_in_the_docstring_matches_the_classes() -> None:
 
 
 def test_every_public_error_is_in_the_tree() -> None:
-    assert registry.NamespacePartitionsError is exceptions.NamespacePartitionsError
-    assert issubclass(exceptions.NamespacePartitionsError, ValueError)
+    assert registry.NamespaceSlotsError is exceptions.NamespaceSlotsError
+    assert issubclass(exceptions.NamespaceSlotsError, ValueError)
 
 
 CODES: dict[type[ServiceBusError], str] = {
@@ -74,7 +74,7 @@ CODES: dict[type[ServiceBusError], str] = {
     exceptions.RuleSyntaxError: "RuleSyntax",
     exceptions.AutoLockRenewFailed: "AutoLockRenewFailed",
     exceptions.AutoLockRenewTimeout: "AutoLockRenewTimeout",
-    exceptions.NamespacePartitionsError: "NamespacePartitions",
+    exceptions.NamespaceSlotsError: "NamespaceSlots",
     exceptions.DataLayoutError: "DataLayout",
     exceptions.InvalidConnectionStringError: "InvalidConnectionString",
     registry.EntityChangedError: "EntityChanged",

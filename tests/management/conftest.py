@@ -24,7 +24,7 @@ def where(url: str) -> str:
 
 @pytest.fixture
 async def admin(where: str) -> AsyncIterator[ServiceBusAdministrationClient]:
-    async with ServiceBusAdministrationClient.from_connection_string(where, partition_count=4) as admin:
+    async with ServiceBusAdministrationClient.from_connection_string(where, slot_count=4) as admin:
         await admin.get_namespace_properties()
         yield admin
 

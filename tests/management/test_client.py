@@ -10,7 +10,7 @@ import pytest
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import (
     InvalidConnectionStringError,
-    NamespacePartitionsError,
+    NamespaceSlotsError,
     ServiceBusAuthenticationError,
     ServiceBusQuotaExceededError,
 )
@@ -26,9 +26,9 @@ Admin = ServiceBusAdministrationClient
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_the_namespace_properties_have_its_name_partition_count_and_creation_time(admin: Admin) -> None:
+async def test_the_namespace_properties_have_its_name_slot_count_and_creation_time(admin: Admin) -> None:
     found = await admin.get_namespace_properties()
-    assert (found.name, found.partition_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
+    assert (found.name, found.slot_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
     assert found.created_at_utc is not None
     assert found.created_at_utc == found.modified_at_utc
     assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
@@ -63,17 +63,17 @@ async def test_wrong_limits_are_refused(admin: Admin, limits: Any, error: type[E
     assert (await admin.get_namespace_properties()).max_entities is None
 
 
-async def test_a_namespace_is_not_opened_with_another_number_of_partitions(admin: Admin, where: str) -> None:
-    async with Admin.from_connection_string(where, partition_count=5) as another:
-        await refused(admin, another.get_namespace_properties(), NamespacePartitionsError, "has 4 partitions")
+async def test_a_namespace_is_not_opened_with_another_number_of_slots(admin: Admin, where: str) -> None:
+    async with Admin.from_connection_string(where, slot_count=5) as another:
+        await refused(admin, another.get_namespace_properties(), NamespaceSlotsError, "has 4 slots")
     async with Admin(where) as another:
-        assert (await another.get_namespace_properties()).partition_count == 4
+        assert (await another.get_namespace_properties()).slot_count == 4
 
 
 @in_memory
-async def test_a_new_namespace_has_sixteen_partitions_unless_another_number_is_given(where: str) -> None:
+async def test_a_new_namespace_has_256_slots_unless_another_number_is_given(where: str) -> None:
     async with Admin(where) as admin:
-        assert (await admin.get_namespace_properties()).partition_count == 16
+        assert (await admin.get_namespace_properties()).slot_count == 256
 
 
 async def test_clients_and_lists_have_a_useful_repr() -> None:
@@ -94,8 +94,8 @@ def test_wrong_client_options_are_refused_by_the_constructor() -> None:
         Admin("memory://x", object())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timeout must be greater than 0"):
         Admin("memory://x", timeout=0)
-    with pytest.raises(ValueError, match="partition_count must be from 1 to 1024, not 0"):
-        Admin("memory://x", partition_count=0)
+    with pytest.raises(ValueError, match="slot_count must be from 1 to 1024, not 0"):
+        Admin("memory://x", slot_count=0)
     with pytest.raises(ValueError, match="namespace 'a b' must have 1 to 50"):
         Admin("memory://x", namespace="a b")
     with pytest.raises(ValueError, match="2016-07"):

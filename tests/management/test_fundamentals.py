@@ -221,12 +221,12 @@ async def test_a_subscription_can_begin_with_other_rules(admin: Admin, where: st
 async def test_a_namespace_reports_its_name_and_its_partitions(admin: Admin) -> None:
     """A namespace is created when it is first used, and keeps its number of partitions."""
     found = await admin.get_namespace_properties()
-    assert (found.name, found.partition_count) == ("ns", 4)
+    assert (found.name, found.slot_count) == ("ns", 4)
 
 
 async def test_a_closed_client_refuses_calls(where: str) -> None:
     """The context manager closes an administration client. Closing it a second time is no error."""
-    async with ServiceBusAdministrationClient.from_connection_string(where, partition_count=4) as admin:
+    async with ServiceBusAdministrationClient.from_connection_string(where, slot_count=4) as admin:
         await admin.create_queue("orders")
     await admin.close()
     with pytest.raises(ValueError, match="closed"):

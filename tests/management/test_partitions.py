@@ -10,7 +10,7 @@ import pytest
 from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import registry_keys, registry_salt
+from sbredis.engine import registry_keys
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.management import PartitionRuntimeProperties
 from sbredis.servers import LocalCluster
@@ -132,10 +132,10 @@ async def test_a_partition_without_a_server_is_listed_as_not_available(
     binary: str | None,
 ) -> None:
     with LocalCluster(3, binary=binary, config={"cluster-require-full-coverage": "no"}) as cluster:
-        async with Admin(in_namespace(cluster.url), partition_count=4) as admin:
+        async with Admin(in_namespace(cluster.url), slot_count=4) as admin:
             await admin.create_queue("q", enable_partitioning=True)
             found = await parts(admin, "q")
-            home = admin._connection.transport.endpoint_of(registry_keys("ns", registry_salt())[0])
+            home = admin._connection.transport.endpoint_of(registry_keys("ns")[0])
             lost = next(node for node in cluster.masters if home and node.port != home.port)
             lost.kill()
             left = await parts(admin, "q")

@@ -87,7 +87,7 @@ def test_a_property_set_to_none_gets_its_default_again(kind: EntityKind, name: s
         assert entity_revised(kind.properties, properties.given, before) == kind.plain
 
 
-APART = {"enable_partitioning", "colocate_with", "availability_status"}
+APART = {"enable_partitioning", "partition_count", "colocate_with", "availability_status"}
 """Properties that are stored in another way than the others."""
 
 
@@ -307,7 +307,7 @@ def test_enumerations_have_azures_values_and_are_equal_to_their_texts() -> None:
     ]
 
 
-ADDED = {"partition_count", "entity_count", "max_entities", "size_in_megabytes", "max_size_in_megabytes"}
+ADDED = {"slot_count", "entity_count", "max_entities", "size_in_megabytes", "max_size_in_megabytes"}
 
 
 def test_a_namespace_has_the_properties_that_azure_defines() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from sbredis.aio.management import AsyncItemPaged, ServiceBusAdministrationClient
 from sbredis.aio.management import _calls as calls
-from sbredis.engine import partition_for_name
+from sbredis.engine import registry_keys, slot_for_name
 from sbredis.entities import QUEUES, queue_creation
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -42,8 +42,8 @@ Admin = ServiceBusAdministrationClient
 @pytest.mark.parametrize("kind", [QUEUE, TOPIC], ids=lambda kind: kind.word)
 async def test_a_queue_or_topic_can_be_colocated_with_another(admin: Admin, kind: EntityKind) -> None:
     await admin.create_queue("First")
-    place = partition_for_name("first", 4)
-    other = next(name for name in "abcdef" if partition_for_name(name, 4) != place)
+    place = slot_for_name("first", 4)
+    other = next(name for name in "abcdef" if slot_for_name(name, 4) != place)
     created = await kind.call(admin, "create", other, colocate_with="FIRST")
     assert created.colocate_with == "First"
     assert (await admin._connection.namespace.get_entity(other)).partitions == (place,)
@@ -75,16 +75,42 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
 
 
 @pytest.mark.slow
-async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(admin: Admin) -> None:
+async def test_a_queue_cannot_be_colocated_with_a_missing_entity_or_one_with_other_partitions(admin: Admin) -> None:
     await admin.create_queue("everywhere", enable_partitioning=True)
     for make in (admin.create_queue, admin.ensure_queue):
         text = r"'q' was to be colocated with 'nothing' \(colocate_with\)\. There is no entity 'nothing'"
         await refused(admin, make("q", colocate_with="nothing"), MessagingEntityNotFoundError, text)
         await refused(admin, make("q", colocate_with="everywhere"), ValueError, "cannot be colocated with 'everywhere'")
-        await refused(
-            admin, make("q", colocate_with="x", enable_partitioning=True), ValueError, "leave out colocate_with"
-        )
+        fewer = make("q", colocate_with="everywhere", enable_partitioning=True, partition_count=2)
+        await refused(admin, fewer, ValueError, "which has 4 partitions, and not 2")
         await refused(admin, make("q", colocate_with="a b"), ValueError, "^colocate_with: entity name 'a b'")
+
+
+async def test_a_partitioned_queue_has_the_number_of_partitions_that_is_given(admin: Admin) -> None:
+    made = await admin.create_queue("q", enable_partitioning=True, partition_count=2)
+    assert made.partition_count == 2
+    assert (await admin.get_queue("q")).partition_count == 2
+    assert len((await admin._connection.namespace.get_entity("q")).partitions) == 2
+    beside = await admin.create_queue("beside", enable_partitioning=True, colocate_with="q")
+    assert (beside.partition_count, beside.colocate_with) == (2, "q")
+    assert (await admin.create_queue("plain")).partition_count is None
+    assert await admin.ensure_queue("q", enable_partitioning=True) == made
+    await refused(
+        admin, admin.ensure_queue("q", partition_count=3, enable_partitioning=True), ValueError, "is 2, not 3"
+    )
+    await refused(
+        admin, admin.update_queue({"name": "q", "partition_count": 3}), ValueError, "cannot be changed: it is 2"
+    )
+
+
+async def test_a_number_of_partitions_that_a_queue_cannot_have_is_refused(admin: Admin) -> None:
+    for make in (admin.create_queue, admin.ensure_queue, admin.create_topic):
+        for count, text in ((0, "from 1 to 256, not 0"), (257, "from 1 to 256, not 257"), (5, "'ns' has 4 slots")):
+            with pytest.raises(ValueError, match=text):
+                await make("q", enable_partitioning=True, partition_count=count)
+        with pytest.raises(ValueError, match="give enable_partitioning=True too"):
+            await make("q", partition_count=2)
+        assert not await admin.queue_exists("q")
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------
@@ -124,7 +150,7 @@ async def test_ensure_names_all_differences_in_fixed_properties(admin: Admin) ->
 
 @in_memory
 async def test_ensure_recreates_a_lost_namespace(admin: Admin, transport: Transport) -> None:
-    key = b"sb:ns:{fjl}:namespace"
+    key = registry_keys("ns")[0]
     assert await transport.command("DEL", key, key=key) == 1
     with pytest.raises(MessagingEntityNotFoundError, match="There is no namespace 'ns'"):
         await admin.get_queue("q")

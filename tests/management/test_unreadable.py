@@ -67,7 +67,7 @@ async def house(url: str) -> AsyncIterator[House]:
     """Make a namespace of its own for each case of a test."""
     namespace = uuid.uuid4().hex
     async with (
-        ServiceBusClient(url, namespace=namespace, partition_count=3) as client,
+        ServiceBusClient(url, namespace=namespace, slot_count=3) as client,
         ServiceBusAdministrationClient(url, namespace=namespace) as admin,
     ):
         for name in ("bad", "good"):
@@ -118,7 +118,7 @@ async def test_a_record_that_cannot_be_read_costs_its_queue_alone(
                 await look_up(it)
             assert caught.value.entity == "bad" or name in {"forward there", "beside it"}
             if name != "create":  # a script refuses that, and only its text has the layout
-                assert (caught.value.layout == "2") is (damage == "a newer layout")
+                assert (caught.value.layout == "3") is (damage == "a newer layout")
         assert await snapshot(it.transport) == before
         caplog.clear()
         for _ in range(2):
@@ -177,7 +177,7 @@ async def test_a_queue_of_a_newer_layout_is_not_deleted(url: str) -> None:
             record = it.registered(path)
             await record.spoil(UNREADABLE["a newer layout"])
             before = await snapshot(it.transport)
-            with pytest.raises(DataLayoutError, match="has data layout '2'"):
+            with pytest.raises(DataLayoutError, match="has data layout '3'"):
                 await delete()
             assert await snapshot(it.transport) == before
             await record.heal()
@@ -353,7 +353,7 @@ async def test_a_rule_of_a_newer_layout_is_not_deleted(url: str) -> None:
     async with house(url) as it:
         await it.registered(SUBSCRIPTION, "$Default").spoil(UNREADABLE_RULES["a newer layout"])
         before = await snapshot(it.transport)
-        with pytest.raises(DataLayoutError, match="has data layout '2'"):
+        with pytest.raises(DataLayoutError, match="has data layout '3'"):
             await it.admin.delete_rule("news", "bad", "$Default")
         assert await snapshot(it.transport) == before
 
@@ -446,9 +446,9 @@ async def test_an_entity_is_not_taken_for_gone_while_a_record_cannot_be_read(url
 
 async def test_counts_that_cannot_be_read_stop_changes_of_rules_and_nothing_else(url: str) -> None:
     async with house(url) as it:
-        from sbredis.engine import registry_keys, registry_salt
+        from sbredis.engine import registry_keys
 
-        tallies = registry_keys(it.client.namespace, registry_salt())[6]
+        tallies = registry_keys(it.client.namespace)[6]
         for name in ("news", SUBSCRIPTION):
             await it.transport.command("HSET", tallies, name, b"2 x", key=tallies)
         async with it.other_client() as other:

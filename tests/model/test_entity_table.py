@@ -22,7 +22,7 @@ from sbredis.management import (
     TopicOptions,
     TopicProperties,
 )
-from sbredis.model import Choice, Described, Duration, Field, Flag, ListOf, Whole
+from sbredis.model import Choice, Described, Duration, Field, Flag, ListOf, Whole, WholeOrNone
 from sbredis.model._entity_properties import AnyEntity, OnlySubscription, OnlyTopic, ReceivedFrom, SentTo
 from sbredis.model._fields import Text
 
@@ -40,7 +40,7 @@ def taken(field: Field[Any, Any]) -> Any:
     match field:
         case Flag():
             return bool
-        case Whole():
+        case Whole() | WholeOrNone():
             return int
         case Duration():
             return timedelta | str

@@ -285,7 +285,25 @@ ILLEGAL: dict[str, tuple[str, list[Existing], dict[str, Any], str]] = {
         "queues: {q: {colocate_with: x}, x: {enable_partitioning: true}}",
         [],
         {},
-        "f:1: queue q: colocate_with: 'x' is partitioned",
+        "f:1: queue q: colocate_with: 'x' is partitioned; either both are partitioned, or neither is",
+    ),
+    "a neighbour that is not partitioned": (
+        "queues: {q: {colocate_with: x, enable_partitioning: true}, x: {}}",
+        [],
+        {},
+        "f:1: queue q: colocate_with: 'x' is not partitioned; either both are partitioned, or neither is",
+    ),
+    "a neighbour with another number of partitions": (
+        "queues: {q: {colocate_with: x, enable_partitioning: true, partition_count: 8}}",
+        [entity(QUEUE, "x", enable_partitioning=True, partition_count=16)],
+        {},
+        "f:1: queue q: colocate_with: 'x' has 16 partitions, and not 8",
+    ),
+    "partitions of an entity that is not partitioned": (
+        "queues: {q: {partition_count: 8}}",
+        [],
+        {},
+        "f:1: queue q: partition_count is for a partitioned queue: give enable_partitioning=True too",
     ),
     "neighbours of each other": (
         "queues:\n  q: {colocate_with: x}\n  x: {colocate_with: y}\n  y: {colocate_with: x}",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from sbredis.engine import registry_keys, registry_salt
+from sbredis.engine import registry_keys
 from sbredis.transport import Transport
 
 __all__ = ["DAMAGED", "DAMAGED_RULES", "UNREADABLE", "UNREADABLE_RULES", "Registered"]
@@ -31,7 +31,7 @@ DAMAGED: dict[str, Damage] = {
     "missing": lambda _: None,
     "empty": lambda _: b"",
     "no record": lambda _: b"garbage in the registry",
-    "no head": lambda text: b"1 x" + text,
+    "no head": lambda text: b"2 x" + text,
     "not JSON": _described(b"{oops}"),
     "not UTF-8": _described(b'{"name":"\xff\xfe"}'),
     "nested deeply": _described(b'{"a":' + b"[" * 3000 + b"]" * 3000 + b"}"),
@@ -44,7 +44,7 @@ DAMAGED: dict[str, Damage] = {
 }
 """The records that are damaged, as functions that make one from a good record. ``None`` means that there is none."""
 
-UNREADABLE: dict[str, Damage] = {**DAMAGED, "a newer layout": lambda text: b"2" + text[1:]}
+UNREADABLE: dict[str, Damage] = {**DAMAGED, "a newer layout": lambda text: b"3" + text[1:]}
 """The same, and the record of a newer release."""
 
 DAMAGED_RULES: dict[str, Damage] = {
@@ -57,7 +57,7 @@ DAMAGED_RULES: dict[str, Damage] = {
     "a wrong type": _described(b'{"name":5,"filter":{"kind":"true"}}'),
     "another rule": _described(b'{"name":"stranger","filter":{"kind":"true"}}'),
 }
-UNREADABLE_RULES: dict[str, Damage] = {**DAMAGED_RULES, "a newer layout": lambda text: b"2" + text[1:]}
+UNREADABLE_RULES: dict[str, Damage] = {**DAMAGED_RULES, "a newer layout": lambda text: b"3" + text[1:]}
 
 
 class Registered:
@@ -65,7 +65,7 @@ class Registered:
 
     def __init__(self, transport: Transport, path: str, *, rule: str | None = None, namespace: str = "default") -> None:
         self._transport = transport
-        keys = registry_keys(namespace, registry_salt())
+        keys = registry_keys(namespace)
         self._key = keys[1] if rule is None else keys[4]
         self._field = path.lower() if rule is None else f"{path.lower()} {rule.lower()}"
         self._good = b""

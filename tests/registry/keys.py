@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sbredis.engine import registry_salt, salts
+from sbredis.engine import registry_keys, registry_salt, slot_salt
 from sbredis.transport import Transport
 
 __all__ = ["Snapshot", "keys_of", "snapshot"]
@@ -12,7 +12,7 @@ __all__ = ["Snapshot", "keys_of", "snapshot"]
 Snapshot = dict[bytes, tuple[bytes, Any]]
 
 # One key on each master, for up to three masters.
-_EVERYWHERE = [salt.encode() for salt in (*salts(3), registry_salt())]
+_EVERYWHERE = [salt.encode() for salt in (slot_salt("ns", number, 3) for number in range(3))]
 
 _READS: dict[bytes, tuple[str, ...]] = {
     b"hash": ("HGETALL",),
@@ -34,6 +34,18 @@ async def snapshot(transport: Transport, namespace: str | None = None) -> Snapsh
 
 
 def keys_of(found: Snapshot, namespace: str) -> dict[str, Any]:
-    """Return the values that belong to a namespace, by the part of the key after the name of the namespace."""
-    prefix = f"sb:{namespace}:".encode()
-    return {key.removeprefix(prefix).decode(): value for key, (_, value) in found.items() if key.startswith(prefix)}
+    """Return the values that belong to a namespace, by the part of the key after the name of the namespace.
+
+    In place of the salts are the numbers of slots, and ``registry``. So the keys of two namespaces are the same.
+    """
+    names = {registry_salt(namespace): "registry"}
+    facts = found.get(registry_keys(namespace)[0])
+    if facts is not None:
+        slots = int(facts[1][b"slots"])
+        names |= {slot_salt(namespace, number, slots): str(number) for number in range(slots)}
+    kept: dict[str, Any] = {}
+    for key, (_, value) in found.items():
+        _, of, place, *rest = key.decode().split(":")
+        if of == namespace:
+            kept[":".join((f"{{{names[place[1:-1]]}}}", *rest))] = value
+    return kept

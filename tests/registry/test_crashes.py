@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import PartitionSettings
+from sbredis.engine import PartitionSettings, registry_keys
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
@@ -33,6 +33,7 @@ pytestmark = [
     pytest.mark.everywhere("a creation cut off in the middle has reached some slots and not others"),
 ]
 
+REGISTRY = registry_keys("ns")[0]
 SETTINGS = PartitionSettings(lock_duration=1234)
 CHANGED = PartitionSettings(lock_duration=4321)
 
@@ -95,7 +96,7 @@ async def test_an_interrupted_creation_can_be_deleted(transport: Transport, *, p
         if steps:
             await namespace.delete_entity("Orders")
         kept = settled(await snapshot(transport), namespace.name)
-        registry = kept.pop("{fjl}:namespace")
+        registry = kept.pop("{registry}:namespace")
         assert (kept, registry[b"last_id"]) == ({}, b"1" if steps else b"0")
 
 
@@ -116,7 +117,7 @@ async def test_an_interrupted_deletion_is_finished(transport: Transport, look: s
             with pytest.raises(MessagingEntityNotFoundError):
                 await namespace.get_entity("Orders")
         given_ids = b"2" if look == "create" and steps >= 2 else b"1"
-        cuts.whole["{fjl}:namespace"][b"last_id"] = given_ids
+        cuts.whole["{registry}:namespace"][b"last_id"] = given_ids
         await cuts.as_if_nothing_had_happened(namespace)
 
 
@@ -174,7 +175,7 @@ async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport:
         await turns.let_through(turns.waiting[0])
     with pytest.raises(MessagingEntityNotFoundError, match="no entity 'Orders'"):
         await slow
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
 
 
 @in_memory
@@ -221,7 +222,7 @@ async def test_a_slow_creation_finishes_an_interrupted_deletion(transport: Trans
         await turns.let_through(turns.waiting[0])
     with pytest.raises(MessagingEntityNotFoundError):
         await slow
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
 
 
 @in_memory
@@ -237,14 +238,14 @@ async def test_a_slow_deletion_deletes_the_entity_that_has_the_name_at_that_time
     while turns.waiting:
         await turns.let_through(turns.waiting[0])
     await slow
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
 
 
 async def test_a_creation_stops_if_another_entity_has_a_partition_under_its_id(transport: Transport) -> None:
     """If lost data makes an id repeat, the messages of the first entity with that id must not be changed."""
     namespace = await Namespace.open(transport, "ns", 3)
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)
-    await transport.command("HSET", "sb:ns:{fjl}:namespace", "last_id", "0", key=b"{fjl}")
+    await transport.command("HSET", REGISTRY, "last_id", "0", key=REGISTRY)
     with pytest.raises(MessagingEntityNotFoundError, match="'Second' may be half created"):
         await namespace.create_entity("Second", CHANGED, partitioned=True, timeout=60)
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
@@ -281,7 +282,7 @@ async def test_changing_an_entity_under_deletion_reports_it_as_gone(transport: T
         await turns.let_through(turns.waiting[0])
     with pytest.raises(MessagingEntityNotFoundError, match=r"^There is no entity 'Orders' in namespace 'ns'"):
         await slow
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
 
 
 EXPECTED = (MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, EntityChangedError)
@@ -374,7 +375,7 @@ def test_an_entity_is_complete_or_absent_for_any_order_of_calls(operations: list
             listed = await namespace.list_entities()
             kept = keys_of(await snapshot(transport), "ns")
             there = partitions_of(kept, listed[0]) if listed else {}
-            assert {key for key in kept if not key.startswith("{fjl}")} == set(there)
+            assert {key for key in kept if not key.startswith("{registry}")} == set(there)
             states = [settings_of(value[b"settings"]) for key, value in there.items() if key.endswith(":state")]
             assert {int(state["version"]) for state in states} <= {record.version for record in listed}
             created, deleted = crowd.succeeded("create"), crowd.succeeded("delete")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import MAXIMUM_MESSAGE_BYTES, MOST_PARTITIONS, NEVER, PartitionSettings
+from sbredis.engine import MAXIMUM_MESSAGE_BYTES, MOST_SLOTS, NEVER, PartitionSettings
 from sbredis.exceptions import DataLayoutError
 from sbredis.registry import EntityRecord, Kind, split_path
 from sbredis.registry._entity import EntityDescription, RecordState, decode, encode
@@ -50,7 +50,7 @@ UNKNOWN = st.text("abc", min_size=1, max_size=3)  # no field and no setting has 
 @st.composite
 def records(draw: st.DrawFn) -> EntityRecord:
     kind: Kind = draw(st.sampled_from(get_args(Kind)))
-    several = draw(st.lists(st.integers(0, MOST_PARTITIONS - 1), unique=True, min_size=1, max_size=20))
+    several = draw(st.lists(st.integers(0, MOST_SLOTS - 1), unique=True, min_size=1, max_size=20))
     partitioned = draw(st.booleans())
     unread: dict[str, Any] = draw(st.dictionaries(UNKNOWN, JSON, max_size=2))
     unread_settings = draw(st.dictionaries(UNKNOWN, JSON, max_size=2))
@@ -78,7 +78,7 @@ def records(draw: st.DrawFn) -> EntityRecord:
 def kept(record: EntityRecord, *older: str) -> bytes:
     """Return the stored text of a record, composed as in the scripts."""
     stamps = ",".join([record.stamp, *older])
-    head = f"1 {record.version} {record.id} {record.incarnation} {stamps} {record.created_at} {record.updated_at}"
+    head = f"2 {record.version} {record.id} {record.incarnation} {stamps} {record.created_at} {record.updated_at}"
     return f"{head} {encode(record)}".encode()
 
 
@@ -119,8 +119,8 @@ def test_a_description_is_one_line_of_ascii_and_always_the_same_text(record: Ent
 def test_the_stored_text_of_a_record_does_not_change() -> None:
     """Later releases must read stored records, so a change of the text would need another layout."""
     assert kept(PLAIN) == (
-        b"1 7 a1 incarnation_ stamp-stamp- 1 2 "
-        b'{"colocated_with":null,"kind":"queue","name":"Orders","parent":null,"partitioned":false,"partitions":[3],'
+        b"2 7 a1 incarnation_ stamp-stamp- 1 2 "
+        b'{"colocated_with":null,"generation":0,"kind":"queue","name":"Orders","parent":null,"partitioned":false,"partitions":[3],'
         b'"properties":{},"settings":{"audited":false,"clock":"server","dead_letter_expired":false,"duplicate_window":null,'
         b'"forwards":false,"forwards_dead":false,"largest_message":1048576,"lock_duration":60000,"max_delivery_count":10,"most_ids":0,"quota":1073741824,'
         b'"reserved":false,"sessions":false,"shared":false,"status":"Active","time_to_live":9999999999999,"topic":false},'
@@ -159,12 +159,13 @@ def test_a_property_that_json_cannot_hold_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"2 " + kept(PLAIN)[2:], "has data layout '2'"),
+        (b"3 " + kept(PLAIN)[2:], "has data layout '3'"),
+        (b"1 " + kept(PLAIN)[2:], "has data layout '1'"),
         (b"11 " + kept(PLAIN)[2:], "has data layout '11'"),
         (b"", "it is missing"),
         (b"\xff", "does not begin like a record"),
-        (b"1", "does not begin like a record"),
-        (b"1 1 a1 ", "does not begin like a record"),
+        (b"2", "does not begin like a record"),
+        (b"2 1 a1 ", "does not begin like a record"),
         (altered(properties={"a": 54321}).replace(b"54321", b"[" * 3000 + b"]" * 3000), "nested too deeply"),
         (altered(properties={"a": 54321}).replace(b"54321", b"[" * 50 + b"]" * 50), "nested too deeply"),
         (altered(properties={"a": 54321}).replace(b"54321", b"1e999"), "the number 1e999 is too large"),
@@ -205,12 +206,14 @@ def test_a_property_that_json_cannot_hold_is_refused(value: Any) -> None:
         (altered(partitions=3), "partitions is 3"),
         (altered(partitions=[]), "partitions must be one"),
         (altered(partitions=[1, 2]), "partitions must be one"),
-        (altered(partitions=[2, 1], partitioned=True), "in rising order"),
-        (altered(partitions=[1, 1], partitioned=True), "in rising order"),
+        (altered(partitions=[1, 1], partitioned=True), "several different numbers"),
         (altered(partitions=["1"]), "partitions must be numbers"),
         (altered(partitions=[True]), "partitions must be numbers"),
         (altered(partitions=[-1]), "partitions must be numbers"),
-        (altered(partitions=[MOST_PARTITIONS]), "partitions must be numbers"),
+        (altered(partitions=[MOST_SLOTS]), "partitions must be numbers"),
+        (altered(generation="1"), "generation is '1'"),
+        (altered(generation=-1), "a generation is a number from 0"),
+        (altered(generation=1, partitioned=True, partitions=[7, 2]), "the entity has grown, to generation 1"),
         (altered(colocated_with="a b"), "entity name"),
         (altered(colocated_with=False), "colocated_with is False"),
         (altered(settings=...), "settings is None"),
@@ -232,7 +235,14 @@ def test_a_record_of_another_layout_is_refused_with_the_reason(text: bytes, reas
     assert "install that release" in str(raised.value)
 
 
-@given(st.binary(max_size=40) | st.builds(lambda rest: b"1 1 a " + rest, st.binary(max_size=80)))
+def test_a_grown_entity_is_data_of_another_release_and_so_is_not_taken_for_damaged() -> None:
+    with pytest.raises(DataLayoutError) as raised:
+        decode(altered(generation=3, partitioned=True, partitions=[2, 1]))
+    assert raised.value.layout is not None
+    assert "Another release of sbredis has written it" in str(raised.value)
+
+
+@given(st.binary(max_size=40) | st.builds(lambda rest: b"2 1 a " + rest, st.binary(max_size=80)))
 def test_arbitrary_bytes_are_refused_as_a_record(text: bytes) -> None:
     with pytest.raises(DataLayoutError):
         decode(text)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import MalformedCallError, library_keys, registry_salt
+from sbredis.engine import MalformedCallError, library_keys
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from sbredis.registry import name_library, read_libraries
 from sbredis.transport import Transport
 
 pytestmark = pytest.mark.anyio
 
-(KEY,) = library_keys("ns", registry_salt())
+(KEY,) = library_keys("ns")
 DAY = 86_400_000
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import PartitionSettings, registry_keys, registry_salt
+from sbredis.engine import PartitionSettings, registry_keys
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from sbredis.registry import Namespace
 from sbredis.rules import Rule, TrueFilter
@@ -17,7 +17,7 @@ from tests.registry.keys import snapshot
 pytestmark = pytest.mark.anyio
 
 MEGABYTE = 2**20
-NAMESPACE, ENTITIES, NAMES = registry_keys("ns", registry_salt())[:3]
+NAMESPACE, ENTITIES, NAMES = registry_keys("ns")[:3]
 RULE = Rule("$Default", TrueFilter())
 
 

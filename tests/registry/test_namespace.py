@@ -16,11 +16,10 @@ from sbredis.engine import (
     PartitionSettings,
     SettingsBehindError,
     SettingsStaleError,
-    partition_for_name,
     perform,
     registry_keys,
-    registry_salt,
-    salts,
+    slot_for_name,
+    slots_for_name,
 )
 from sbredis.exceptions import (
     DataLayoutError,
@@ -28,7 +27,7 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     ServiceBusServerBusyError,
 )
-from sbredis.registry import EntityChangedError, EntityRecord, Namespace, NamespacePartitionsError
+from sbredis.registry import EntityChangedError, EntityRecord, Namespace, NamespaceSlotsError
 from sbredis.servers import LocalServer
 from sbredis.transport import Transport
 from tests.engine.opening import open_with_scripts
@@ -40,7 +39,7 @@ from tests.stored_settings import with_settings
 pytestmark = pytest.mark.anyio
 
 SETTINGS = PartitionSettings()
-NAMESPACE, ENTITIES = registry_keys("ns", registry_salt())[:2]
+NAMESPACE, ENTITIES = registry_keys("ns")[:2]
 
 on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
@@ -48,7 +47,7 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 async def partition_keys_in(transport: Transport) -> list[str]:
     """Return the partition keys that exist."""
-    return [key for key in keys_of(await snapshot(transport), "ns") if not key.startswith(f"{{{registry_salt()}}}")]
+    return [key for key in keys_of(await snapshot(transport), "ns") if not key.startswith("{registry}")]
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------
@@ -57,20 +56,20 @@ async def partition_keys_in(transport: Transport) -> list[str]:
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_namespace_is_made_when_it_is_first_opened(transport: Transport) -> None:
     made = await Namespace.open(transport, "ns")
-    assert (made.name, made.partitions) == ("ns", 16)
-    found = await Namespace.open(transport, "ns", 16)
-    assert (found.partitions, found.created_at) == (16, made.created_at)
+    assert (made.name, made.slots) == ("ns", 256)
+    found = await Namespace.open(transport, "ns", 256)
+    assert (found.slots, found.created_at) == (256, made.created_at)
 
 
 async def test_a_namespace_keeps_the_number_of_partitions_it_was_made_with(
     transport: Transport, namespace: Namespace
 ) -> None:
-    assert (await Namespace.open(transport, "ns")).partitions == 4
+    assert (await Namespace.open(transport, "ns")).slots == 4
     before = await snapshot(transport)
-    with pytest.raises(NamespacePartitionsError, match="has 4 partitions"):
+    with pytest.raises(NamespaceSlotsError, match="has 4 slots"):
         await Namespace.open(transport, "ns", 16)
     assert await snapshot(transport) == before
-    assert namespace.partitions == 4
+    assert namespace.slots == 4
 
 
 @for_each(
@@ -104,12 +103,11 @@ async def test_a_queue_is_stored_in_one_partition_chosen_by_its_name(
 ) -> None:
     settings = PartitionSettings(lock_duration=5000, duplicate_window=1000, quota=77)
     record = await namespace.create_entity("Billing/Orders", settings, properties={"user_metadata": "ours"})
-    place = partition_for_name("billing/orders", 4)
+    place = slot_for_name("billing/orders", 4)
     assert (record.name, record.kind, record.state, record.version) == ("Billing/Orders", "queue", "active", 1)
     assert (record.partitions, record.partitioned, record.colocated_with) == ((place,), False, None)
     assert (record.settings, record.properties) == (settings, {"user_metadata": "ours"})
-    salt = salts(4)[place]
-    own = [f"{{{salt}}}:1:{kind}" for kind in ("entries", "order", "state", "store")]
+    own = [f"{{{place}}}:1:{kind}" for kind in ("entries", "order", "state", "store")]
     assert await partition_keys_in(transport) == own
     assert (await perform(transport, namespace.partition(record, place).count())).bytes == 0
     assert await namespace.get_entity("BILLING/ORDERS") == record
@@ -129,21 +127,65 @@ async def test_a_partitioned_queue_is_stored_in_all_partitions(transport: Transp
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_queue_can_be_colocated_with_another(namespace: Namespace) -> None:
     await namespace.create_entity("First", SETTINGS)
-    place = partition_for_name("first", 4)
-    other = next(name for name in "abcdef" if partition_for_name(name, 4) != place)
+    place = slot_for_name("first", 4)
+    other = next(name for name in "abcdef" if slot_for_name(name, 4) != place)
     beside = await namespace.create_entity(other, SETTINGS, colocate_with="FIRST")
     assert (beside.partitions, beside.colocated_with) == ((place,), "First")
 
 
-async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
+async def test_a_partitioned_queue_lies_in_slots_of_its_own_unless_it_is_colocated(transport: Transport) -> None:
+    namespace = await Namespace.open(transport, "ns")
+    first = await namespace.create_entity("First", SETTINGS, partitioned=True)
+    few = await namespace.create_entity("few", SETTINGS, partitioned=True, partitions=3)
+    assert (first.partitions, few.partitions) == (slots_for_name("first", 16, 256), slots_for_name("few", 3, 256))
+    beside = await namespace.create_entity("beside", SETTINGS, partitioned=True, colocate_with="few")
+    assert (beside.partitions, beside.colocated_with) == (few.partitions, "few")
+
+
+async def test_a_partitioned_queue_in_a_small_namespace_has_a_partition_in_each_slot(namespace: Namespace) -> None:
+    assert (await namespace.create_entity("q", SETTINGS, partitioned=True)).partitions == (0, 1, 2, 3)
+
+
+@for_each(
+    ("partitions", "text"),
+    [(0, "1 to 256 partitions, not 0"), (257, "1 to 256 partitions, not 257"), (5, "'ns' has 4 slots, and each")],
+)
+async def test_a_number_of_partitions_that_the_namespace_cannot_place_is_refused(
+    transport: Transport, namespace: Namespace, partitions: int, text: str
+) -> None:
+    before = await snapshot(transport)
+    with pytest.raises(ValueError, match=text):
+        await namespace.create_entity("q", SETTINGS, partitioned=True, partitions=partitions)
+    with pytest.raises(ValueError, match="'q' is not partitioned"):
+        await namespace.create_entity("q", SETTINGS, partitions=partitions)
+    assert await snapshot(transport) == before
+
+
+async def test_a_namespace_of_an_older_layout_is_refused_although_its_registry_was_elsewhere(
+    transport: Transport,
+) -> None:
+    old = registry_keys("old", "fjl")[0]
+    await transport.command("HSET", old, "layout", "1", "partitions", "16", "created", "5", key=old)
+    with pytest.raises(DataLayoutError, match="Namespace 'old' has data layout 1: install a release"):
+        await Namespace.open(transport, "old")
+    assert registry_keys("old")[0] not in await snapshot(transport)
+
+
+async def test_a_queue_cannot_be_colocated_with_a_missing_entity_or_one_with_other_partitions(
     transport: Transport, namespace: Namespace
 ) -> None:
     await namespace.create_entity("everywhere", SETTINGS, partitioned=True)
-    before = await snapshot(transport)
     with pytest.raises(ValueError, match="'q' cannot be colocated with 'everywhere', which is partitioned"):
         await namespace.create_entity("q", SETTINGS, colocate_with="everywhere")
-    with pytest.raises(ValueError, match="leave out colocate_with"):
-        await namespace.create_entity("q", SETTINGS, partitioned=True, colocate_with="everywhere")
+    await namespace.create_entity("alone", SETTINGS)
+    before = await snapshot(transport)
+    with pytest.raises(ValueError, match="'q' cannot be colocated with 'alone', which is not partitioned"):
+        await namespace.create_entity("q", SETTINGS, partitioned=True, colocate_with="alone")
+    with pytest.raises(
+        ValueError, match="'q' cannot be colocated with 'everywhere', which has 4 partitions, and not 2"
+    ):
+        await namespace.create_entity("q", SETTINGS, partitioned=True, partitions=2, colocate_with="everywhere")
     with pytest.raises(MessagingEntityNotFoundError, match="no entity 'nothing'"):
         await namespace.create_entity("q", SETTINGS, colocate_with="nothing")
     with pytest.raises(MessagingEntityNotFoundError, match="no entity 'q'"):
@@ -271,14 +313,14 @@ async def test_a_partition_that_an_entity_does_not_have_is_refused(namespace: Na
 
 async def test_an_unreadable_record_is_not_reported_as_missing(transport: Transport, namespace: Namespace) -> None:
     await namespace.create_entity("q", SETTINGS)
-    await transport.command("HSET", ENTITIES, "q", "2 x", key=ENTITIES)
+    await transport.command("HSET", ENTITIES, "q", "3 x", key=ENTITIES)
     before = await snapshot(transport)
     for done in (
         namespace.get_entity("q"),
         namespace.delete_entity("q"),
         namespace.create_entity("q", SETTINGS),
     ):
-        with pytest.raises(DataLayoutError, match="The record of 'q' cannot be read: it has data layout '2'"):
+        with pytest.raises(DataLayoutError, match="The record of 'q' cannot be read: it has data layout '3'"):
             await done
     assert await snapshot(transport) == before
 
@@ -304,7 +346,7 @@ async def test_creating_an_entity_recreates_a_lost_namespace(transport: Transpor
     """A namespace is lost when its servers restart empty."""
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     assert await namespace.create_entity("q", SETTINGS) == await namespace.get_entity("q")
-    assert (await Namespace.open(transport, "ns")).partitions == namespace.partitions
+    assert (await Namespace.open(transport, "ns")).slots == namespace.slots
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
@@ -312,8 +354,8 @@ async def test_a_namespace_made_meanwhile_with_other_partitions_is_not_changed(
     transport: Transport, namespace: Namespace
 ) -> None:
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
-    await Namespace.open(transport, "ns", namespace.partitions + 1)
-    with pytest.raises(NamespacePartitionsError):
+    await Namespace.open(transport, "ns", namespace.slots + 1)
+    with pytest.raises(NamespaceSlotsError):
         await namespace.create_entity("q", SETTINGS)
 
 
@@ -501,7 +543,7 @@ async def test_a_deletion_spares_a_partition_of_another_incarnation(transport: T
     await namespace.delete_entity("q")
     assert await namespace.list_entities() == ()
     after = await snapshot(transport)
-    kept = [key for key in before if key not in registry_keys("ns", registry_salt())]
+    kept = [key for key in before if key not in registry_keys("ns")]
     assert len(kept) == 4
     assert [after[key] for key in kept] == [before[key] for key in kept]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import MalformedCallError, Request, name_key, new_stamp, perform, registry_keys, registry_salt
+from sbredis.engine import MalformedCallError, Request, name_key, new_stamp, perform, registry_keys
 from sbredis.engine._contracts import contract
 from sbredis.engine._scripts import load
 from sbredis.exceptions import (
@@ -21,7 +21,7 @@ from sbredis.exceptions import (
     ScriptRefusedError,
     ServiceBusError,
 )
-from sbredis.registry import LONGEST_PAGE, EntityChangedError, EntityRecord, NamespaceFacts, NamespacePartitionsError
+from sbredis.registry import LONGEST_PAGE, EntityChangedError, EntityRecord, NamespaceFacts, NamespaceSlotsError
 from sbredis.registry._entity import EntityDescription, Head
 from sbredis.registry._refusals import NamespaceMissingError, refusals
 from sbredis.registry._registry import Registry, read_namespace, register_namespace
@@ -33,7 +33,7 @@ from tools.repository import ROOT
 
 pytestmark = pytest.mark.anyio
 
-KEYS = registry_keys("ns", registry_salt())
+KEYS = registry_keys("ns")
 NAMESPACE, ENTITIES, NAMES = KEYS[:3]
 REGISTRY = Registry("ns", 4)
 ORDERS = EntityDescription(name="Billing/Orders", partitions=(1,))
@@ -97,7 +97,7 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
     names = header.arguments[1:] if header.takes_run_id else header.arguments
     assert (len(request_.arguments), header.rest) == (len(names), None)
     by_name = dict(zip(names, request_.arguments, strict=True))
-    assert by_name["partitions"] == 4
+    assert by_name["slots"] == 4
     assert by_name.get("incarnation", FIRST) == by_name.get("expected", FIRST) == FIRST
     assert by_name.get("stamp", SECOND) == SECOND
     assert request_.repeatable
@@ -109,11 +109,11 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
 
 async def test_a_namespace_is_made_once_and_never_changes(transport: Transport) -> None:
     before = await snapshot(transport)
-    assert list(keys_of(before, "ns")) == ["{fjl}:namespace"]
+    assert list(keys_of(before, "ns")) == ["{registry}:namespace"]
     kept = before[NAMESPACE][1]
     facts = NamespaceFacts(4, int(kept[b"created"]), 0, 0, 0, None, None)
     assert facts.created_at > 1_700_000_000_000
-    assert (kept[b"layout"], kept[b"partitions"], kept[b"last_id"]) == (b"1", b"4", b"0")
+    assert (kept[b"layout"], kept[b"slots"], kept[b"last_id"]) == (b"2", b"4", b"0")
     assert await ask(transport, register_namespace("ns", 4, exact=True)) == facts
     assert await ask(transport, register_namespace("ns", 16, exact=False)) == facts
     assert await ask(transport, read_namespace("ns", 4)) == await ask(transport, read_namespace("ns")) == facts
@@ -123,8 +123,8 @@ async def test_a_namespace_is_made_once_and_never_changes(transport: Transport) 
 
 async def test_an_exact_partition_count_that_differs_is_refused(transport: Transport) -> None:
     for request in (register_namespace("ns", 16, exact=True), read_namespace("ns", 16)):
-        text = await refused(transport, request, NamespacePartitionsError)
-        assert text == "Namespace 'ns' has 4 partitions, which cannot change: name this number, or no number."
+        text = await refused(transport, request, NamespaceSlotsError)
+        assert text == "Namespace 'ns' has 4 slots, which cannot change: name this number, or no number."
 
 
 @pytest.mark.everywhere("namespaces lie in different slots")
@@ -404,25 +404,25 @@ async def test_every_call_reports_a_missing_namespace(transport: Transport, requ
 async def test_a_namespace_made_again_with_other_partitions_refuses_calls_for_the_old_one(
     transport: Transport, request_: Request[Any]
 ) -> None:
-    await transport.command("HSET", NAMESPACE, "partitions", "40", key=NAMESPACE)
-    assert "has 40 partitions" in await refused(transport, request_, NamespacePartitionsError)
+    await transport.command("HSET", NAMESPACE, "slots", "40", key=NAMESPACE)
+    assert "has 40 slots" in await refused(transport, request_, NamespaceSlotsError)
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.script.name)
 async def test_a_namespace_of_another_layout_is_not_changed(transport: Transport, request_: Request[Any]) -> None:
-    await transport.command("HSET", NAMESPACE, "layout", "2", key=NAMESPACE)
+    await transport.command("HSET", NAMESPACE, "layout", "3", key=NAMESPACE)
     text = await refused(transport, request_, DataLayoutError)
-    assert text == "Namespace 'ns' has data layout 2: install a release of sbredis that can read it."
+    assert text == "Namespace 'ns' has data layout 3: install a release of sbredis that can read it."
 
 
 @pytest.mark.parametrize(
     ("kept", "form"),
     [
-        (f"2 1 1 {FIRST} {FIRST} 5 5 {{}}", "layout '2'"),
-        ("2 x", "layout '2'"),
-        ("1 x", "as it should"),
+        (f"3 1 1 {FIRST} {FIRST} 5 5 {{}}", "layout '3'"),
+        ("3 x", "layout '3'"),
+        ("2 x", "as it should"),
         ("", "as it should"),
-        ("1 1 1 a b 5 {}", "as it should"),
+        ("2 1 1 a b 5 {}", "as it should"),
     ],
 )
 @pytest.mark.parametrize("place", [1, 2, 3])

@@ -98,7 +98,7 @@ async def states(transport: Transport) -> list[dict[bytes, bytes]]:
 
 
 async def only_the_registry_is_left(transport: Transport) -> bool:
-    return list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+    return list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
 
 
 async def test_an_entity_is_removed_after_its_idle_time_and_a_minute(transport: Transport, clock: Clock) -> None:
@@ -364,9 +364,9 @@ async def test_a_topic_is_in_use_while_a_subscription_forwards_its_messages(tran
     forwards = replace(SETTINGS, shared=True, forwards=True)
     await namespace.create_subscription("T", "Z", forwards, rules=[Rule("all", TrueFilter())])
     clock.now += IDLE + MINUTE
-    before = keys_of(await snapshot(transport), "ns")["{fjl}:entities"]
+    before = keys_of(await snapshot(transport), "ns")["{registry}:entities"]
     assert await namespace.remove_if_idle(topic, IDLE) == (False, 0)
-    assert keys_of(await snapshot(transport), "ns")["{fjl}:entities"] == before
+    assert keys_of(await snapshot(transport), "ns")["{registry}:entities"] == before
     last = (await namespace.list_subscriptions("T"))[-1]
     await namespace.update_entity(last, replace(last.settings, forwards=False))
     clock.now += IDLE + MINUTE

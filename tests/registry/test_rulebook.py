@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import MalformedCallError, Request, perform, registry_keys, registry_salt
+from sbredis.engine import MalformedCallError, Request, perform, registry_keys
 from sbredis.engine._contracts import contract
 from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import (
@@ -19,7 +19,7 @@ from sbredis.exceptions import (
     ScriptRefusedError,
     ServiceBusError,
 )
-from sbredis.registry import EntityChangedError, EntityRecord, NamespacePartitionsError
+from sbredis.registry import EntityChangedError, EntityRecord, NamespaceSlotsError
 from sbredis.registry._entity import EntityDescription
 from sbredis.registry._refusals import NamespaceMissingError, SubscriptionGoneError, rule_refusals
 from sbredis.registry._registry import Registry, SeenEntity, register_namespace
@@ -34,7 +34,7 @@ from tools.repository import ROOT
 
 pytestmark = pytest.mark.anyio
 
-KEYS = registry_keys("ns", registry_salt())
+KEYS = registry_keys("ns")
 NAMESPACE, ENTITIES, TALLIES = KEYS[0], KEYS[1], KEYS[6]
 REGISTRY, RULEBOOK = Registry("ns", 2), Rulebook("ns", 2)
 FIRST, SECOND, THIRD, FOURTH = "first_______", "second______", "third_______", "fourth______"
@@ -131,7 +131,7 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
     rest = request_.arguments[len(names) :]
     assert len(rest) == (6 if header.rest == "rules" else 0)
     expected = {
-        "partitions": 2,
+        "slots": 2,
         "topic": "topic",
         "name": "topic/subscriptions/sub",
         "place": "topic/subscriptions/sub sql",
@@ -318,9 +318,9 @@ async def test_every_call_reports_a_missing_namespace(transport: Transport, requ
 async def test_a_namespace_of_other_partitions_or_another_layout_is_not_changed(
     transport: Transport, request_: Request[Any]
 ) -> None:
-    await transport.command("HSET", NAMESPACE, "partitions", "40", key=NAMESPACE)
-    await refused(transport, request_, NamespacePartitionsError)
-    await transport.command("HSET", NAMESPACE, "layout", "2", key=NAMESPACE)
+    await transport.command("HSET", NAMESPACE, "slots", "40", key=NAMESPACE)
+    await refused(transport, request_, NamespaceSlotsError)
+    await transport.command("HSET", NAMESPACE, "layout", "3", key=NAMESPACE)
     await refused(transport, request_, DataLayoutError)
 
 
@@ -340,7 +340,7 @@ async def test_records_and_counts_of_another_layout_are_not_changed(
         RULEBOOK.listed(record, "", 10),
     ]
     path = "topic" if spoilt != "subscription" else SUB.path.lower()
-    await transport.command("HSET", TALLIES if spoilt == "count" else ENTITIES, path, "2 x", key=ENTITIES)
+    await transport.command("HSET", TALLIES if spoilt == "count" else ENTITIES, path, "3 x", key=ENTITIES)
     needless = {(4, "topic"), (4, "count"), (5, "topic"), (5, "count"), (6, "topic"), (6, "count"), (6, "subscription")}
     if (place, spoilt) in {*needless, (5, "subscription")}:
         found = await ask(transport, requests[place])  # this call does without the changed record

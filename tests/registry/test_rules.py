@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import registry_keys, registry_salt
+from sbredis.engine import registry_keys
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,
@@ -30,7 +30,7 @@ from tests.registry.topics import ANY, CORRELATED, NONE, OF_SUBSCRIPTION, SQL, k
 
 pytestmark = pytest.mark.anyio
 
-RULES = registry_keys("ns", registry_salt())[4]
+RULES = registry_keys("ns")[4]
 EVERYTHING = Rule(
     "Every-thing_1.2",
     CorrelationFilter(
@@ -248,7 +248,7 @@ async def test_only_one_concurrent_change_of_the_same_rule_succeeds(
 def test_the_stored_text_of_a_rule_does_not_change() -> None:
     """Later releases must read stored rules, so a change of the text would need another layout."""
     assert encode_rule(SQL) == '{"filter":{"kind":"sql","text":"a = 1"},"name":"Sql"}'
-    assert decode_rule(b"1 s stamp-stamp_ 5 " + encode_rule(SQL).encode()) == KeptRule(SQL, 5, "stamp-stamp_")
+    assert decode_rule(b"2 s stamp-stamp_ 5 " + encode_rule(SQL).encode()) == KeptRule(SQL, 5, "stamp-stamp_")
     assert encode_rule(EVERYTHING).isascii()
 
 
@@ -268,15 +268,15 @@ def test_the_place_of_a_rule_starts_with_its_subscription() -> None:
     "text",
     [
         b"",
+        b"3 s stamp-stamp- 5 {}",
         b"2 s stamp-stamp- 5 {}",
-        b"1 x stamp-stamp- 5 {}",
-        b"1 s stamp-stamp 5 {}",
-        b"1 s stamp-stamp- 5 []",
-        b"1 s stamp-stamp- 5 {}",
-        b'1 s stamp-stamp- 5 {"name":"a"}',
-        b'1 s stamp-stamp- 5 {"name":"a","filter":{"kind":"moon"}}',
-        b'1 s stamp-stamp- 5 {"name":5,"filter":{"kind":"true"}}',
-        b"1 s stamp-stamp- 5 {",
+        b"2 x stamp-stamp- 5 {}",
+        b"2 s stamp-stamp 5 {}",
+        b"2 s stamp-stamp- 5 []",
+        b'2 s stamp-stamp- 5 {"name":"a"}',
+        b'2 s stamp-stamp- 5 {"name":"a","filter":{"kind":"moon"}}',
+        b'2 s stamp-stamp- 5 {"name":5,"filter":{"kind":"true"}}',
+        b"2 s stamp-stamp- 5 {",
     ],
 )
 async def test_a_rule_of_an_unknown_form_is_reported(text: bytes) -> None:
@@ -285,7 +285,7 @@ async def test_a_rule_of_an_unknown_form_is_reported(text: bytes) -> None:
 
 
 async def test_a_rule_of_another_layout_is_not_changed(transport: Transport, namespace: Namespace) -> None:
-    await transport.command("HSET", RULES, "topic/subscriptions/sub $default", "2 x", key=RULES)
+    await transport.command("HSET", RULES, "topic/subscriptions/sub $default", "3 x", key=RULES)
     for done in (
         namespace.get_rule("Topic", "Sub", "$Default"),
         namespace.create_rule("Topic", "Sub", ANY),

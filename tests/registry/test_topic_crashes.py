@@ -133,7 +133,7 @@ async def test_a_half_created_subscription_is_deleted_with_its_topic(
 ) -> None:
     async for namespace, _ in Cuts(transport, with_a_topic(partitioned=partitioned), subscribing).all():
         await namespace.delete_entity("Topic")
-        assert list(keys_of(await snapshot(transport, namespace.name), namespace.name)) == ["{fjl}:namespace"]
+        assert list(keys_of(await snapshot(transport, namespace.name), namespace.name)) == ["{registry}:namespace"]
 
 
 @ways("delete", "get", "create")

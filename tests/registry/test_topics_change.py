@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import PartitionSettings, registry_keys, registry_salt
+from sbredis.engine import PartitionSettings, registry_keys
 from sbredis.engine._scripts import operations
 from sbredis.exceptions import (
     DataLayoutError,
@@ -35,7 +35,7 @@ from tests.registry.turns import Cut, RecordingTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a change is sent to partitions in different slots")]
 
-ENTITIES = registry_keys("ns", registry_salt())[1]
+ENTITIES = registry_keys("ns")[1]
 SUB = path_of("Topic", "Sub")
 
 on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
@@ -217,7 +217,7 @@ async def test_a_deleted_topic_leaves_no_keys_of_its_subscriptions(
     await namespace.delete_entity("TOPIC", kind="topic")
     after = keys_of(await snapshot(transport), "ns")
     assert list(after) == list(before)
-    after["{fjl}:namespace"][b"last_id"] = before["{fjl}:namespace"][b"last_id"]
+    after["{registry}:namespace"][b"last_id"] = before["{registry}:namespace"][b"last_id"]
     assert after == before
     await refused(transport, namespace.get_entity(path_of("Topic", "s1")), MessagingEntityNotFoundError, "There is no")
 
@@ -260,7 +260,7 @@ async def test_concurrent_deletions_succeed_or_find_the_entity_missing(
 async def test_an_unreadable_subscription_stops_calls_that_need_it(transport: Transport, namespace: Namespace) -> None:
     await make_topic(namespace)
     await subscribe(namespace)
-    await transport.command("HSET", ENTITIES, SUB.lower(), "2 x", key=ENTITIES)
+    await transport.command("HSET", ENTITIES, SUB.lower(), "3 x", key=ENTITIES)
     before = await snapshot(transport)
     for done in (
         namespace.get_entity(SUB),
@@ -298,7 +298,7 @@ async def test_with_full_memory_creating_fails_and_deleting_works(
         await namespace.delete_entity("Topic")
     finally:
         server.ask("CONFIG", "SET", "maxmemory", "0")
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
 
 
 @pytest.mark.parametrize("target", ["server", "cluster"])

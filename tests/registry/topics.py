@@ -57,8 +57,8 @@ async def make_topic(namespace: Namespace, name: str = "Topic", *, partitioned: 
 async def kept_of(transport: Transport, name: str = "ns") -> Kept:
     """Return the contents, after a check that the sorted sets have the same entries as the hashes."""
     found = keys_of(await snapshot(transport, name), name)
-    registry = {key.rpartition(":")[2]: value for key, value in found.items() if key.startswith("{fjl}")}
-    assert registry_salt() == "fjl"
+    registry = {key.rpartition(":")[2]: value for key, value in found.items() if key.startswith("{registry}")}
+    assert registry_salt("ns") == "027h"
 
     def listed(kind: str) -> set[str]:
         return {member.decode() for member in _members(registry.get(kind, []))}
@@ -153,4 +153,4 @@ def require_whole(kept: Kept, partitions: int) -> None:
         if record.parent is not None:
             assert record.store == kept.entities[record.parent.lower()].id
     ids = {record.id for record in kept.entities.values()}
-    assert {key.split(":")[1] for key in kept.keys if not key.startswith("{fjl}")} == ids
+    assert {key.split(":")[1] for key in kept.keys if not key.startswith("{registry}")} == ids

@@ -36,7 +36,7 @@ async def prepare(url: str, sample: Sample) -> None:
     """Create the queue that a scenario uses."""
     kept = QUEUES.check("create_queue", QUEUE, sample.queue)
     settings = kept.settings if sample.lock is None else replace(kept.settings, lock_duration=sample.lock)
-    async with ServiceBusAdministrationClient(url, partition_count=4) as administration:
+    async with ServiceBusAdministrationClient(url, slot_count=4) as administration:
         await administration.get_namespace_properties()
         await administration._connection.namespace.create_entity(
             QUEUE, settings, partitioned=kept.partitioned, properties=kept.properties

@@ -219,7 +219,7 @@ def queue_at(
 ) -> Iterator[Queue]:
     """Create a queue. At the end, close its client."""
     with ServiceBusClient(
-        with_all_scripts(url), namespace="ns", partition_count=partitions, _clock=clock, _timings=timings
+        with_all_scripts(url), namespace="ns", slot_count=partitions, _clock=clock, _timings=timings
     ) as client:
 
         async def make() -> queues.Queue:
@@ -256,7 +256,7 @@ def topic_at(
         ServiceBusClient(
             with_all_scripts(url),
             namespace="ns",
-            partition_count=partitions,
+            slot_count=partitions,
             maintenance=maintenance,
             _clock=clock,
             _timings=timings,

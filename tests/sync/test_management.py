@@ -11,7 +11,7 @@ from sbredis.management import ServiceBusAdministrationClient
 
 @pytest.fixture
 def admin(url: str) -> Iterator[ServiceBusAdministrationClient]:
-    with ServiceBusAdministrationClient(url, partition_count=2) as admin:
+    with ServiceBusAdministrationClient(url, slot_count=2) as admin:
         yield admin
 
 
@@ -35,8 +35,8 @@ def test_queues_are_listed_page_by_page(admin: ServiceBusAdministrationClient, m
 
 
 def test_a_client_can_be_made_with_from_connection_string(url: str) -> None:
-    with ServiceBusAdministrationClient.from_connection_string(url, partition_count=1) as admin:
-        assert admin.get_namespace_properties().partition_count == 1
+    with ServiceBusAdministrationClient.from_connection_string(url, slot_count=1) as admin:
+        assert admin.get_namespace_properties().slot_count == 1
 
 
 def test_a_closed_client_cannot_be_used(url: str) -> None:

@@ -111,7 +111,7 @@ def test_every_client_refuses_durability_as_an_option(kind: type[Any]) -> None:
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_from_connection_string_accepts_the_options_of_the_constructor(kind: type[Any]) -> None:
     options = ClientOptions if kind.__name__ == "ServiceBusClient" else AdministrationClientOptions
-    given_by_name = {"conn_str", "kwargs", "credential_provider", "partition_count", "timeout"}
+    given_by_name = {"conn_str", "kwargs", "credential_provider", "slot_count", "timeout"}
     named = set(inspect.signature(kind.from_connection_string).parameters)
     assert named <= given_by_name
     known = {*inspect.signature(kind).parameters} - {"fully_qualified_namespace", "kwargs"}

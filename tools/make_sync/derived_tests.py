@@ -100,7 +100,14 @@ IMPORTS: Final = (
 PUBLIC: Final = {"amqp", "codec", "exceptions", "management", "model"}
 """Packages of sbredis that both APIs share."""
 
-HARMLESS: Final = {"MAXIMUM_CALL_MESSAGES", "MessageId", "Timings", "partition_for_key", "partition_for_name"}
+HARMLESS: Final = {
+    "MAXIMUM_CALL_MESSAGES",
+    "MessageId",
+    "Timings",
+    "partition_for_key",
+    "slot_for_name",
+    "slots_for_name",
+}
 """Names of internal packages that a test may use: constants, types and functions that only compute."""
 
 SHARED: Final = {"bodies", "both", "for_each", "in_memory", "in_namespace", "wait_until", "eventually"}

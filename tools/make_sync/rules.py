@@ -185,7 +185,7 @@ DIFFERENT: Final = {
                 fully_qualified_namespace,
                 credential,
                 namespace=namespace,
-                partition_count=partition_count,
+                slot_count=slot_count,
                 retry_total=retry_total,
                 retry_backoff_factor=retry_backoff_factor,
                 retry_backoff_max=retry_backoff_max,
@@ -203,7 +203,7 @@ DIFFERENT: Final = {
             aio.ServiceBusClient.from_redis(
                 redis,
                 namespace=namespace,
-                partition_count=partition_count,
+                slot_count=slot_count,
                 retry_total=retry_total,
                 retry_backoff_factor=retry_backoff_factor,
                 retry_backoff_max=retry_backoff_max,
@@ -325,7 +325,7 @@ DIFFERENT: Final = {
             fully_qualified_namespace,
             credential,
             namespace=namespace,
-            partition_count=partition_count,
+            slot_count=slot_count,
             timeout=timeout,
             connect_timeout=connect_timeout,
             api_version=api_version,
@@ -334,7 +334,7 @@ DIFFERENT: Final = {
         super().__init__(Bridge(f"sbredis administration {connection_of(client).target}", client.close), client)
         """,
     "ServiceBusAdministrationClient.from_connection_string": (
-        "return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)"
+        "return cls(conn_str, credential_provider, slot_count=slot_count, timeout=timeout, **kwargs)"
     ),
     "ServiceBusAdministrationClient.__aenter__": "return self  # the first call connects",
     "ServiceBusAdministrationClient.__repr__": """

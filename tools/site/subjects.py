@@ -138,7 +138,7 @@ SUBJECTS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "ScriptRefusedError",
             "DataLayoutError",
             "NamespaceMissingError",
-            "NamespacePartitionsError",
+            "NamespaceSlotsError",
         ],
         "Entities": [
             "MessagingEntityNotFoundError",

@@ -1,4 +1,4 @@
--- Parses the fields of a registry record that scripts need. A record has the form "1 version id incarnation stamps
+-- Parses the fields of a registry record that scripts need. A record has the form "2 version id incarnation stamps
 -- created updated description". The stamps come from the last writes of the record, the newest first, separated by
 -- commas. Only Python reads the description; `at` is where it begins.
 --
@@ -6,7 +6,7 @@
 -- @use refuse_unreadable
 local function parse_entity(record, name)
   local version, id, incarnation, stamps, created, updated, at =
-    string.match(record or '', '^1 (%d+) (%w+) (%S+) (%S+) (%d+) (%d+) ()')
+    string.match(record or '', '^2 (%d+) (%w+) (%S+) (%S+) (%d+) (%d+) ()')
   if not version then
     return nil, refuse_unreadable('record', record, name)
   end

@@ -6,5 +6,5 @@
 -- @use refuse
 local function refuse_unreadable(kind, text, name)
   local layout = text and string.match(string.sub(text, 1, 16), '^%w+') or not text and 'missing' or 'unreadable'
-  return refuse('LAYOUT', string.format('%s %s %s', kind, layout == '1' and 'unreadable' or layout, name))
+  return refuse('LAYOUT', string.format('%s %s %s', kind, layout == '2' and 'unreadable' or layout, name))
 end

@@ -1,7 +1,7 @@
 -- Opens a call that creates or changes a rule of a subscription, with the arguments of create_rule.lua. Returns the
 -- request with the existing rule of that name; or nil and the reply, if the call is refused or is a repetition.
 --
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
+-- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such subscription, or it has another incarnation, or it is
 --   being deleted), BADCALL
 -- @use is_rule_of open_registry open_subscription parse_rule parse_stamp refuse server_time whole_number
 local function open_rule_change(keys, argv)

@@ -4,7 +4,7 @@
 local function raise_topic_version(keys, s, stamp)
   local topic = s.topic
   local record = table.concat({
-    '1', string.format('%.0f', tonumber(topic.version) + 1), topic.id, topic.incarnation, add_stamp(topic.stamps, stamp),
+    '2', string.format('%.0f', tonumber(topic.version) + 1), topic.id, topic.incarnation, add_stamp(topic.stamps, stamp),
     topic.created, topic.updated, string.sub(s.topic_record, topic.at),
   }, ' ')
   redis.call('HSET', keys[2], s.topic_name, record)

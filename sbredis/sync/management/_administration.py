@@ -65,7 +65,7 @@ class ServiceBusAdministrationClient(
         credential: Credential | None = None,
         *,
         namespace: str | None = None,
-        partition_count: int | None = None,
+        slot_count: int | None = None,
         timeout: float = 60.0,
         connect_timeout: float = 5.0,
         api_version: str | ApiVersion | None = None,
@@ -75,9 +75,9 @@ class ServiceBusAdministrationClient(
         If it is not given, the client reads the variable ``SBREDIS_URL`` of the environment.
 
         ``namespace`` overrides the namespace in this string. ``credential`` is a user and a password, or a credential
-        provider of redis-py, which the client asks again for every connection. ``partition_count`` is the number of
-        partitions of a new namespace, 16 by default. If the namespace exists with another number of partitions, the
-        first call raises :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and
+        provider of redis-py, which the client asks again for every connection. ``slot_count`` is the number of
+        slots of a new namespace, 256 by default. If the namespace exists with another number of slots, the first call
+        raises :class:`~sbredis.exceptions.NamespaceSlotsError`. ``api_version`` is Azure's argument and
         has no effect. Other arguments of Azure's library cause a warning.
         """
         internal = internal_options(ServiceBusAdministrationClient, kwargs, AZURE_ADMINISTRATION)
@@ -85,7 +85,7 @@ class ServiceBusAdministrationClient(
             fully_qualified_namespace,
             credential,
             namespace=namespace,
-            partition_count=partition_count,
+            slot_count=slot_count,
             timeout=timeout,
             connect_timeout=connect_timeout,
             api_version=api_version,
@@ -98,13 +98,13 @@ class ServiceBusAdministrationClient(
         cls,
         conn_str: str,
         *,
-        partition_count: int | None = None,
+        slot_count: int | None = None,
         credential_provider: Provider | None = None,
         timeout: float = 60.0,
         **kwargs: Unpack[AdministrationClientOptions],
     ) -> Self:
         """Make a client from a connection string. This is Azure's name for the constructor; all arguments go there."""
-        return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)
+        return cls(conn_str, credential_provider, slot_count=slot_count, timeout=timeout, **kwargs)
 
     def __enter__(self) -> Self:
         return self  # the first call connects

@@ -53,7 +53,7 @@ class Contents:
 
     settings: Settings = field(default_factory=Settings)
     bounds: Bounds = REAL_BOUNDS
-    layout: str = "1"
+    layout: str = "2"
     exists: bool = False
     incarnation: str = ""
     version: int = 0

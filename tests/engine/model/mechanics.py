@@ -146,7 +146,7 @@ class Mechanics(DueWork):
         return lane if lane and call.number == lane.number else None
 
     def _check_existence(self, call: Call) -> None:
-        if self.exists and self.layout != "1":
+        if self.exists and self.layout != "2":
             self._refuse("LAYOUT", self.layout)
         if not self.exists or call.incarnation != self.incarnation:
             self._refuse("GONE", "partition")

@@ -238,13 +238,13 @@ class Comparison:
     def _both(self, step: Step, call: m.Call, request: Request[Any], how: How) -> Any:
         tampered = how.defect == "layout" and self.model.exists
         if tampered:
-            self._lay_out("2")
+            self._lay_out("3")
         real, after = self.host.run_and_read(request, call.run_id, [one.keys for one in self.family])
         known = self.model.repeated
         expected = _attempt(lambda: step.mirror(call))
         self.tally.repetitions[step.operation] += self.model.repeated - known
         if tampered:
-            self._lay_out("1")
+            self._lay_out("2")
             after = self.host.pictures([one.keys for one in self.family])
         changed = [one for one, picture in zip(self.family, after, strict=True) if picture != one.before]
         for one, picture in zip(self.family, after, strict=True):

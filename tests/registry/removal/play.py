@@ -23,7 +23,7 @@ from sbredis.engine import (
     SettingsStaleError,
     new_token,
     quiet,
-    salts,
+    slot_salt,
     transact,
     transfer,
 )
@@ -241,7 +241,9 @@ class Play(Calls):
         number = self.chance.randrange(PARTITIONS)
         asked = [(each.record.id, each.record.store) for each in self.witness.entities.values() if number in each.uses]
         if asked:
-            await self.ask(client, quiet(NAMESPACE, salts(PARTITIONS)[number], asked[-20:], self.witness.now))
+            await self.ask(
+                client, quiet(NAMESPACE, slot_salt(NAMESPACE, number, PARTITIONS), asked[-20:], self.witness.now)
+            )
 
     async def lose(self, path: str) -> None:
         """Lose a partition of a queue in a failover, with its messages and the time of its last use."""

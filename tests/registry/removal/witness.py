@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sbredis.engine import Request, salts
+from sbredis.engine import Request, slot_salt
 from sbredis.engine._expansion import expand
 from sbredis.engine._keys import KINDS
 from sbredis.engine._lua_files import read_source
@@ -80,7 +80,7 @@ class Witness:
         self._transport = transport
         self._read = read
         self._scripts: dict[str, Script] = {}
-        self._numbers = {salt: number for number, salt in enumerate(salts(PARTITIONS))}
+        self._numbers = {slot_salt(NAMESPACE, number, PARTITIONS): number for number in range(PARTITIONS)}
         self.now = 0
         self.tally = tally
         self.entities: dict[str, Entity] = {}

@@ -50,7 +50,7 @@ def clock() -> HandClock:
 @pytest.fixture
 def client(url: str, partitioned: bool, clock: HandClock) -> Iterator[ServiceBusClient]:
     """A client of a namespace with one queue, ``orders``."""
-    with ServiceBusClient(url, partition_count=3, _clock=clock, _timings=PATIENT) as client:
+    with ServiceBusClient(url, slot_count=3, _clock=clock, _timings=PATIENT) as client:
         client.ensure_queue("orders", enable_partitioning=partitioned, lock_duration=timedelta(seconds=30))
         yield client
 
@@ -58,7 +58,7 @@ def client(url: str, partitioned: bool, clock: HandClock) -> Iterator[ServiceBus
 @pytest.fixture
 def admin(url: str, clock: HandClock) -> Iterator[ServiceBusAdministrationClient]:
     """An administration client of the same namespace."""
-    with ServiceBusAdministrationClient(url, partition_count=3, _clock=clock) as admin:
+    with ServiceBusAdministrationClient(url, slot_count=3, _clock=clock) as admin:
         yield admin
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from sbredis import ServiceBusClient, ServiceBusSender, ServiceBusTransaction
-from sbredis.engine import MessageId, partition_for_name
+from sbredis.engine import MessageId, slot_for_name
 from sbredis.exceptions import KeyAlreadyUsedError, MessageSizeExceededError, Outcome
 from sbredis.model import ServiceBusMessage
 from tests.sync.queues import bodies_in
@@ -93,7 +93,7 @@ def test_the_input_of_known_work_stays_locked_and_can_be_completed(client: Servi
 def test_each_first_entity_has_keys_of_its_own(client: ServiceBusClient) -> None:
     send_once(client, "outputs", "a", "key")
     send_once(client, "inputs", "b", "key")
-    far = next(name for n in range(100) if partition_for_name(name := f"q{n}", 16) != partition_for_name("inputs", 16))
+    far = next(name for n in range(100) if slot_for_name(name := f"q{n}", 256) != slot_for_name("inputs", 256))
     client.ensure_queue(far)
     near, there = client.get_queue_sender("inputs"), client.get_queue_sender(far)
 

@@ -22,7 +22,7 @@ AT_HOUR = AT - AT % 3_600_000
 
 
 def client_of(url: str, clock: Any = None) -> ServiceBusClient:
-    return ServiceBusClient(url, namespace="ns", partition_count=3, _clock=clock)
+    return ServiceBusClient(url, namespace="ns", slot_count=3, _clock=clock)
 
 
 def tick_at(milliseconds: int, missed: int = 0) -> Tick:

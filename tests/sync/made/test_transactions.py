@@ -169,9 +169,9 @@ def test_the_transaction_names_the_messages_that_were_dropped_as_duplicates(clie
     assert bodies_in(client, "once") == ["first", "new"]
 
 
-def test_messages_of_one_key_stay_together_on_partitioned_queues(client: ServiceBusClient) -> None:
+def test_messages_of_one_key_stay_together_on_colocated_partitioned_queues(client: ServiceBusClient) -> None:
     client.ensure_queue("wide-inputs", enable_partitioning=True)
-    client.ensure_queue("wide-outputs", enable_partitioning=True)
+    client.ensure_queue("wide-outputs", enable_partitioning=True, colocate_with="wide-inputs")
     send(client, "wide-inputs", "1", partition_key="k")
     with client.get_queue_receiver("wide-inputs") as receiver, client.get_queue_sender("wide-outputs") as sender:
         (message,) = receive_exactly(receiver, 1)

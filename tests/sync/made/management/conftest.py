@@ -25,6 +25,6 @@ def where(url: str) -> str:
 
 @pytest.fixture
 def admin(where: str) -> Iterator[ServiceBusAdministrationClient]:
-    with ServiceBusAdministrationClient.from_connection_string(where, partition_count=4) as admin:
+    with ServiceBusAdministrationClient.from_connection_string(where, slot_count=4) as admin:
         admin.get_namespace_properties()
         yield admin

@@ -19,9 +19,9 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
 
 
-def test_the_namespace_properties_have_its_name_partition_count_and_creation_time(admin: Admin) -> None:
+def test_the_namespace_properties_have_its_name_slot_count_and_creation_time(admin: Admin) -> None:
     found = admin.get_namespace_properties()
-    assert (found.name, found.partition_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
+    assert (found.name, found.slot_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
     assert found.created_at_utc is not None
     assert found.created_at_utc == found.modified_at_utc
     assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
@@ -44,6 +44,6 @@ def test_wrong_limits_are_refused(admin: Admin, limits: Any, error: type[Excepti
 
 
 @in_memory
-def test_a_new_namespace_has_sixteen_partitions_unless_another_number_is_given(where: str) -> None:
+def test_a_new_namespace_has_256_slots_unless_another_number_is_given(where: str) -> None:
     with Admin(where) as admin:
-        assert (admin.get_namespace_properties()).partition_count == 16
+        assert (admin.get_namespace_properties()).slot_count == 256

@@ -22,7 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis.client import Pauses
 
-__all__ = ["Agenda", "BySlot", "DueTimes", "Read", "Sleep", "Visit", "VisitPace", "VisitPlace"]
+__all__ = ["Agenda", "BySlot", "DueTimes", "Read", "Sleep", "Visit", "VisitPace", "VisitPlace", "pause_after"]
 
 
 class BySlot:
@@ -116,11 +116,23 @@ class DueTimes(Generic[K]):
         return None
 
 
+_LEAST = 1 / 16
+
+
+def pause_after(places: int, batch: int, pause: float) -> float:
+    """Return the pause after a read of some places; ``pause`` is the pause after a read of ``batch`` places.
+
+    A smaller read has a shorter pause, so reading all places takes the same time in however many slots they are. But a
+    call costs something even if it reads one place, so the pause has a lower limit.
+    """
+    return pause * max(places / batch, _LEAST)
+
+
 class VisitPlace(NamedTuple):
     """A place to visit: a partition of an entity."""
 
     number: int
-    """The number of the partition. It also decides the slot."""
+    """The number of the partition and of its slot."""
     entity: str
     """The id of the entity."""
 
@@ -161,8 +173,8 @@ class VisitPace:
     batch: int = 500
     """The largest number of places in one read."""
     between_reads: float = 0.05
-    """The seconds between the start of one read and the start of the next."""
-    round: float = 600.0
+    """The seconds between the start of a read of ``batch`` places and the start of the next read."""
+    round: float = 1200.0
     """The seconds in which every place is read once, even if no announcement was lost."""
     first_pause: float = 1.0
     """The longest first pause after a failure at a place or slot. The limit doubles with each further failure."""
@@ -334,7 +346,7 @@ class Agenda:
 
     def _begin_read(self, read: Read, now: float) -> Read:
         self._reads[read.number] = now
-        self._read_at = now + self._pace.between_reads
+        self._read_at = now + pause_after(len(read.entities), self._pace.batch, self._pace.between_reads)
         return read
 
     def _parts(self) -> Iterator[Read]:

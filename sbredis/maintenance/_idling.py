@@ -3,7 +3,7 @@
 An entity is *idle* when all its partitions are. A partition only tells when it was last used, so the client asks again
 when that time is long enough ago. It asks the partitions of an entity one after the other, and begins with the one that
 was used last. So one answer is enough for an entity that is in use. Questions to partitions of one slot are joined: one
-*read* asks up to 500 of them, and there is at most one read a second.
+*read* asks up to 500 of them, and at most 500 are asked in a second.
 
 If all partitions of an entity were quiet for long enough, the caller tries to remove the entity. This attempt asks all
 partitions again, so the agenda need not be right: it only saves attempts that would fail.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sbredis.client import Pauses
-from sbredis.maintenance._agenda import BySlot, DueTimes
+from sbredis.maintenance._agenda import BySlot, DueTimes, pause_after
 
 __all__ = ["MARGIN", "IdleAgenda", "IdlePace", "ReadQuiet", "RemoveIdle", "Temporary", "Wait"]
 
@@ -65,7 +65,7 @@ class IdlePace:
     """Limits and pauses."""
 
     between_reads: float = 1.0
-    """The seconds between the start of one read and the start of the next."""
+    """The seconds between the start of a read of ``batch`` partitions and the start of the next read."""
     batch: int = 500
     """The largest number of partitions in one read."""
     removals_at_once: int = 4
@@ -215,7 +215,7 @@ class IdleAgenda:
         number = next(iter(self._waiting))
         batch = self._waiting.take(number, self._pace.batch)
         self._reading = True
-        self._read_at = now + self._pace.between_reads
+        self._read_at = now + pause_after(len(batch), self._pace.batch, self._pace.between_reads)
         return ReadQuiet(number, batch)
 
     def _ended(self, entity: str) -> _Watched | None:

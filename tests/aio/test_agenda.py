@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.client import Timings
+from sbredis.engine import slots_for_name
 from sbredis.maintenance import _census as census
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
 from sbredis.maintenance._maintenance import DUTIES
@@ -145,9 +146,8 @@ def test_late_visits_do_not_shorten_the_sleep() -> None:
     assert agenda.next(3.25, 3.25) == Sleep(0.75)  # C and d are late then, as A and B are now
 
 
-def test_new_entities_are_read_by_slot_in_paced_batches() -> None:
-    agenda = Agenda(PACE)
-    agenda.set_entities({name: [0] for name in "abcd"} | {"e": [0, 1]}, 0.0)
+def reads_of(agenda: Agenda) -> list[tuple[float, Read]]:
+    """Return all reads that come now, each with its time."""
     seen: list[tuple[float, Read]] = []
     now = 0.0
     while not agenda.all_read:
@@ -158,7 +158,23 @@ def test_new_entities_are_read_by_slot_in_paced_batches() -> None:
         else:
             assert isinstance(todo, Sleep)
             now += todo.seconds
-    assert seen == [(0.0, Read(0, ("a", "b", "c"))), (0.5, Read(1, ("e",))), (1.0, Read(0, ("d", "e")))]
+    return seen
+
+
+def test_new_entities_are_read_by_slot_in_batches_with_pauses_for_their_sizes() -> None:
+    agenda = Agenda(PACE)
+    agenda.set_entities({name: [0] for name in "abcd"} | {"e": [0, 1]}, 0.0)
+    seen = reads_of(agenda)
+    assert [read for _, read in seen] == [Read(0, ("a", "b", "c")), Read(1, ("e",)), Read(0, ("d", "e"))]
+    assert [at for at, _ in seen] == pytest.approx([0.0, 0.5, 0.5 + 0.5 / 3])
+
+
+def test_many_slots_with_few_places_each_are_read_within_a_second() -> None:
+    agenda = Agenda()
+    agenda.set_entities({f"{number}-{name}": [number] for number in range(256) for name in "ab"}, 0.0)
+    seen = reads_of(agenda)
+    assert len(seen) == 256
+    assert seen[-1][0] < 1.0
 
 
 def test_a_due_time_that_was_read_is_recorded() -> None:
@@ -399,7 +415,7 @@ def apply(agenda: Agenda, world: World, kind: str, what: object, more: object) -
 @pytest.mark.slow
 def test_ten_thousand_idle_entities_cost_less_than_one_call_a_second() -> None:
     """The calls are the reads of both agendas, the readings of the census, and the renewals of the roles."""
-    entities = {str(number): range(16) for number in range(10_000)}
+    entities = {str(number): slots_for_name(str(number), 16, 256) for number in range(10_000)}
     each_second = 0.0
     for pace in (VisitPace(), MOVING):
         calls, ends = 0, max(pace.round, 1800.0)

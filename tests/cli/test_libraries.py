@@ -21,7 +21,7 @@ OWN = whole_library().name
 OLD = [f"sb_{letter * 16}" for letter in "abcdef"]
 (KEY,) = library_keys("default")
 DAY = 86_400_000
-NOTHING = "nothing to do: this release reads and writes layout 1\n"
+NOTHING = "nothing to do: this release reads and writes layout 2\n"
 
 
 @pytest.fixture(params=["server", "cluster"])

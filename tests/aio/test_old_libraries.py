@@ -84,7 +84,6 @@ async def test_a_client_names_its_library_when_it_opens_and_again_later(running:
         await eventually(is_named_again)
 
 
-@pytest.mark.any_form("the client uses no library")
 async def test_a_client_that_sends_single_scripts_names_no_library(server: LocalServer) -> None:
     async with client_of(server.url, Timings(naming=0.001), scripts="needed") as client:
         await client.ensure_queue("q")
@@ -93,7 +92,6 @@ async def test_a_client_that_sends_single_scripts_names_no_library(server: Local
         assert await named(client) == {}
 
 
-@pytest.mark.any_form("a client without a library creates the queue")
 async def test_a_user_who_may_only_read_the_registry_names_no_library(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,6 +23,7 @@ __all__ = ["DataFolder", "full", "in_use", "open_folder", "unusable", "unused"]
 _LONGEST_SOCKET_PATH = 100  # in bytes; the largest length that kernels permit is between 104 and 108
 _MOST_LOG = 1_000_000
 _ENDING = 45.0  # seconds; longer than a server that has no clients may take to end
+_MOMENT = 5.0  # seconds; longer than a server that has ended may keep the lock of its owner
 _OURS = "owner.lock"  # the first file that is made in a new folder
 
 
@@ -205,7 +206,7 @@ def unused(folder: DataFolder) -> Generator[None]:
     _wait_for_end(folder)
     owner = FileLock(folder.owner_lock)
     try:
-        if not owner.take():
+        if not owner.take(until=time.monotonic() + _MOMENT):
             raise ServerUnsuitableError(
                 f"Another process is starting or ending the server of {folder.path}, or is working on its data."
             )

@@ -36,7 +36,7 @@ class _Bytes:
         self._numbers = itertools.count(1)
 
     def next(self, count: int) -> bytes:
-        return next(self._numbers).to_bytes(count, "big")
+        return (next(self._numbers) << 8).to_bytes(count, "big")  # a token does not have the last bits
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def _with(tokens: _Bytes) -> Iterator[None]:
     """Let Hypothesis and the engine make the same choices in each run."""
     with (
         patch.dict(AVAILABLE_PROVIDERS, {"hypothesis": _WithoutConstants}),
-        patch("sbredis.engine._partition.urandom", tokens.next),
+        patch("sbredis.engine._lock_tokens.urandom", tokens.next),
     ):
         yield
 

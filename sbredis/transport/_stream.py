@@ -61,6 +61,9 @@ class _SocketStream(Stream, asyncio.Protocol):
         self._on_replies: OnReplies
         self._on_lost: OnLost
         self._on_resumed: Callable[[], None]
+        self._early: list[bytes] | None = []
+        """Bytes that came before the stream was run. A call may be written before that."""
+        transport.set_protocol(self)
 
     def write(self, data: bytes) -> None:
         # Writes to a closing connection are lost, and asyncio warns of the sixth lost write.
@@ -74,9 +77,11 @@ class _SocketStream(Stream, asyncio.Protocol):
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
         self._on_replies, self._on_lost, self._on_resumed = on_replies, on_lost, on_resumed
         try:
+            early, self._early = self._early or [], None
+            for data in early:
+                self.data_received(data)
             if self._transport.is_closing():
                 on_lost("the server closed the connection")
-            self._transport.set_protocol(self)
             if not self._transport.is_reading():
                 self._transport.resume_reading()
             await asyncio.get_running_loop().create_future()
@@ -84,6 +89,9 @@ class _SocketStream(Stream, asyncio.Protocol):
             await to_the_end(self._link.hang_up())
 
     def data_received(self, data: bytes) -> None:
+        if self._early is not None:
+            self._early.append(data)
+            return
         try:
             self._on_replies(self._parse(data))
         except ProtocolError as error:
@@ -91,17 +99,20 @@ class _SocketStream(Stream, asyncio.Protocol):
             self._transport.abort()  # what follows is not read
 
     def eof_received(self) -> None:
-        self._on_lost("the server closed the connection")
+        if self._early is None:
+            self._on_lost("the server closed the connection")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._on_lost(f"the connection broke: {exc}" if exc else "the connection was closed")
+        if self._early is None:
+            self._on_lost(f"the connection broke: {exc}" if exc else "the connection was closed")
 
     def pause_writing(self) -> None:
         self.paused = True
 
     def resume_writing(self) -> None:
         self.paused = False
-        self._on_resumed()
+        if self._early is None:
+            self._on_resumed()
 
 
 class _PumpedStream(Stream):

@@ -113,8 +113,10 @@ class NetworkLink(asyncio.Protocol):
         if self._database:
             needed.append(("SELECT", self._database))
         replies = await self.ask([*map(pack, needed), *_ABOUT_US])
-        for reply in replies[: len(needed)]:
+        for (command, *_), reply in zip(needed, replies, strict=False):
             if isinstance(reply, ReplyError):
+                if reply.detail.startswith("unknown command"):  # the reply repeats the password
+                    reply = ReplyError(f"ERR the server does not know the command {command!s}")
                 raise _refusal(reply)
 
     async def ask(self, packed: Sequence[bytes]) -> list[Any]:
@@ -124,8 +126,9 @@ class NetworkLink(asyncio.Protocol):
             self.transport.write(b"".join(packed))
         while len(self._replies) < len(packed):
             if self._lost is not None:
-                # A server that hangs up has perhaps said why.
-                raise next((_refusal(each) for each in self._replies if isinstance(each, ReplyError)), self._lost)
+                # A server that takes no connection says why, and hangs up.
+                errors = [each for each in self._replies if isinstance(each, ReplyError)]
+                raise next((_refusal(each) for each in errors if _takes_nobody(each)), self._lost)
             self._news.clear()
             await self._news.wait()
         replies, self._replies = self._replies[: len(packed)], self._replies[len(packed) :]
@@ -167,6 +170,11 @@ class NetworkLink(asyncio.Protocol):
     def _lose(self, why: Exception) -> None:
         self._lost = self._lost or why
         self._news.set()
+
+
+def _takes_nobody(reply: ReplyError) -> bool:
+    """Whether a server has sent this because it takes no connection, and not as the reply to a command."""
+    return reply.code == "DENIED" or reply.detail.startswith("max number of clients")
 
 
 def _refusal(reply: ReplyError) -> Exception:

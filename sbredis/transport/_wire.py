@@ -293,9 +293,16 @@ class Wire:
             if call.library is not through:
                 call.library = through
                 call.missing = 0
-            if call.missing and self._needs_load(call):
-                load = self._load(call)
-                pieces.append(load.payload(run_id))
+            try:
+                load = self._load(call) if call.missing and self._needs_load(call) else None
+                loading = b"" if load is None else load.payload(run_id)
+                payload = call.payload(run_id, head)
+            except Exception as error:  # noqa: BLE001  # the text of a script cannot be read; the other calls go on
+                call.future.set_result(self._lost(f"the call could not be written: {error}", sent=False))
+                self._release(call)
+                continue
+            if load is not None:
+                pieces.append(loading)
                 in_flight.append(load)
             if call.asking:
                 # ASKING applies to the next command of this connection, so no other command may come between ASKING and
@@ -304,7 +311,7 @@ class Wire:
                 in_flight.append(None)
             if call.written is not None:
                 call.written()
-            pieces.append(call.payload(run_id, head))
+            pieces.append(payload)
             call.loads_before = self._loads
             in_flight.append(call)
         if pieces:

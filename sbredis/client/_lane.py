@@ -225,7 +225,12 @@ class Lane(ABC, Generic[J, R]):
                 if free is not None:
                     self._woken = True
                     free.wake()
-        return self.gather(self._queue, most, ordered=pipeline is self._pipelines[0])
+        first = self._pipelines[0]
+        jobs = self.gather(self._queue, most, ordered=pipeline is first)
+        if not jobs and self._queue and not first.busy:  # only the first pipeline may take what is left
+            self._woken = True
+            first.wake()
+        return jobs
 
     def _all(self) -> list[tuple[list[J] | deque[J], bool]]:
         """Return all jobs, and whether they were sent."""

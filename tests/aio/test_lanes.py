@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusSender
+from sbredis.aio._sender import outbox_of
+from sbredis.client import SendJob
 from sbredis.client._lane import Lane
 from sbredis.engine import PartitionSettings, SettingsStaleError, perform
 from sbredis.exceptions import (
@@ -27,7 +29,7 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
-from sbredis.model import ServiceBusMessage
+from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.registry import EntityRecord, Namespace
 from tests.aio.gates import Gate, stored_bodies
 from tests.aio.queues import PARTITIONS, Calls, Queue, both, in_memory, queue_at
@@ -589,3 +591,27 @@ async def test_lane_names_of_a_client_are_unique(url: str) -> None:
                     names.append(pipeline._name)
                     pipeline._start_lane()
         assert len(set(names)) == len(names)
+
+
+async def test_an_ordered_message_that_comes_while_the_second_call_is_awaited_is_sent(url: str) -> None:
+    """The jobs for two calls are cancelled. An ordered job comes between both, and only the first call may take it."""
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages(ServiceBusMessage("first"))
+        outbox, loop = outbox_of(sender), asyncio.get_running_loop()
+        entity = outbox.entity
+        assert entity is not None
+
+        def submit(body: str, *, ordered: bool) -> SendJob:
+            message = ServiceBusMessage(body)
+            made = outgoing(message, detects_duplicates=False)
+            job = outbox.begin_at_once([message], [made], 1, entity, loop.time() + 20, ordered=ordered)
+            assert job is not None
+            return job
+
+        for job in [submit("cancelled", ordered=False) for _ in range(20)]:
+            job.future.cancel()
+        late: list[SendJob] = []
+        loop.call_soon(lambda: late.append(submit("late", ordered=True)))
+        await turns(2)
+        await late[0].future
+        assert flat(await stored_bodies(queue)) == ["first", "late"]

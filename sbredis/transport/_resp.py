@@ -17,9 +17,11 @@ __all__ = ["ProtocolError", "PythonParser", "ReplyError", "ReplyLimits", "as_map
 
 _LONGEST_LINE = 64 * 1024
 """The largest length of a line: of a number, or of a text that is no string of known length."""
-_MANY = re.compile(rb"\r\n([*~%>])([0-9]{2,7})")
-_MANY_AT_START = re.compile(rb"([*~%>])([0-9]{2,7})")
-"""The beginning of an array, set, mapping or push with ten items or more, unless it is a part of a string."""
+_MANY = re.compile(rb"\r\n([*~%>](?=[0-9]{2})|\|)([0-9]{0,7})")
+_MANY_AT_START = re.compile(rb"([*~%>](?=[0-9]{2})|\|)([0-9]{0,7})")
+"""The beginning of an array, set, mapping or push with ten items or more, or of attributes, unless it is a part of a
+string.
+"""
 _CUT_OFF = re.compile(rb"\r(?:\n[*~%>][0-9]{0,6})?\Z")
 _CUT_OFF_AT_START = re.compile(rb"[*~%>][0-9]{0,6}\Z")
 _LONGEST_CUT_OFF = 9
@@ -268,6 +270,8 @@ class _FastParser:
                 self._read(data[begin : found.start(1)], replies)
                 begin = found.start(1)
             if not self._reader.has_data():  # otherwise a string is being read, of which this is a part
+                if found[1] == b"|":
+                    raise ProtocolError("not a reply: attributes, for which nobody has asked")
                 self._count(found[1], int(found[2]))
             found = _MANY.search(data, found.end())
         self._read(data[begin:] if begin else data, replies)

@@ -212,10 +212,11 @@ class _MoveRun:
 
     async def _browsed(self) -> AsyncIterator[ServiceBusReceivedMessage]:
         """Yield the messages in the order of their numbers, from each partition as many as it had at the start."""
+        alone = len(self.partitions) == 1  # then the first bits of numbers may be those of the partition, or zero
         for partition, present in sorted(self.present.items()):
-            left = present
-            async for message in browse(self.client.get_receiver(self.origin.path), start=partition << 48):
-                if message.sequence_number >> 48 != partition:
+            left, start = present, 0 if alone else partition << 48
+            async for message in browse(self.client.get_receiver(self.origin.path), start=start):
+                if not alone and message.sequence_number >> 48 != partition:
                     break
                 yield message
                 left -= 1
@@ -248,11 +249,11 @@ async def _partitions(invocation: Invocation, origin: EntityInfo) -> list[Partit
 
 
 def _present(partitions: Sequence[PartitionRuntimeProperties]) -> dict[int, int]:
-    """Return the number of messages of each partition that has any. In an entity with one partition, the first bits of
-    the numbers are zero. A partition that is not available counts, so that the call to it says what is wrong.
+    """Return the number of messages of each partition that has any. A partition that is not available counts, so that
+    the call to it says what is wrong.
     """
     counts = {
-        each.number if len(partitions) > 1 else 0: each.active_message_count
+        each.number: each.active_message_count
         + each.locked_message_count
         + each.delayed_message_count
         + each.deferred_message_count

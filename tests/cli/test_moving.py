@@ -38,6 +38,18 @@ def numbers(count: int, first: int = 1) -> list[str]:
     return [str(number) for number in range(first, first + count)]
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_messages_of_few_partitions_are_moved(bus: Bus, count: int) -> None:
+    """The numbers of a single partition of a partitioned entity have the number of the partition, too."""
+    bus.queue(enable_partitioning=True, partition_count=count)
+    bus.queue("old")
+    filled(bus, 20)
+    assert bus.did("move", "orders", "old", "--dry-run").out == "20 messages would be moved from orders to old\n"
+    assert bus.did("move", "orders", "old").out == "moved 20 messages from orders to old\n"
+    assert bus.peek() == []
+    assert sorted(each["body"] for each in bus.peek("old")) == sorted(numbers(20))
+
+
 # -- move --------------------------------------------------------------------------------------------------------------
 
 

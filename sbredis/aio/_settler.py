@@ -75,10 +75,10 @@ class ServiceBusSettler:
     a message, or :attr:`ServiceBusSession.lock_token`, as a UUID or as text. A token is valid as long as the lock
     holds, also after renewals, in every process and on every machine. Nobody needs to call the server for it first.
 
-    A text that is not a lock token, or belongs to another sub-queue, raises :class:`ValueError`, and changes nothing.
-    The broker decides whether the lock still holds. If the lock is lost, or is one of another entity, the call raises
-    :class:`~sbredis.exceptions.MessageLockLostError` or :class:`~sbredis.exceptions.SessionLockLostError`. All calls
-    may be made concurrently.
+    A text that is not a lock token, or belongs to another sub-queue or to a partition that the entity does not have,
+    raises :class:`ValueError`, and changes nothing. The broker decides whether the lock still holds. If the lock is
+    lost, or is one of another entity, the call raises :class:`~sbredis.exceptions.MessageLockLostError` or
+    :class:`~sbredis.exceptions.SessionLockLostError`. All calls may be made concurrently.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class ServiceBusSettler:
                 lease = MessageLease(given.lease, math.inf, math.inf, session="", partition=given.partition)
             mode = ServiceBusReceiveMode.PEEK_LOCK
             found = await Deferred(entity, None, SIDES[self._sub_queue], mode, deadline, lease=lease).receive(numbers)
-            if lease is not None:
+            if lease is not None and found:
                 lease.session = found[0].session_id
             operation.received(found)
             return found

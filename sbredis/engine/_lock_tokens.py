@@ -95,8 +95,10 @@ def read_lock_token(token: object) -> LockToken:
 def _read(token: UUID | str) -> LockToken | None:
     if isinstance(token, str):
         try:
-            token = UUID(token)
+            text, token = token, UUID(token)
         except ValueError:
+            return None
+        if str(token) != text.lower():  # UUID accepts other forms, such as digits of other alphabets
             return None
     value: Any = token.int
     number, side = value >> 14 & (1 << 48) - 1, value >> 2 & 3

@@ -10,7 +10,7 @@
 local result, named = { tonumber(server_time()) }, redis.call('HGETALL', KEYS[1])
 for i = 1, #named, 2 do
   local at = tonumber(named[i + 1])
-  if at and string.find(named[i], '^sb_%x+$') then
+  if at and at >= 0 and at <= 253402300799999 and string.find(named[i], '^sb_%x+$') then
     result[#result + 1], result[#result + 2] = named[i], at
   end
 end

@@ -80,7 +80,7 @@ def assembled() -> Assembled:
     made_from = sources_hash()
     try:
         found = from_json(ASSEMBLED.read_bytes())
-    except (OSError, ValueError, TypeError):
+    except Exception:  # noqa: BLE001  # whatever is wrong with the file, it is not the present one
         found = None
     if found is not None and found.made_from == made_from:
         return found

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
-from sbredis.engine import Request, name_key, registry_keys
+from sbredis.engine import Request, name_key, registry_keys, require_slots
 from sbredis.registry._entity import (
     EntityDescription,
     EntityRecord,
@@ -186,7 +186,9 @@ def register_namespace(namespace: str, slots: int, *, exact: bool) -> Request[Na
 
 def _facts(reply: list[Any]) -> NamespaceFacts:
     *numbers, entities, megabytes = reply
-    return NamespaceFacts(*numbers, *(int(each) if each else None for each in (entities, megabytes)))
+    facts = NamespaceFacts(*numbers, *(int(each) if each else None for each in (entities, megabytes)))
+    require_slots(facts.slots)
+    return facts
 
 
 def _megabytes(description: EntityDescription) -> int:

@@ -8,7 +8,7 @@ at the border of two slices.
 A key is in a slot because it contains the slot's *salt*, four characters of 0-9a-z, in braces.
 
 The name of an entity decides its first slot. A partitioned entity goes on from there, around all slots of its namespace
-in equal steps. So it uses as many masters as it has partitions, and two entities seldom have their partitions in the
+in equal steps. So it uses at most as many masters as it has partitions, and two entities seldom have theirs in the
 same slots.
 
 A key chooses one of N partitions by jump hash (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm").

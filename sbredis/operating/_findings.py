@@ -270,7 +270,7 @@ def _of_speed(server: ServerReport, report: ConnectionReport) -> Iterator[Findin
             "Run 'sbredis upgrade' as a user who may load functions, or give the server free memory and enough "
             "replicas. Clients try the library again after a minute, or after an hour if they lacked a right.",
         )
-    if server.info.get("mem_allocator") == "libc":
+    if server.info.get("mem_allocator") == "libc" and report.target.kind != "embedded":  # sbredis gives it the best one
         yield Finding(
             Severity.NOTE,
             str(server.facts),

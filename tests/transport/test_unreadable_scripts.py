@@ -42,6 +42,7 @@ async def test_a_server_that_repeats_the_password_does_not_get_it_into_the_error
         await reader.read(1000)
         writer.write(b"-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2'\r\n" * 3)
         await writer.drain()
+        writer.close()
 
     async with await asyncio.start_server(repeat, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]

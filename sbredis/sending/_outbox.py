@@ -121,24 +121,13 @@ class Outbox:
         entity: Entity,
         deadline: float,
     ) -> list[int]:
-        job, first = await self.first_of(messages, made, size, entity, deadline)
-        return job.numbers(first)
-
-    async def first_of(
-        self,
-        messages: Sequence[ServiceBusMessage],
-        made: Sequence[Outgoing],
-        size: int,
-        entity: Entity,
-        deadline: float,
-    ) -> tuple[SendJob, int]:
-        """Send messages. Return their job and the sequence number of the first message."""
         job = await self.begin(messages, made, size, entity, deadline)
         try:
-            return job, await job.future
+            first: int = await job.future
         except asyncio.CancelledError:
             log_unread_error(job)
             raise
+        return job.numbers(first)
 
     async def begin(
         self,

@@ -2,8 +2,8 @@
 
 A namespace has S slots, numbered from 0. They are the middles of S equal slices of the 16,384 slots of a cluster, all
 moved on by a hash of the namespace's name. So each master has the same number of a namespace's slots, give or take one,
-if the masters share the slots evenly; and two namespaces seldom have a slot in common. The registry of a namespace is
-at the border of two slices.
+if the masters share the slots evenly; and the slots of most namespaces begin at different places. The registry of a
+namespace is at the border of two slices.
 
 A key is in a slot because it contains the slot's *salt*, four characters of 0-9a-z, in braces.
 

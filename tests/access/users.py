@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from sbredis.engine import namespace_rules
 from sbredis.servers import LocalCluster, LocalServer
 
-__all__ = ["OF_TESTS", "confined_url", "nodes_of", "set_user", "url_of"]
+__all__ = ["OF_TESTS", "confined_url", "nodes_of", "set_user", "url_of", "without_libraries"]
 
 _USER = "confined"
 OF_TESTS = (
@@ -30,6 +31,16 @@ OF_TESTS = (
 def nodes_of(running: LocalServer | LocalCluster) -> Sequence[LocalServer]:
     """Return all the servers of a target."""
     return running.nodes if isinstance(running, LocalCluster) else [running]
+
+
+@contextmanager
+def without_libraries(running: LocalServer | LocalCluster) -> Iterator[None]:
+    """Delete all libraries of functions from the servers of a target, before and after the block."""
+    for node in nodes_of(running):
+        node.ask("FUNCTION", "FLUSH")
+    yield
+    for node in nodes_of(running):
+        node.ask("FUNCTION", "FLUSH")
 
 
 def set_user(running: LocalServer | LocalCluster, user: str, rules: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from sbredis.client import Timings
 from sbredis.engine import AccessTo, entity_rules, library_keys, namespace_rules, whole_library
 from sbredis.registry import read_libraries
 from sbredis.servers import LocalCluster, LocalServer
-from tests.access.users import nodes_of, set_user, url_of
+from tests.access.users import nodes_of, set_user, url_of, without_libraries
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.any_form("some clients send single scripts on purpose")]
@@ -29,11 +29,8 @@ DAY = 86_400_000
 def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     """A server and a cluster, on which there are no libraries before and after."""
     found: Running = request.getfixturevalue(request.param)
-    for node in nodes_of(found):
-        node.ask("FUNCTION", "FLUSH")
-    yield found
-    for node in nodes_of(found):
-        node.ask("FUNCTION", "FLUSH")
+    with without_libraries(found):
+        yield found
 
 
 def client_of(

@@ -11,7 +11,7 @@ import pytest
 from sbredis.engine import library_keys, namespace_rules, whole_library
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
-from tests.access.users import nodes_of, set_user, url_of
+from tests.access.users import nodes_of, set_user, url_of, without_libraries
 from tests.cli.conftest import Bus
 
 pytestmark = pytest.mark.any_form("some users may not load the library")
@@ -28,11 +28,8 @@ NOTHING = "nothing to do: this release reads and writes layout 2\n"
 def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     """A server and a cluster, on which there are no libraries before and after."""
     found: Running = request.getfixturevalue(request.param)
-    for node in nodes_of(found):
-        node.ask("FUNCTION", "FLUSH")
-    yield found
-    for node in nodes_of(found):
-        node.ask("FUNCTION", "FLUSH")
+    with without_libraries(found):
+        yield found
 
 
 @pytest.fixture

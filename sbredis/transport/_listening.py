@@ -247,10 +247,10 @@ class _Ear:
             self._silent = True
             self._over.set()
 
+        stream.listen(self._replied, lost, lambda: None)
         async with TaskScope() as tasks:
-            tasks.start(stream.run(self._replied, lost, lambda: None))
+            tasks.start(stream.run())
             tasks.start(self._ping_while_quiet())
-            await asyncio.sleep(0)  # the stream must read before the first command is sent
             self._stream = stream
             for name in self._wanted:
                 self._ask(name)

@@ -41,10 +41,15 @@ class Stream(ABC):
         return 0
 
     @abstractmethod
-    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
-        """Deliver replies until cancelled, then close the connection. If the connection is lost earlier, ``on_lost``
-        gets the reason.
+    def listen(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
+        """Deliver replies to ``on_replies`` from now on. If the connection is lost, ``on_lost`` gets the reason.
+
+        This comes before everything else, because the reply to the first call must not be read by anyone else.
         """
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Keep the connection until cancelled, and then close it."""
 
 
 def stream_over(link: Link) -> Stream:
@@ -61,9 +66,6 @@ class _SocketStream(Stream, asyncio.Protocol):
         self._on_replies: OnReplies
         self._on_lost: OnLost
         self._on_resumed: Callable[[], None]
-        self._early: list[bytes] | None = []
-        """Bytes that came before the stream was run. A call may be written before that."""
-        transport.set_protocol(self)
 
     def write(self, data: bytes) -> None:
         # Writes to a closing connection are lost, and asyncio warns of the sixth lost write.
@@ -74,14 +76,14 @@ class _SocketStream(Stream, asyncio.Protocol):
     def unsent(self) -> int:
         return self._transport.get_write_buffer_size()
 
-    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
+    def listen(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
         self._on_replies, self._on_lost, self._on_resumed = on_replies, on_lost, on_resumed
+        self._transport.set_protocol(self)
+
+    async def run(self) -> None:
         try:
-            early, self._early = self._early or [], None
-            for data in early:
-                self.data_received(data)
             if self._transport.is_closing():
-                on_lost("the server closed the connection")
+                self._on_lost("the server closed the connection")
             if not self._transport.is_reading():
                 self._transport.resume_reading()
             await asyncio.get_running_loop().create_future()
@@ -89,9 +91,6 @@ class _SocketStream(Stream, asyncio.Protocol):
             await to_the_end(self._link.hang_up())
 
     def data_received(self, data: bytes) -> None:
-        if self._early is not None:
-            self._early.append(data)
-            return
         try:
             self._on_replies(self._parse(data))
         except ProtocolError as error:
@@ -99,20 +98,17 @@ class _SocketStream(Stream, asyncio.Protocol):
             self._transport.abort()  # what follows is not read
 
     def eof_received(self) -> None:
-        if self._early is None:
-            self._on_lost("the server closed the connection")
+        self._on_lost("the server closed the connection")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._early is None:
-            self._on_lost(f"the connection broke: {exc}" if exc else "the connection was closed")
+        self._on_lost(f"the connection broke: {exc}" if exc else "the connection was closed")
 
     def pause_writing(self) -> None:
         self.paused = True
 
     def resume_writing(self) -> None:
         self.paused = False
-        if self._early is None:
-            self._on_resumed()
+        self._on_resumed()
 
 
 class _PumpedStream(Stream):
@@ -120,20 +116,25 @@ class _PumpedStream(Stream):
         self._link = link
         self._outbox: list[bytes] = []
         self._wake = asyncio.Event()
+        self._on_replies: OnReplies
+        self._on_lost: OnLost
 
     def write(self, data: bytes) -> None:
         self._outbox.append(data)
         self._wake.set()
 
-    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:  # noqa: ARG002  # this stream never pauses
+    def listen(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:  # noqa: ARG002  # this stream never pauses
+        self._on_replies, self._on_lost = on_replies, on_lost
+
+    async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._send())
                 while True:
                     try:
-                        on_replies([await self._link.read()])
+                        self._on_replies([await self._link.read()])
                     except LinkError as error:
-                        on_lost(str(error))
+                        self._on_lost(str(error))
                         await asyncio.get_running_loop().create_future()
         finally:
             await to_the_end(self._link.hang_up())

@@ -124,6 +124,7 @@ class Wire:
         self._loads = 0
         self._load_of: dict[str, int] = {}
         self._load_errors: dict[str, Failure] = {}
+        stream.listen(self._answer, self.fail, self._flush)
 
     # -- submitting calls ----------------------------------------------------------------------------------------------
 
@@ -206,7 +207,7 @@ class Wire:
         """Run until the connection is lost or this task is cancelled. The socket is closed at the end."""
         try:
             async with TaskScope() as tasks:
-                tasks.start(self._stream.run(self._answer, self.fail, self._flush))
+                tasks.start(self._stream.run())
                 tasks.start(self._stay_alive())
                 await self._ended.wait()
                 tasks.cancel()

@@ -39,8 +39,10 @@ class HandStream(Stream):
     def write(self, data: bytes) -> None:
         self.writes.append(data)
 
-    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
+    def listen(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
         self._on_replies, self.lost, self._on_resumed = on_replies, on_lost, on_resumed
+
+    async def run(self) -> None:
         self._ready.set()
         try:
             await self._broken

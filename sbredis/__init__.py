@@ -6,8 +6,9 @@ This package has the API for code without an event loop. :mod:`sbredis.aio` has 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sbredis._lazy import lazily
 from sbredis._version import __version__
 from sbredis.exceptions import ServiceBusError
 
@@ -70,32 +71,37 @@ __all__ = [
     "check_connection",
 ]
 
-_SYNC = {
-    "AutoLockRenewer",
-    "SendResult",
-    "SendStream",
-    "ServiceBusClient",
-    "ServiceBusReceiver",
-    "ServiceBusRole",
-    "ServiceBusSender",
-    "ServiceBusSession",
-    "ServiceBusSessionReceiver",
-    "ServiceBusSettler",
-    "ServiceBusTransaction",
-    "Tick",
-    "check_connection",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that a server's supervisor imports only what it needs."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = globals()[name] = getattr(import_module("sbredis.sync" if name in _SYNC else "sbredis.model"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # the supervisor of a server imports only what it needs
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "model": (
+                "NEXT_AVAILABLE_SESSION",
+                "RedriveBudget",
+                "RedriveResult",
+                "ServiceBusMessage",
+                "ServiceBusMessageBatch",
+                "ServiceBusMessageState",
+                "ServiceBusReceivedMessage",
+                "ServiceBusReceiveMode",
+                "ServiceBusSessionFilter",
+                "ServiceBusSubQueue",
+                "TransportType",
+            ),
+            "sync": (
+                "AutoLockRenewer",
+                "SendResult",
+                "SendStream",
+                "ServiceBusClient",
+                "ServiceBusReceiver",
+                "ServiceBusRole",
+                "ServiceBusSender",
+                "ServiceBusSession",
+                "ServiceBusSessionReceiver",
+                "ServiceBusSettler",
+                "ServiceBusTransaction",
+                "Tick",
+                "check_connection",
+            ),
+        },
+    )

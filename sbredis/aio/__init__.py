@@ -1,7 +1,9 @@
 """The asynchronous API, on asyncio."""
 
+from typing import TYPE_CHECKING
+
+from sbredis._lazy import lazily
 from sbredis.aio._background_renewer import BackgroundLockRenewer
-from sbredis.aio._check import ConnectionReport, ServerReport, check_connection
 from sbredis.aio._client import ServiceBusClient
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
@@ -14,6 +16,9 @@ from sbredis.aio._stream import SendResult, SendStream
 from sbredis.aio._transaction import ServiceBusTransaction
 from sbredis.client import Tick
 from sbredis.entities import EntityInfo
+
+if TYPE_CHECKING:
+    from sbredis.aio._check import ConnectionReport, ServerReport, check_connection
 
 __all__ = [
     "AutoLockRenewer",
@@ -34,3 +39,6 @@ __all__ = [
     "Tick",
     "check_connection",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazily(__name__, {"_check": ("ConnectionReport", "ServerReport", "check_connection")})

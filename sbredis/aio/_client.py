@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
+from sbredis import codec, entities
 from sbredis._public import public
 from sbredis._quoting import quoted
 from sbredis._server_url import url_or_default
@@ -49,21 +50,16 @@ from sbredis.client import (
     period_of,
     seconds_of,
 )
-from sbredis.codec import encode_body
 from sbredis.engine import entity_name, identifier
 from sbredis.entities import (
-    QUEUES,
     AsyncItemPaged,
     EntityInfo,
     describe,
-    queue_creation,
     server_time,
     sessions_of,
     split_sub_queue,
     state_of_session,
-    subscription_creation,
     subscription_path,
-    topic_creation,
 )
 from sbredis.maintenance import MaintenanceOffer
 from sbredis.model import (
@@ -261,7 +257,7 @@ class ServiceBusClient(Connected):
         new queue; ``True`` means Azure's defaults. At most ``max_in_flight`` messages, and ``max_in_flight_bytes`` in
         total, are under way at a time; further calls wait.
         """
-        create = creation_of(create_if_missing, self._connection, queue_creation)
+        create = creation_of(create_if_missing, self._connection, "queue")
         return self._sender(self.get_queue_sender, entity_name(queue_name), create, options)
 
     @names_keywords(SenderKeywords, SENDER)
@@ -269,7 +265,7 @@ class ServiceBusClient(Connected):
         self, topic_name: str, *, create_if_missing: bool | TopicOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
         """Make a sender to a topic; the options are those of :meth:`get_queue_sender`."""
-        create = creation_of(create_if_missing, self._connection, topic_creation)
+        create = creation_of(create_if_missing, self._connection, "topic")
         return self._sender(self.get_topic_sender, entity_name(topic_name), create, options)
 
     @overload
@@ -312,7 +308,7 @@ class ServiceBusClient(Connected):
         ``auto_lock_renewer``.
         """
         name, sub_queue = split_sub_queue(queue_name, options.get("sub_queue"))
-        create = creation_of(create_if_missing, self._connection, queue_creation)
+        create = creation_of(create_if_missing, self._connection, "queue")
         return self._receiver(self.get_queue_receiver, entity_name(name), create, session_id, sub_queue, options)
 
     @overload
@@ -350,7 +346,7 @@ class ServiceBusClient(Connected):
         """Make a receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
         name, sub_queue = split_sub_queue(subscription_name, options.get("sub_queue"))
         path = subscription_path(topic_name, name)
-        create = creation_of(create_if_missing, self._connection, subscription_creation)
+        create = creation_of(create_if_missing, self._connection, "subscription")
         return self._receiver(self.get_subscription_receiver, path, create, session_id, sub_queue, options)
 
     @names_keywords(SenderKeywords, SENDER)
@@ -477,11 +473,11 @@ class ServiceBusClient(Connected):
         if subscription_name is None:
             name, sub_queue = split_sub_queue(queue_or_topic_name, None)
             path = entity_name(name)
-            create = creation_of(create_if_missing, self._connection, queue_creation)
+            create = creation_of(create_if_missing, self._connection, "queue")
         else:
             name, sub_queue = split_sub_queue(subscription_name, None)
             path = subscription_path(queue_or_topic_name, name)
-            create = creation_of(create_if_missing, self._connection, subscription_creation)
+            create = creation_of(create_if_missing, self._connection, "subscription")
         receiver = self._receiver(self.accept_next_session, path, create, NEXT_AVAILABLE_SESSION, sub_queue, options)
         assert isinstance(receiver, ServiceBusSessionReceiver)  # the session filter asks for a session
         try:
@@ -564,10 +560,10 @@ class ServiceBusClient(Connected):
         name = entity_name(queue_name)
         await self._connection.open(deadline)
         seconds = deadline - asyncio.get_running_loop().time()
-        record = await QUEUES.create_or_get(
+        record = await entities.QUEUES.create_or_get(
             self._connection.namespace, name, seconds, properties, clock=self._connection.clock.kind
         )
-        return QUEUES.described(record, reachable=True)
+        return entities.QUEUES.described(record, reachable=True)
 
     async def request(
         self,
@@ -594,7 +590,7 @@ class ServiceBusClient(Connected):
         :class:`~sbredis.exceptions.MessageBodyError` if the reply does not fit ``as_type``. An addition of sbredis.
         """
         seconds = seconds_of(timeout, "timeout")
-        encoded = encode_body(value)
+        encoded = codec.encode_body(value)
         message = ServiceBusMessage(
             encoded.body,
             application_properties=application_properties,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
+from sbredis import entities
 from sbredis._quoting import quoted
 from sbredis.model import refuse_unknown
 from sbredis.transport import Target
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from sbredis.client import Clock, Connection, Creation, Timings
     from sbredis.model import ApiVersion
+    from sbredis.registry import Kind
 
 __all__ = [
     "AdministrationClientOptions",
@@ -103,13 +105,19 @@ def refuse_unfit(given: Mapping[str, object]) -> None:
         raise TypeError(f"accept_next_session does not take {', '.join(sorted(unfit))}")
 
 
-def creation_of(
-    wanted: bool | Mapping[str, object], connection: Connection, made: Callable[..., Creation]
-) -> Creation | None:
+def creation_of(wanted: bool | Mapping[str, object], connection: Connection, kind: Kind) -> Creation | None:
     """Return the function that creates a missing entity, or ``None`` if the caller does not want it to be created."""
     if wanted is False:
         return None
     if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"create_if_missing must be True, False or a mapping of properties, not {quoted(wanted)}")
     options: dict[str, Any] = {} if wanted is True else dict(wanted)
+    made: Callable[..., Creation]
+    match kind:
+        case "queue":
+            made = entities.queue_creation
+        case "topic":
+            made = entities.topic_creation
+        case "subscription":
+            made = entities.subscription_creation
     return made(clock=connection.clock.kind, **options)

@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from sbredis import moving
 from sbredis._public import public
 from sbredis.client import (
     count_of,
@@ -36,7 +37,6 @@ from sbredis.model import (
     ServiceBusReceiveMode,
     hold_of,
 )
-from sbredis.moving import ChosenMover, MessageSide, RedriveArguments, Redriver, finding
 from sbredis.receiving import (
     Deferred,
     EntityLookup,
@@ -123,7 +123,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._inbox: Inbox | None = None
         self._peekings = Peekings(self._side)
         self._settler = MessageSettler(self._lookup, self._ready)
-        self._redriver = Redriver(connection, self._side)
+        self._redrive_goes_on: Callable[[int], bool] = lambda _: True
         self._report = RenewalReport(telemetry, self.entity_path, self._reference)
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
@@ -626,7 +626,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         :class:`~sbredis.exceptions.RedriveInProgressError` if another redrive of this queue is running. In these cases
         nothing was moved, unless the client was away for so long that another redrive has begun.
         """
-        arguments = RedriveArguments(
+        arguments = moving.RedriveArguments(
             to=to,
             sequence_numbers=None if sequence_numbers is None else sequence_numbers_of(sequence_numbers),
             reason=reason,
@@ -639,9 +639,10 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             timeout=timeout,
             progress=progress_of(progress),
         )
-        chosen = self._redriver.check(arguments)
+        redriver = moving.Redriver(self._connection, self._side, self._redrive_goes_on)
+        chosen = redriver.check(arguments)
         with self._telemetry.operation("redrive", self.entity_path) as operation:
-            result = await self._redriver.redrive(await self._found(deadline_of(timeout)), arguments, chosen)
+            result = await redriver.redrive(await self._found(deadline_of(timeout)), arguments, chosen)
             operation.counted(result.moved)
             return result
 
@@ -727,15 +728,15 @@ def report_of(receiver: ServiceBusReceiver) -> RenewalReport:
     return receiver._report  # pyright: ignore[reportPrivateUsage]
 
 
-async def mover_to(receiver: ServiceBusReceiver, to: str) -> ChosenMover:
+async def mover_to(receiver: ServiceBusReceiver, to: str) -> moving.ChosenMover:
     """Return what moves messages of a receiver's entity, which the caller chooses, to another queue or topic."""
-    deadline, find = deadline_of(None), finding(receiver._connection)  # pyright: ignore[reportPrivateUsage]
+    deadline, find = deadline_of(None), moving.finding(receiver._connection)  # pyright: ignore[reportPrivateUsage]
     entity = await receiver._found(deadline)  # pyright: ignore[reportPrivateUsage]
     await entity.require(require_not_forwarding, deadline)
     await entity.require(require_receivable, deadline)
     if not receiver._side:  # pyright: ignore[reportPrivateUsage]  # dead letters are not reserved
         await entity.require(partial(require_unreserved, doing="its messages stay"), deadline)
-    mover = ChosenMover(MessageSide(entity, receiver._side), await find(to), find)  # pyright: ignore[reportPrivateUsage]
+    mover = moving.ChosenMover(moving.MessageSide(entity, receiver._side), await find(to), find)  # pyright: ignore[reportPrivateUsage]
     await mover.open()
     return mover
 
@@ -745,7 +746,7 @@ def watch_redrives(receiver: ServiceBusReceiver, goes_on: Callable[[int], bool])
 
     If the function returns false, the redrive stops and returns its result.
     """
-    receiver._redriver.goes_on = goes_on  # pyright: ignore[reportPrivateUsage]
+    receiver._redrive_goes_on = goes_on  # pyright: ignore[reportPrivateUsage]
 
 
 def take_back(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> None:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from sbredis import codec
 from sbredis._quoting import quoted
 from sbredis.aio._client_options import creation_of
-from sbredis.codec import decode_body
-from sbredis.entities import queue_creation
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 
@@ -76,7 +75,7 @@ class Requests:
             raise error from None
         finally:
             del self._waiting[id_]
-        return decode_body(bytes(reply.body), reply.content_type, as_type)
+        return codec.decode_body(bytes(reply.body), reply.content_type, as_type)
 
     async def _listen(self, make: Callable[[str, Creation | None], ServiceBusReceiver]) -> None:
         """Begin to receive replies, unless the client does so already."""
@@ -84,7 +83,7 @@ class Requests:
             self._opening = asyncio.Lock()
         async with self._opening:
             if self._receiver is None:
-                create = creation_of(_TEMPORARY, self._connection, queue_creation)
+                create = creation_of(_TEMPORARY, self._connection, "queue")
                 receiver = await make(self._queue, create).__aenter__()
                 try:
                     self._deliver(await receiver.receive_messages(_AT_ONCE, 0))

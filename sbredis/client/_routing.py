@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
+from sbredis import rules
 from sbredis._threads import in_thread
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -35,10 +36,10 @@ from sbredis.engine import (
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import MAXIMUM_PROPERTY_BYTES, comparable_id, moment
 from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, RoutedSubscription, Routes
-from sbredis.rules import Complaints, JudgedCopy, MessageView, Rule, RuleBook
+from sbredis.rules import MessageView
 
 if TYPE_CHECKING:
-    from sbredis.rules import Constant
+    from sbredis.rules import Complaints, Constant, JudgedCopy, Rule, RuleBook
 
 __all__ = ["Judge", "Routing", "facts_of", "routing_for"]
 
@@ -53,7 +54,7 @@ class Judge:
 
     def __init__(self, routes: Routes, complaints: Complaints | None = None) -> None:
         self.routes = routes
-        self._complaints = Complaints() if complaints is None else complaints
+        self._complaints = rules.Complaints() if complaints is None else complaints
         """The logged complaints about unusable rules. They are kept so that another change does not log them again."""
         self.records: list[EntityRecord] = [routed.record for routed in routes.subscriptions]
         """The subscriptions. A subscription's place is its index in this list."""
@@ -117,7 +118,7 @@ def _place(copy: JudgedCopy) -> int:
 
 
 def _book(subscriptions: Sequence[RoutedSubscription], complaints: Complaints) -> RuleBook:
-    return RuleBook(
+    return rules.RuleBook(
         [_rules(routed) for routed in subscriptions], [routed.record.path for routed in subscriptions], complaints
     )
 

@@ -5,7 +5,9 @@ The engine makes requests without I/O. The owner of a transport sends them: see 
 
 from __future__ import annotations
 
-from sbredis.engine._access import AccessTo, Loads, entity_rules, namespace_rules
+from typing import TYPE_CHECKING
+
+from sbredis._lazy import lazily
 from sbredis.engine._bands import is_dead, number_of, side_of
 from sbredis.engine._codec import (
     Changes,
@@ -30,7 +32,6 @@ from sbredis.engine._keys import (
     tick_keys,
     waiting_channel,
 )
-from sbredis.engine._library import LIBRARY_NAME
 from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._lock_tokens import LeaseTokens, LockToken, new_token, read_lock_token
 from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Taken
@@ -130,6 +131,10 @@ from sbredis.engine._transaction import (
     withdraw,
 )
 from sbredis.engine._values import NamedValues
+
+if TYPE_CHECKING:
+    from sbredis.engine._access import AccessTo, Loads, entity_rules, namespace_rules
+    from sbredis.engine._library import LIBRARY_NAME
 
 __all__ = [
     "ENTITIES_PATTERN",
@@ -284,3 +289,9 @@ __all__ = [
     "whole_library",
     "withdraw",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {"_access": ("AccessTo", "Loads", "entity_rules", "namespace_rules"), "_library": ("LIBRARY_NAME",)},
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from sbredis._nearest import with_nearest
 from sbredis._quoting import quoted, shortened
@@ -41,7 +41,6 @@ from sbredis.registry import (
     EntityRecord,
     Kind,
     Namespace,
-    path_of,
     require_properties,
     require_unreserved,
     split_path,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from sbredis.client import Creation
 
 __all__ = [
+    "DEFINITIONS",
     "QUEUES",
     "SUBSCRIPTIONS",
     "TOPICS",
@@ -63,7 +63,6 @@ __all__ = [
     "queue_creation",
     "rules_of",
     "subscription_creation",
-    "subscription_path",
     "topic_creation",
 ]
 
@@ -74,11 +73,6 @@ _LONGEST_LIST = 300
 _NO_OPTIONS = ("name", "availability_status")
 _OTHERS = ("colocate_with", *DESTINATIONS)
 _STATES = {"creating": EntityStatus.CREATING, "deleting": EntityStatus.DELETING}
-
-
-def subscription_path(topic: str, name: str) -> str:
-    """Return the path of a subscription; raise :class:`ValueError` if one of the names is invalid."""
-    return path_of(entity_name(topic), subscription_name(name))
 
 
 def given_in(function: str, kind: type[P], entity: P | Mapping[str, object], changes: Mapping[str, object]) -> P:
@@ -274,6 +268,7 @@ class Definition(Generic[P]):
 QUEUES = Definition(QueueProperties, PartitionSettings())
 TOPICS = Definition(TopicProperties, PartitionSettings(topic=True))
 SUBSCRIPTIONS = Definition(SubscriptionProperties, PartitionSettings(shared=True))
+DEFINITIONS: Mapping[Kind, Definition[Any]] = {"queue": QUEUES, "topic": TOPICS, "subscription": SUBSCRIPTIONS}
 
 
 # -- for senders and receivers -----------------------------------------------------------------------------------------

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from sbredis.entities._definitions import QUEUES, SUBSCRIPTIONS, TOPICS
-from sbredis.entities._sub_queues import SUFFIXES, split_sub_queue
+from sbredis import entities
+from sbredis.entities._paths import SUFFIXES, split_sub_queue
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome
-from sbredis.model import QueueProperties, ServiceBusSubQueue, SubscriptionProperties, TopicProperties
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
     from sbredis.client import Connection
+    from sbredis.model import QueueProperties, ServiceBusSubQueue, SubscriptionProperties, TopicProperties
 
 __all__ = ["EntityInfo", "describe"]
-
-_DEFINITIONS: dict[str, Any] = {"queue": QUEUES, "topic": TOPICS, "subscription": SUBSCRIPTIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +66,6 @@ async def describe(connection: Connection, entity_path: str, deadline: float) ->
         requires_session=settings.sessions and sub_queue is None,
         lock_duration=None if record.kind == "topic" else timedelta(milliseconds=settings.lock_duration),
         max_message_size_in_bytes=settings.largest_message,
-        properties=_DEFINITIONS[record.kind].described(record, reachable=True),
+        properties=entities.DEFINITIONS[record.kind].described(record, reachable=True),
         id=record.id,
     )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from sbredis.entities._sub_queues import split_sub_queue
+from sbredis.entities._paths import split_sub_queue
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sbredis.client import count_of, deadline_of, milliseconds_of, seconds_of
 from sbredis.engine import NEVER, CallId, Partition, Request, SessionsListed
 from sbredis.entities._paging import AsyncItemPaged, ListPage
-from sbredis.entities._sub_queues import split_sub_queue
+from sbredis.entities._paths import split_sub_queue
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:

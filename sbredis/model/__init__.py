@@ -2,105 +2,120 @@
 
 from __future__ import annotations
 
-from sbredis.model._amqp import (
-    AmqpAnnotatedMessage,
-    AmqpMessageBodyType,
-    AmqpMessageHeader,
-    AmqpMessageProperties,
-)
-from sbredis.model._batch import BatchContents, ServiceBusMessageBatch, contents_of
-from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment, require_single
-from sbredis.model._durations import parse_duration
-from sbredis.model._entity_properties import (
-    NamespaceProperties,
-    NewSubscriptionOptions,
-    QueueOptions,
-    QueueOrSubscriptionOptions,
-    QueueProperties,
-    SubscriptionOptions,
-    SubscriptionProperties,
-    TopicOptions,
-    TopicProperties,
-)
-from sbredis.model._enums import (
-    NEXT_AVAILABLE_SESSION,
-    AccessRights,
-    ApiVersion,
-    EntityAvailabilityStatus,
-    EntityStatus,
-    MessagingSku,
-    NamespaceType,
-    ServiceBusMessageState,
-    ServiceBusReceiveMode,
-    ServiceBusSessionFilter,
-    ServiceBusSubQueue,
-    TransportType,
-)
-from sbredis.model._fields import Choice, Described, Duration, Field, Flag, ListOf, Whole, WholeOrNone, property_docs
-from sbredis.model._hold import Hold, MessageLease, Reception
-from sbredis.model._keywords import (
-    AZURE_ADMINISTRATION,
-    AZURE_CLIENT,
-    AZURE_HANDLER,
-    NoOptions,
-    keywords_of,
-    names_keywords,
-    refuse_unknown,
-)
-from sbredis.model._message import (
-    MessageType,
-    MessageTypes,
-    PrimitiveTypes,
-    PropertyMapping,
-    ServiceBusMessage,
-    as_message,
-    as_messages,
-    content_of,
-    copied,
-    from_content,
-    keep_id,
-    message_key,
-    outgoing,
-    routing_key,
-    use_id,
-)
-from sbredis.model._message_ids import MessageId, comparable_id, duplicate_key, work_key
-from sbredis.model._moved import (
-    MoveKind,
-    Purpose,
-    TooManyHopsError,
-    key_of_content,
-    moved,
-    read_purpose,
-)
-from sbredis.model._received import BROKERS_REASONS, ServiceBusReceivedMessage, current_content, delivered, hold_of
-from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of
-from sbredis.model._reservation import ReservationPosition, ReservationStatus
-from sbredis.model._rights import AuthorizationRule, rule_as_kept
-from sbredis.model._rule_properties import (
-    DEFAULT_RULE,
-    CorrelationRuleFilter,
-    FalseRuleFilter,
-    RuleFilter,
-    RuleOptions,
-    RuleProperties,
-    RuleValue,
-    SqlRuleAction,
-    SqlRuleFilter,
-    TrueRuleFilter,
-    rule_created,
-    rule_revised,
-    rule_shown,
-)
-from sbredis.model._runtime_properties import (
-    MessageCountDetails,
-    PartitionRuntimeProperties,
-    QueueRuntimeProperties,
-    SubscriptionRuntimeProperties,
-    TopicRuntimeProperties,
-    UnreadableEntity,
-)
-from sbredis.model._stored import StoredEntity, entity_created, entity_differences, entity_revised, entity_values
+from typing import TYPE_CHECKING
+
+from sbredis._lazy import lazily
+
+if TYPE_CHECKING:
+    from sbredis.model._amqp import (
+        AmqpAnnotatedMessage,
+        AmqpMessageBodyType,
+        AmqpMessageHeader,
+        AmqpMessageProperties,
+    )
+    from sbredis.model._batch import BatchContents, ServiceBusMessageBatch, contents_of
+    from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment, require_single
+    from sbredis.model._durations import parse_duration
+    from sbredis.model._entity_properties import (
+        NamespaceProperties,
+        NewSubscriptionOptions,
+        QueueOptions,
+        QueueOrSubscriptionOptions,
+        QueueProperties,
+        SubscriptionOptions,
+        SubscriptionProperties,
+        TopicOptions,
+        TopicProperties,
+    )
+    from sbredis.model._enums import (
+        NEXT_AVAILABLE_SESSION,
+        AccessRights,
+        ApiVersion,
+        EntityAvailabilityStatus,
+        EntityStatus,
+        MessagingSku,
+        NamespaceType,
+        ServiceBusMessageState,
+        ServiceBusReceiveMode,
+        ServiceBusSessionFilter,
+        ServiceBusSubQueue,
+        TransportType,
+    )
+    from sbredis.model._fields import (
+        Choice,
+        Described,
+        Duration,
+        Field,
+        Flag,
+        ListOf,
+        Whole,
+        WholeOrNone,
+        property_docs,
+    )
+    from sbredis.model._hold import Hold, MessageLease, Reception
+    from sbredis.model._keywords import (
+        AZURE_ADMINISTRATION,
+        AZURE_CLIENT,
+        AZURE_HANDLER,
+        NoOptions,
+        keywords_of,
+        names_keywords,
+        refuse_unknown,
+    )
+    from sbredis.model._message import (
+        MessageType,
+        MessageTypes,
+        PrimitiveTypes,
+        PropertyMapping,
+        ServiceBusMessage,
+        as_message,
+        as_messages,
+        content_of,
+        copied,
+        from_content,
+        keep_id,
+        message_key,
+        outgoing,
+        routing_key,
+        use_id,
+    )
+    from sbredis.model._message_ids import MessageId, comparable_id, duplicate_key, work_key
+    from sbredis.model._moved import (
+        MoveKind,
+        Purpose,
+        TooManyHopsError,
+        key_of_content,
+        moved,
+        read_purpose,
+    )
+    from sbredis.model._received import BROKERS_REASONS, ServiceBusReceivedMessage, current_content, delivered, hold_of
+    from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of
+    from sbredis.model._reservation import ReservationPosition, ReservationStatus
+    from sbredis.model._rights import AuthorizationRule, rule_as_kept
+    from sbredis.model._rule_properties import (
+        DEFAULT_RULE,
+        CorrelationRuleFilter,
+        FalseRuleFilter,
+        RuleFilter,
+        RuleOptions,
+        RuleProperties,
+        RuleValue,
+        SqlRuleAction,
+        SqlRuleFilter,
+        TrueRuleFilter,
+        rule_created,
+        rule_revised,
+        rule_shown,
+    )
+    from sbredis.model._runtime_properties import (
+        MessageCountDetails,
+        PartitionRuntimeProperties,
+        QueueRuntimeProperties,
+        SubscriptionRuntimeProperties,
+        TopicRuntimeProperties,
+        UnreadableEntity,
+    )
+    from sbredis.model._stored import StoredEntity, entity_created, entity_differences, entity_revised, entity_values
 
 __all__ = [
     "AZURE_ADMINISTRATION",
@@ -218,3 +233,107 @@ __all__ = [
     "use_id",
     "work_key",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "_amqp": ("AmqpAnnotatedMessage", "AmqpMessageBodyType", "AmqpMessageHeader", "AmqpMessageProperties"),
+            "_batch": ("BatchContents", "ServiceBusMessageBatch", "contents_of"),
+            "_checks": ("MAXIMUM_PROPERTY_BYTES", "due_time", "moment", "require_single"),
+            "_durations": ("parse_duration",),
+            "_entity_properties": (
+                "NamespaceProperties",
+                "NewSubscriptionOptions",
+                "QueueOptions",
+                "QueueOrSubscriptionOptions",
+                "QueueProperties",
+                "SubscriptionOptions",
+                "SubscriptionProperties",
+                "TopicOptions",
+                "TopicProperties",
+            ),
+            "_enums": (
+                "NEXT_AVAILABLE_SESSION",
+                "AccessRights",
+                "ApiVersion",
+                "EntityAvailabilityStatus",
+                "EntityStatus",
+                "MessagingSku",
+                "NamespaceType",
+                "ServiceBusMessageState",
+                "ServiceBusReceiveMode",
+                "ServiceBusSessionFilter",
+                "ServiceBusSubQueue",
+                "TransportType",
+            ),
+            "_fields": (
+                "Choice",
+                "Described",
+                "Duration",
+                "Field",
+                "Flag",
+                "ListOf",
+                "Whole",
+                "WholeOrNone",
+                "property_docs",
+            ),
+            "_hold": ("Hold", "MessageLease", "Reception"),
+            "_keywords": (
+                "AZURE_ADMINISTRATION",
+                "AZURE_CLIENT",
+                "AZURE_HANDLER",
+                "NoOptions",
+                "keywords_of",
+                "names_keywords",
+                "refuse_unknown",
+            ),
+            "_message": (
+                "MessageType",
+                "MessageTypes",
+                "PrimitiveTypes",
+                "PropertyMapping",
+                "ServiceBusMessage",
+                "as_message",
+                "as_messages",
+                "content_of",
+                "copied",
+                "from_content",
+                "keep_id",
+                "message_key",
+                "outgoing",
+                "routing_key",
+                "use_id",
+            ),
+            "_message_ids": ("MessageId", "comparable_id", "duplicate_key", "work_key"),
+            "_moved": ("MoveKind", "Purpose", "TooManyHopsError", "key_of_content", "moved", "read_purpose"),
+            "_received": ("BROKERS_REASONS", "ServiceBusReceivedMessage", "current_content", "delivered", "hold_of"),
+            "_redrive": ("RedriveBudget", "RedriveResult", "readable_content", "redrive_of"),
+            "_reservation": ("ReservationPosition", "ReservationStatus"),
+            "_rights": ("AuthorizationRule", "rule_as_kept"),
+            "_rule_properties": (
+                "DEFAULT_RULE",
+                "CorrelationRuleFilter",
+                "FalseRuleFilter",
+                "RuleFilter",
+                "RuleOptions",
+                "RuleProperties",
+                "RuleValue",
+                "SqlRuleAction",
+                "SqlRuleFilter",
+                "TrueRuleFilter",
+                "rule_created",
+                "rule_revised",
+                "rule_shown",
+            ),
+            "_runtime_properties": (
+                "MessageCountDetails",
+                "PartitionRuntimeProperties",
+                "QueueRuntimeProperties",
+                "SubscriptionRuntimeProperties",
+                "TopicRuntimeProperties",
+                "UnreadableEntity",
+            ),
+            "_stored": ("StoredEntity", "entity_created", "entity_differences", "entity_revised", "entity_values"),
+        },
+    )

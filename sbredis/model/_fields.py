@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -521,11 +520,13 @@ def _values(choices: Sequence[Enum] | type[Enum]) -> str:
 @cache
 def property_docs(owner: type) -> Mapping[str, str]:
     """Return the documentation of a class's attributes by name, from its source; empty if there is no source."""
+    from textwrap import dedent
+
     try:
         source = inspect.getsource(owner)
     except (OSError, TypeError):
         return {}
-    (made,) = ast.parse(textwrap.dedent(source)).body
+    (made,) = ast.parse(dedent(source)).body
     assert isinstance(made, ast.ClassDef)  # the source of a class always parses to a class definition
     return {
         name.id: inspect.cleandoc(text)

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, cast, overload
 from uuid import UUID
 
+from sbredis import rules
 from sbredis._public import public
 from sbredis.model._fields import Described, Field
 from sbredis.rules import (
@@ -23,8 +24,6 @@ from sbredis.rules import (
     SqlFilter,
     TrueFilter,
     Value,
-    check_action,
-    check_filter,
 )
 
 __all__ = [
@@ -274,9 +273,9 @@ class RuleOptions(TypedDict, total=False):
 def rule_created(given: RuleProperties) -> Rule:
     """Make a new rule. Raises for a filter or an action that is not valid."""
     rule = Rule(given.name, _to_filter(given.filter), _to_action(given.action))
-    check_filter(rule.filter)
+    rules.check_filter(rule.filter)
     if rule.action is not None:
-        check_action(rule.action)
+        rules.check_action(rule.action)
     return rule
 
 

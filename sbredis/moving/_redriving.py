@@ -113,13 +113,15 @@ class RedriveArguments:
 
 
 class Redriver:
-    """Redrives the dead letters of one receiver. ``side`` is the sub-queue of the receiver."""
+    """Redrives the dead letters of one receiver. ``side`` is the sub-queue of the receiver.
 
-    def __init__(self, connection: Connection, side: SidePrefix) -> None:
+    ``goes_on`` is called again and again with the number of moved messages. If it returns false, the redrive stops.
+    """
+
+    def __init__(self, connection: Connection, side: SidePrefix, goes_on: Callable[[int], bool]) -> None:
         self._connection = connection
         self._side: SidePrefix = side
-        self.goes_on: Callable[[int], bool] = lambda _: True
-        """Called again and again with the number of moved messages. If it returns false, the redrive stops."""
+        self._goes_on = goes_on
 
     def check(self, arguments: RedriveArguments) -> Condition:
         """Raise for arguments that are wrong. Return the function that chooses the messages."""
@@ -143,7 +145,7 @@ class Redriver:
             way = Elsewhere(ChosenMover(letters, other, find, modify))
         if arguments.budget is not None:
             _require_watchable(way.watched)
-        run = _RedriveRun(letters, arguments, chosen, way, self.goes_on)
+        run = _RedriveRun(letters, arguments, chosen, way, self._goes_on)
         if arguments.dry_run:
             return await run.count()
         claim = _RedriveClaim(letters)

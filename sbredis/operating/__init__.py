@@ -5,8 +5,9 @@ The command line uses them.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sbredis._lazy import lazily
 
 if TYPE_CHECKING:
     from sbredis.operating._browsing import (
@@ -164,75 +165,74 @@ __all__ = [
     "written_filter",
 ]
 
-_MODULES = {
-    "_browsing": (
-        "PAGE",
-        "Matches",
-        "WrongUseError",
-        "browse",
-        "choice_of",
-        "dead_letters_of",
-        "entity_of",
-        "first_of",
-        "found_by_number",
-        "names_dead_letters",
-        "source_of",
-    ),
-    "_declared": ("LONGEST_FILE", "DeclaredEntity", "MistakesError", "read_declarations"),
-    "_exporting": ("export_text",),
-    "_facts": ("EntityFacts", "read_entities"),
-    "_filters": (
-        "filter_text",
-        "read_action",
-        "read_filter",
-        "sql_text",
-        "under_mistake",
-        "written_action",
-        "written_filter",
-    ),
-    "_findings": (
-        "Finding",
-        "Severity",
-        "findings_of_entities",
-        "findings_of_servers",
-        "form_of",
-        "gathered",
-        "nodes_in",
-        "version_of",
-    ),
-    "_inspecting": ("MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in"),
-    "_kinds": (
-        "KINDS",
-        "QUEUE",
-        "RULE",
-        "SUBSCRIPTION",
-        "TOPIC",
-        "EntityKind",
-        "Existing",
-        "Key",
-        "Names",
-        "first_sentence",
-        "path_of",
-        "plain_text",
-    ),
-    "_measures": ("STATES", "Measures", "json_of", "prometheus_of"),
-    "_message_lines": ("bytes_field", "fields_of", "message_of", "read_line", "shown_body"),
-    "_planning": ("ChangePlan", "PlanStep", "make_plan", "plan_json", "plan_lines", "plan_summary", "undeclared"),
-    "_properties": ("read_text", "read_value", "same_value", "written"),
-    "_samples": ("Sample", "Sight", "gets_all", "row_of"),
-    "_sampling": ("Sampler",),
-    "_values": ("duration_of", "duration_text", "from_json", "rule_value_from_json", "to_json"),
-}
-"""The names of each module. It is imported when one of them is used, so that a command imports only what it needs."""
-_PLACES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found = getattr(importlib.import_module(_PLACES[name]), name)
-        return found
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # a command imports only what it needs
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "_browsing": (
+                "PAGE",
+                "Matches",
+                "WrongUseError",
+                "browse",
+                "choice_of",
+                "dead_letters_of",
+                "entity_of",
+                "first_of",
+                "found_by_number",
+                "names_dead_letters",
+                "source_of",
+            ),
+            "_declared": ("LONGEST_FILE", "DeclaredEntity", "MistakesError", "read_declarations"),
+            "_exporting": ("export_text",),
+            "_facts": ("EntityFacts", "read_entities"),
+            "_filters": (
+                "filter_text",
+                "read_action",
+                "read_filter",
+                "sql_text",
+                "under_mistake",
+                "written_action",
+                "written_filter",
+            ),
+            "_findings": (
+                "Finding",
+                "Severity",
+                "findings_of_entities",
+                "findings_of_servers",
+                "form_of",
+                "gathered",
+                "nodes_in",
+                "version_of",
+            ),
+            "_inspecting": ("MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in"),
+            "_kinds": (
+                "KINDS",
+                "QUEUE",
+                "RULE",
+                "SUBSCRIPTION",
+                "TOPIC",
+                "EntityKind",
+                "Existing",
+                "Key",
+                "Names",
+                "first_sentence",
+                "path_of",
+                "plain_text",
+            ),
+            "_measures": ("STATES", "Measures", "json_of", "prometheus_of"),
+            "_message_lines": ("bytes_field", "fields_of", "message_of", "read_line", "shown_body"),
+            "_planning": (
+                "ChangePlan",
+                "PlanStep",
+                "make_plan",
+                "plan_json",
+                "plan_lines",
+                "plan_summary",
+                "undeclared",
+            ),
+            "_properties": ("read_text", "read_value", "same_value", "written"),
+            "_samples": ("Sample", "Sight", "gets_all", "row_of"),
+            "_sampling": ("Sampler",),
+            "_values": ("duration_of", "duration_text", "from_json", "rule_value_from_json", "to_json"),
+        },
+    )

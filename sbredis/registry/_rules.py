@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from sbredis import rules
 from sbredis._quoting import quoted
 from sbredis.engine import name_key, rule_name
 from sbredis.registry._entity import LATEST
 from sbredis.registry._unreadable import read_json, reason_of, unreadable
-from sbredis.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter, rule_from_json, rule_to_json
+from sbredis.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter
 
 __all__ = [
     "MAXIMUM_RULES",
@@ -83,7 +84,7 @@ def encode_rule(rule: Rule) -> str:
     if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"a rule must be a sbredis.rules.Rule, not {type(rule).__name__}")
     rule_key(rule.name)
-    text = json.dumps(rule_to_json(rule), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(rules.rule_to_json(rule), sort_keys=True, separators=(",", ":"), allow_nan=False)
     if len(text) > MAXIMUM_RULE_BYTES:
         raise ValueError(f"the rule {quoted(rule.name)} has {len(text)} bytes; at most {MAXIMUM_RULE_BYTES} are stored")
     return text
@@ -115,7 +116,9 @@ def decode_rule(text: bytes, place: str | None = None) -> KeptRule:
     if not found:
         raise unreadable("rule", path, text, "it does not begin like a rule")
     try:
-        kept = KeptRule(rule_from_json(read_json(found["description"])), int(found["created"]), found["stamp"].decode())
+        kept = KeptRule(
+            rules.rule_from_json(read_json(found["description"])), int(found["created"]), found["stamp"].decode()
+        )
         if kept.created_at > LATEST:
             raise ValueError(f"the time {kept.created_at} is after the year 9999")  # noqa: TRY301 -- as all mistakes
         if place is not None and rule_key(kept.rule.name) != rule_name_at(place):

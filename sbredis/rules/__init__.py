@@ -5,21 +5,26 @@
 
 from __future__ import annotations
 
-from sbredis.rules._book import Complaints, JudgedCopy, RuleBook
-from sbredis.rules._checks import check_action, check_filter
-from sbredis.rules._message_view import SETTABLE, SYSTEM_PROPERTIES, MessageView
-from sbredis.rules._rules import (
-    CorrelationFilter,
-    FalseFilter,
-    Filter,
-    Rule,
-    SqlAction,
-    SqlFilter,
-    TrueFilter,
-    UnreadableFilter,
-)
-from sbredis.rules._stored import rule_from_json, rule_to_json
-from sbredis.rules._values import Constant, Value
+from typing import TYPE_CHECKING
+
+from sbredis._lazy import lazily
+
+if TYPE_CHECKING:
+    from sbredis.rules._book import Complaints, JudgedCopy, RuleBook
+    from sbredis.rules._checks import check_action, check_filter
+    from sbredis.rules._message_view import SETTABLE, SYSTEM_PROPERTIES, MessageView
+    from sbredis.rules._rules import (
+        CorrelationFilter,
+        FalseFilter,
+        Filter,
+        Rule,
+        SqlAction,
+        SqlFilter,
+        TrueFilter,
+        UnreadableFilter,
+    )
+    from sbredis.rules._stored import rule_from_json, rule_to_json
+    from sbredis.rules._values import Constant, Value
 
 __all__ = [
     "SETTABLE",
@@ -43,3 +48,25 @@ __all__ = [
     "rule_from_json",
     "rule_to_json",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "_book": ("Complaints", "JudgedCopy", "RuleBook"),
+            "_checks": ("check_action", "check_filter"),
+            "_message_view": ("SETTABLE", "SYSTEM_PROPERTIES", "MessageView"),
+            "_rules": (
+                "CorrelationFilter",
+                "FalseFilter",
+                "Filter",
+                "Rule",
+                "SqlAction",
+                "SqlFilter",
+                "TrueFilter",
+                "UnreadableFilter",
+            ),
+            "_stored": ("rule_from_json", "rule_to_json"),
+            "_values": ("Constant", "Value"),
+        },
+    )

@@ -10,7 +10,9 @@ PYTEST_DONT_REWRITE: this module has no assertions of tests.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sbredis._lazy import lazily
 
 if TYPE_CHECKING:
     from sbredis.testing._bus import Bus
@@ -36,25 +38,15 @@ __all__ = [
 
 pytest_plugins = ["sbredis.testing._fixtures"]
 
-_LAZY = {
-    "Bus": "sbredis.testing._bus",
-    "HandleOptions": "sbredis.testing._handle",
-    "Handled": "sbredis.testing._records",
-    "HandlerResult": "sbredis.testing._handle",
-    "SentMessage": "sbredis.testing._records",
-    "SyncBus": "sbredis.testing._sync_bus",
-    "SyncWorkerRun": "sbredis.testing._sync_bus",
-    "TestClock": "sbredis.testing._clock",
-    "WorkerRun": "sbredis.testing._worker_run",
-    "handle": "sbredis.testing._handle",
-    "handle_sync": "sbredis.testing._handle",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, because pytest imports this package in every run."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LAZY[name]), name)
+if not TYPE_CHECKING:  # pytest imports this package in every run
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "_bus": ("Bus",),
+            "_clock": ("TestClock",),
+            "_handle": ("HandleOptions", "HandlerResult", "handle", "handle_sync"),
+            "_records": ("Handled", "SentMessage"),
+            "_sync_bus": ("SyncBus", "SyncWorkerRun"),
+            "_worker_run": ("WorkerRun",),
+        },
+    )

@@ -6,8 +6,9 @@ Importing this package is cheap: :func:`open_transport` imports what a connectio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sbredis._lazy import lazily
 from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions, parse_target, redacted
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._from_redis import target_of
@@ -57,18 +58,8 @@ __all__ = [
     "target_of",
 ]
 
-_LAZY = {
-    "ChannelListener": "sbredis.transport._listening",
-    "Subscription": "sbredis.transport._listening",
-    "Transport": "sbredis.transport._multiplexed",
-    "WireLimits": "sbredis.transport._wire",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the names of connections when they are first asked for."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LAZY[name]), name)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {"_listening": ("ChannelListener", "Subscription"), "_multiplexed": ("Transport",), "_wire": ("WireLimits",)},
+    )

@@ -13,9 +13,9 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.maintenance import DutyResources
+from sbredis.maintenance import DutyResources, Maintenance
 from sbredis.maintenance._duty import Duty, Tenure
-from sbredis.maintenance._maintenance import DUTIES, Maintenance
+from sbredis.maintenance._maintenance import DUTIES
 from sbredis.model import ServiceBusMessage
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate

@@ -18,7 +18,7 @@ from sbredis.client import MOVE, Timings
 from sbredis.client import _routing as routing
 from sbredis.engine import perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
-from sbredis.maintenance import DutyResources, Mover, _maintenance
+from sbredis.maintenance import DutyResources, Mover, _offer
 from sbredis.maintenance._moving import MovingDuty, destinations_of
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
@@ -607,13 +607,13 @@ async def test_a_receiver_does_not_warn_if_nothing_waits(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[bool] = []
-    asks = _maintenance._waits_for_mover
+    asks = _offer._waits_for_mover
 
     async def ask(*entity: Any) -> bool:
         answers.append(await asks(*entity))
         return answers[-1]
 
-    monkeypatch.setattr(_maintenance, "_waits_for_mover", ask)
+    monkeypatch.setattr(_offer, "_waits_for_mover", ask)
     async with flow_at(url) as flow:
         await flow.admin.create_queue("to")
         await flow.admin.create_queue("from", forward_dead_lettered_messages_to="to")

@@ -35,6 +35,7 @@ EVERYWHERE = {
     "_call_site",
     "_counting",
     "_http_server",
+    "_lazy",
     "_loop_thread",
     "_prometheus_text",
     "_nearest",

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import subprocess
+import sys
+from importlib.util import find_spec
 
 from tests.house.modules import Module, importable_modules
 from tests.offenders import for_each
@@ -64,3 +67,44 @@ def test_a_package_module_defines_nothing_except_its_table_of_contents(package: 
         node for node in package.tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     ]
     assert {thing.name for thing in things} <= {"__getattr__", "__dir__"}
+
+
+def names_for_type_checkers(tree: ast.Module) -> dict[str, list[str]]:
+    """Return the names that a package imports only for type checkers, by the module below it that has them."""
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom) and node.module]
+    return {str(node.module).rpartition(".")[2]: sorted(each.name for each in node.names) for node in imports}
+
+
+def names_for_programs(tree: ast.Module) -> dict[str, list[str]]:
+    """Return the names that a package imports when they are first used, by the module below it that has them."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazily"]
+    tables = [ast.literal_eval(call.args[1]) for call in calls]
+    return {module: sorted(names) for table in tables for module, names in table.items()}
+
+
+LAZY = [package for package in PACKAGES if names_for_programs(package.tree)]
+
+
+@for_each("package", LAZY, ids=lambda module: module.name)
+def test_a_package_imports_late_what_type_checkers_see(package: Module) -> None:
+    assert names_for_programs(package.tree) == names_for_type_checkers(package.tree)
+
+
+NOT_NEEDED = [
+    "msgspec",
+    "redis",
+    "sbredis.aio._check",
+    "sbredis.cli",
+    "sbredis.maintenance._maintenance",
+    "sbredis.moving._carrying",
+    "sbredis.rules._parser",
+    "sbredis.workers",
+]
+
+
+def test_importing_the_client_loads_nothing_that_few_programs_need() -> None:
+    code = f"import sys, sbredis.aio; print([name for name in {NOT_NEEDED} if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert shown.strip() == "[]"
+    assert all(find_spec(name) is not None for name in NOT_NEEDED)  # so that a module of another name is noticed

@@ -59,7 +59,7 @@ ALLOWED = {
     "sbredis.engine._lua_files.files": "scripts that the test has written",
     "sbredis.entities._server_time.time": "a wrong clock of this machine",
     "sbredis.entities._unlocked_sessions._PAGE": SMALL,
-    "sbredis.maintenance._maintenance._waits_for_mover": NOTED,
+    "sbredis.maintenance._offer._waits_for_mover": NOTED,
     "sbredis.maintenance._publishing._MOST": SMALL,
     "sbredis.maintenance._publishing._MOST_READ": SMALL,
     "sbredis.maintenance._routing.read_announcement": "announcements that no client hears",

@@ -154,4 +154,4 @@ def test_the_top_package_exports_the_names_of_azures_package() -> None:
 
 def test_the_top_package_exports_no_other_names() -> None:
     with pytest.raises(AttributeError, match="no attribute 'ServiceBusSessions'"):
-        _ = sbredis.ServiceBusSessions
+        _ = sbredis.ServiceBusSessions  # type: ignore[attr-defined]

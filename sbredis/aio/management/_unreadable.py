@@ -8,7 +8,7 @@ from contextlib import suppress
 from sbredis._tasks import loop_time
 from sbredis.aio.management._calls import Calls
 from sbredis.aio.management._parts_of_lists import list_part
-from sbredis.entities import QUEUES, SUBSCRIPTIONS, TOPICS, AsyncItemPaged, ListPage
+from sbredis.entities import DEFINITIONS, AsyncItemPaged, ListPage
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import UnreadableEntity
 from sbredis.registry import EntityRecord, KeptRule, Listing, Unreadable, reservation_of, rule_path, split_path
@@ -16,7 +16,6 @@ from sbredis.registry import EntityRecord, KeptRule, Listing, Unreadable, reserv
 __all__ = ["UnreadableAdministration"]
 
 _PAGE = 1000
-_DEFINITIONS = {each.word: each for each in (QUEUES, TOPICS, SUBSCRIPTIONS)}
 
 
 class UnreadableAdministration(Calls):
@@ -97,7 +96,7 @@ async def _pages(
 def _mistake(record: EntityRecord) -> DataLayoutError | None:
     """Return the error if a property of a record cannot be read."""
     try:
-        _DEFINITIONS[record.kind].described(record, reachable=True)
+        DEFINITIONS[record.kind].described(record, reachable=True)
         reservation_of(record)
     except DataLayoutError as error:
         return error

@@ -1,12 +1,13 @@
-"""Sub-queues and their paths."""
+"""The paths of subscriptions, sub-queues and their paths."""
 
 from __future__ import annotations
 
 from sbredis._quoting import quoted
-from sbredis.engine import SidePrefix
+from sbredis.engine import SidePrefix, entity_name, subscription_name
 from sbredis.model import ServiceBusSubQueue
+from sbredis.registry import path_of
 
-__all__ = ["SIDES", "SUB_QUEUES", "SUFFIXES", "split_sub_queue"]
+__all__ = ["SIDES", "SUB_QUEUES", "SUFFIXES", "split_sub_queue", "subscription_path"]
 
 SUFFIXES: dict[ServiceBusSubQueue | None, str] = {
     None: "",
@@ -26,6 +27,11 @@ _BY_SUFFIX = {
     # This suffix is last, because the longer suffix ends with it too.
     "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,
 }
+
+
+def subscription_path(topic: str, name: str) -> str:
+    """Return the path of a subscription; raise :class:`ValueError` if one of the names is invalid."""
+    return path_of(entity_name(topic), subscription_name(name))
 
 
 def split_sub_queue(name: str, sub_queue: ServiceBusSubQueue | str | None) -> tuple[str, ServiceBusSubQueue | None]:

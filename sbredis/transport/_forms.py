@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 
-from sbredis.transport._replies import Failure, FailureKind
+from sbredis.transport._replies import Failure, FailureKind, is_inside
 from sbredis.transport._script import Library
 
 __all__ = ["CallForm", "FormState", "has_library_already", "load_is_done", "refuses_functions"]
@@ -82,7 +82,7 @@ def refuses_functions(code: str, detail: str) -> bool:
 
     An error inside a function is not such a reply. Nor is it if the user lacks a right to a key.
     """
-    if "user_function" in detail:
+    if is_inside(detail):
         return False
     if code == "ERR":
         return detail.startswith("unknown command")

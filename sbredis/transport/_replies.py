@@ -7,6 +7,7 @@ which error a caller sees in the end.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 
 from sbredis.exceptions import (
@@ -24,7 +25,7 @@ from sbredis.exceptions import (
 from sbredis.transport._address import Endpoint
 from sbredis.transport._script import Call
 
-__all__ = ["Failure", "FailureKind", "classify", "failure_of_reply"]
+__all__ = ["Failure", "FailureKind", "classify", "failure_of_reply", "is_inside"]
 
 
 class FailureKind(enum.Enum):
@@ -95,7 +96,8 @@ _ERR_DETAILS = {
     "max number of clients": FailureKind.NOT_READY,
 }
 """Kinds by the beginning of the text of an error with the code ERR. Other such errors are refusals."""
-_INSIDE_A_SCRIPT = ("user_script", "user_function")
+_INSIDE_A_SCRIPT = re.compile(r"\buser_(?:script|function):[0-9]")
+"""The place in a script at which an error arose. The name of a user may be one of these words without a number."""
 _BEFORE_ITS_FIRST_WRITE = (FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.OUT_OF_MEMORY)
 """Refusals that a server sends only at a script's first write. After that write it lets the script run to its end."""
 
@@ -215,10 +217,15 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
 """The error that a caller gets for each kind of failure. A refusal by a script has a class of its own."""
 
 
+def is_inside(detail: str) -> bool:
+    """Whether an error arose inside a script or a function, as its text says."""
+    return _INSIDE_A_SCRIPT.search(detail) is not None
+
+
 def classify(code: str, detail: str) -> FailureKind:
     """Return the kind of an error reply, by its first word and its text."""
     kind = _CODES.get(code)
-    if any(place in detail for place in _INSIDE_A_SCRIPT) and kind not in _BEFORE_ITS_FIRST_WRITE:
+    if is_inside(detail) and kind not in _BEFORE_ITS_FIRST_WRITE:
         return FailureKind.BROKE
     if code == "ERR":
         kind = next((found for start, found in _ERR_DETAILS.items() if detail.startswith(start)), None)

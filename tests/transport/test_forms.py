@@ -74,6 +74,7 @@ def test_a_strict_node_never_gets_single_scripts() -> None:
         ("ERR unknown command FCALL", True),
         ("NOPERM No permissions to access a key", False),
         ("NOPERM User x has no permissions to run the 'set' command script: sb_1_send, on @user_function:9.", False),
+        ("NOPERM User user_function has no permissions to run the 'fcall' command", True),
         ("NOPERM User x may not run the 'fcall' command script: sb_1_send, on @user_function:9.", False),
         ("ERR Function not found", False),
         ("LOCKLOST 'fcall'", False),

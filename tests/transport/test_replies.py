@@ -64,6 +64,7 @@ REPLIES = [
     ("WRONGTYPE Operation against a key" + SCRIPT_OF_VALKEY, Kind.BROKE, UNKNOWN, False),
     ("ERR user_function:1: x" + FUNCTION, Kind.BROKE, UNKNOWN, False),
     ("NOPERM User x has no permissions to run the 'set' command" + FUNCTION, Kind.BROKE, UNKNOWN, False),
+    ("NOPERM User user_script has no permissions to run the 'fcall' command", Kind.DENIED, REFUSED, False),
     ("NOREPLICAS Not enough good replicas to write." + FUNCTION, Kind.NOT_READY, NEVER, True),
     ("READONLY You can't write against a read only replica." + FUNCTION, Kind.READ_ONLY, NEVER, True),
     ("NOPERM User x has no permissions to run the 'set' command" + SCRIPT, Kind.BROKE, UNKNOWN, False),

@@ -85,7 +85,7 @@ def _json(value: Any) -> bytes:
         _refuse_not_finite(value)
         raise TypeError(
             f"A value of the type {found.kind.__name__} at {found.place} cannot be sent, because it would not decode "
-            "to an equal value."
+            f"to an equal value{found.reason}."
         )
     return body
 

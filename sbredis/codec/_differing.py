@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, NamedTuple
 
 from sbredis.codec._models import is_model
@@ -20,6 +20,8 @@ class Difference(NamedTuple):
 
     place: str
     kind: type
+    reason: str = ""
+    """Why it would not be the same, and what to do, if this is known: a part of a sentence."""
 
 
 def difference(sent: Any, back: Any, at: str) -> Difference | None:
@@ -27,8 +29,15 @@ def difference(sent: Any, back: Any, at: str) -> Difference | None:
     if sent == back or (type(sent) is type(back) and is_model(type(sent))) or _same_moment(sent, back):
         return None
     if type(sent) is not type(back) or (parts := _parts(sent, back)) is None:
-        return Difference(at, type(sent))
+        return Difference(at, type(sent), _reason(sent))
     return next((found for name, one, two in parts if (found := difference(one, two, at + name))), None)
+
+
+def _reason(sent: Any) -> str:
+    offset = sent.utcoffset() if isinstance(sent, datetime | time) else None
+    if offset is None or offset % timedelta(minutes=1) == timedelta():
+        return ""
+    return ": its offset from UTC has seconds, and an offset in RFC 3339 has only hours and minutes. Convert it to UTC"
 
 
 def _same_moment(sent: Any, back: Any) -> bool:

@@ -234,7 +234,7 @@ def test_durations_of_iso_8601_are_read(text: str, seconds: float) -> None:
         (b'"secret"', Colour, "The body does not fit Colour: $ is none of the values of its type."),
         (b'{"secret":1}', dict[int, int], "a key of $ is text, but must be a whole number."),
         (b'{"a":"secret"}', dict[str, int], "$.* is text, but must be a whole number."),
-        (b'"secret"', datetime, "$ is not a date and a time in ISO 8601."),
+        (b'"secret"', datetime, "$ is not a date and a time in RFC 3339."),
         (b'"P"', timedelta, "$ is not a duration in ISO 8601."),
         (b'"PT"', timedelta, "$ is not a duration in ISO 8601."),
         (b'"%%"', list[bytes] | bytes | None, "$ is not base64 text."),

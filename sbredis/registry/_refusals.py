@@ -15,7 +15,7 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
-from sbredis.registry._entity import Kind, split_path
+from sbredis.registry._entity import LAYOUT, Kind, split_path
 from sbredis.registry._rules import rule_path
 from sbredis.registry._unreadable import unreadable_in_script
 
@@ -128,8 +128,13 @@ def _layout(namespace: str, detail: str) -> _Made:
     if name:
         path = rule_path(name) if kind == "rule" else name
         return DataLayoutError, unreadable_in_script(kind, layout, path).message
+    if detail.isdecimal() and int(detail) < int(LAYOUT):
+        advice = "Use the release that wrote the data to empty the namespace, or use another namespace."
+    else:
+        advice = "Install a release that can read it, in all services of the namespace."
     return DataLayoutError, (
-        f"Namespace '{namespace}' has data layout {detail}: install a release of sbredis that can read it."
+        f"Namespace '{namespace}' has data layout {detail}, and this release of sbredis reads and writes layout "
+        f"{LAYOUT}. {advice}"
     )
 
 

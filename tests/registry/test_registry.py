@@ -412,7 +412,10 @@ async def test_a_namespace_made_again_with_other_partitions_refuses_calls_for_th
 async def test_a_namespace_of_another_layout_is_not_changed(transport: Transport, request_: Request[Any]) -> None:
     await transport.command("HSET", NAMESPACE, "layout", "3", key=NAMESPACE)
     text = await refused(transport, request_, DataLayoutError)
-    assert text == "Namespace 'ns' has data layout 3: install a release of sbredis that can read it."
+    assert text == (
+        "Namespace 'ns' has data layout 3, and this release of sbredis reads and writes layout 2. Install a release "
+        "that can read it, in all services of the namespace."
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sbredis._server_url import URL_VARIABLE
 from sbredis._visible import visible
 from sbredis.cli._book_file import load_book
 from sbredis.cli._output import Output
-from sbredis.cli._server_choice import Book, ChosenServer, choose_server
+from sbredis.cli._server_choice import Book, ChosenServer, choose_server, without_library
 from sbredis.cli._stopping import ending_at_once, interruption
 from sbredis.cli._streams import first_line
 
@@ -80,11 +80,15 @@ class Invocation:
 
         return ServiceBusClient(self.server.url, namespace=self.server.namespace, maintenance=maintenance)
 
-    def administration(self) -> ServiceBusAdministrationClient:
-        """Return an administration client for this server, to be used as a context manager."""
+    def administration(self, *, library: bool = True) -> ServiceBusAdministrationClient:
+        """Return an administration client for this server, to be used as a context manager.
+
+        Without ``library``, it loads no library of functions on the server.
+        """
         from sbredis.aio.management import ServiceBusAdministrationClient
 
-        return ServiceBusAdministrationClient(self.server.url, namespace=self.server.namespace)
+        url = self.server.url if library else without_library(self.server.url)
+        return ServiceBusAdministrationClient(url, namespace=self.server.namespace)
 
     @asynccontextmanager
     async def looking_for(self, *paths: str) -> AsyncGenerator[None]:

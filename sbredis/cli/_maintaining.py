@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["maintain", "upgrade"]
 
+_COLUMNS = (TableColumn("name"), TableColumn("kind", 2), TableColumn("layout", 3), TableColumn("to_do", 1))
 _COLUMNS_OF_LIBRARIES = (
     TableColumn("server", 2),
     *(TableColumn("name"), TableColumn("release", 1), TableColumn("last_named", 3), TableColumn("to_do", 1)),
@@ -52,8 +53,8 @@ async def maintain(invocation: Invocation) -> None:
 async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
     """Show the layout of the stored data and the libraries, and finish what was interrupted.
 
-    Each entity and each of its partitions name the layout in which their data are stored. A release refuses data in a
-    layout that it does not know. Creations and deletions that were interrupted are completed.
+    The namespace, each entity and each of its partitions name the layout in which their data are stored. A release
+    refuses data in a layout that it does not know. Creations and deletions that were interrupted are completed.
 
     A server has the scripts of a release as a library of functions. The library of this release is loaded on each
     master that lacks it, so that users who may not load it can call it. A library of another release is deleted if no
@@ -61,17 +62,20 @@ async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
     lacks a right, the command says so and does the rest.
     """
     from sbredis.client import connection_of
+    from sbredis.engine import whole_library
     from sbredis.maintenance import examine_libraries
     from sbredis.registry import LAYOUT
+    from sbredis.transport import parse_target
 
-    async with invocation.administration() as administration:
-        entities = await operating.existing_in(administration, rules=False)
-        rows = [await _row(administration, each) for each in entities]
-        known = {row["name"].lower() for row in rows}
-        listed = [each async for each in administration.list_unreadable_entities()]
-        rows += [_unreadable_row(each) for each in listed if each.path.lower() not in known]
+    async with invocation.administration(library=False) as administration:
+        connection = connection_of(administration)
+        rows = [await _namespace_row(administration, connection.target.namespace)]
+        masters: list[LibrariesOfMaster] = []
+        if rows[0]["error"] is None:
+            rows += await _entity_rows(administration)
+            if parse_target(invocation.server.url).has_library:
+                masters = await examine_libraries(connection, whole_library())
         left = [row for row in rows if row["to_do"]]
-        masters = await examine_libraries(connection_of(administration))
         refused: list[str] = []
         if not plan_only:
             for row in left:
@@ -79,15 +83,7 @@ async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
             refused = [each for master in masters async for each in _refusals(master)]
     libraries = [_library_row(master, state) for master in masters for state in master.libraries]
     left += [row for row in libraries if row["to_do"]]
-    shown = [{name: row[name] for name in ("name", "kind", "layout", "to_do")} for row in rows]
-    columns = [TableColumn("name"), TableColumn("kind", 2), TableColumn("layout", 3), TableColumn("to_do", 1)]
-    if invocation.out.as_json:
-        invocation.out.json([*shown, *libraries])
-    else:
-        invocation.out.table(columns, shown, empty="no entities")
-        if libraries:
-            invocation.out.line("")
-            invocation.out.table(_COLUMNS_OF_LIBRARIES, libraries)
+    _print(invocation, rows, libraries)
     unreadable = [row for row in rows if row["error"] is not None]
     for row in unreadable:
         invocation.out.remark(f"{row['name']} cannot be read: {row['error']}")
@@ -98,13 +94,24 @@ async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
             )
     for refusal in refused:
         invocation.out.remark(refusal)
+    what = f"this release reads and writes layout {LAYOUT}"
+    invocation.out.remark(what if left or unreadable else f"nothing to do: {what}")
     if unreadable:
         return ExitCode.FAILED
-    if not left:
-        invocation.out.remark(f"nothing to do: this release reads and writes layout {LAYOUT}")
-    elif not plan_only:
+    if left and not plan_only:
         invocation.out.remark(f"done: {len(left) - len(refused)}")
     return ExitCode.DIFFERENT if left and plan_only else ExitCode.DONE
+
+
+def _print(invocation: Invocation, rows: Sequence[dict[str, Any]], libraries: Sequence[dict[str, Any]]) -> None:
+    shown = [{column.name: row[column.name] for column in _COLUMNS} for row in rows]
+    if invocation.out.as_json:
+        invocation.out.json([*shown, *libraries])
+        return
+    invocation.out.table(_COLUMNS, shown)
+    if libraries:
+        invocation.out.line("")
+        invocation.out.table(_COLUMNS_OF_LIBRARIES, libraries)
 
 
 def _library_row(master: LibrariesOfMaster, state: LibraryState) -> dict[str, Any]:
@@ -122,6 +129,27 @@ async def _refusals(master: LibrariesOfMaster) -> AsyncIterator[str]:
             await master.carry_out(state)
         except ServiceBusError as error:
             yield f"could not {state.to_do} {state.name} on {master.server}: {error.message}"
+
+
+async def _namespace_row(administration: ServiceBusAdministrationClient, name: str) -> dict[str, Any]:
+    """Read the namespace. If it has a layout that this release cannot read, the row has the error."""
+    from sbredis.registry import LAYOUT
+
+    error = None
+    try:
+        await administration.get_namespace_properties()
+    except DataLayoutError as refusal:
+        error = refusal.message
+    layout = LAYOUT if error is None else None
+    return {"name": name, "kind": "namespace", "layout": layout, "to_do": None, "error": error, "entity": None}
+
+
+async def _entity_rows(administration: ServiceBusAdministrationClient) -> list[dict[str, Any]]:
+    """Return the rows of all entities, and those of the rules that cannot be read."""
+    rows = [await _row(administration, each) for each in await operating.existing_in(administration, rules=False)]
+    known = {row["name"].lower() for row in rows}
+    listed = [each async for each in administration.list_unreadable_entities()]
+    return rows + [_unreadable_row(each) for each in listed if each.path.lower() not in known]
 
 
 async def _row(administration: ServiceBusAdministrationClient, entity: Existing) -> dict[str, Any]:

@@ -23,6 +23,7 @@ __all__ = [
     "read_book",
     "require_url",
     "with_absolute_paths",
+    "without_library",
     "write_book",
 ]
 
@@ -154,6 +155,13 @@ def with_absolute_paths(url: str, folder: Path) -> str:
             for name, equals, value in options
         )
     )
+
+
+def without_library(url: str) -> str:
+    """Return a connection string whose clients load no library of functions: they send single scripts."""
+    location, _, query = url.partition("?")
+    kept = [option for option in query.split("&") if option and option.partition("=")[0] != "scripts"]
+    return f"{location}?{'&'.join([*kept, 'scripts=needed'])}"
 
 
 def read_book(text: str) -> Book:

@@ -17,7 +17,7 @@ from sbredis.transport import delete_library, list_libraries, load_library
 
 if TYPE_CHECKING:
     from sbredis.client import BackgroundFailures, Connection
-    from sbredis.transport import Endpoint
+    from sbredis.transport import Endpoint, Library
 
 __all__ = ["LibrariesOfMaster", "OldLibraries", "examine_libraries"]
 
@@ -29,6 +29,8 @@ class LibrariesOfMaster:
     """The libraries on one master, or why they are not known."""
 
     connection: Connection
+    library: Library
+    """The library of this release."""
     server: Endpoint
     slot: int
     libraries: tuple[LibraryState, ...] = ()
@@ -36,31 +38,28 @@ class LibrariesOfMaster:
 
     async def carry_out(self, state: LibraryState) -> None:
         """Do what there is to do about a library. Raises :class:`ServiceBusError` if this is not possible."""
-        transport, library = self.connection.transport, self.connection.library
+        transport = self.connection.transport
         if state.to_do == "delete":
             await delete_library(transport, self.slot, state.name)
-        elif state.to_do == "load" and library is not None:
-            await load_library(transport, self.slot, library)
+        elif state.to_do == "load":
+            await load_library(transport, self.slot, self.library)
 
 
-async def examine_libraries(connection: Connection) -> list[LibrariesOfMaster]:
-    """Return the libraries of each master; nothing if the client uses single scripts.
+async def examine_libraries(connection: Connection, library: Library) -> list[LibrariesOfMaster]:
+    """Return the libraries of each master, beside that of this release. Loads none.
 
     Raises :class:`ServiceBusError` if the registry cannot be read.
     """
-    library = connection.library
-    if library is None:
-        return []
     known = await read_libraries(connection.transport, connection.namespace.name)
     found: list[LibrariesOfMaster] = []
     for server, slot in connection.transport.slots_of_masters.items():
         try:
             loaded = await list_libraries(connection.transport, slot, "sb_*")
         except ServiceBusError as error:
-            found.append(LibrariesOfMaster(connection, server, slot, error=error))
+            found.append(LibrariesOfMaster(connection, library, server, slot, error=error))
         else:
             states = judge_libraries(loaded, known, library.name)
-            found.append(LibrariesOfMaster(connection, server, slot, tuple(states)))
+            found.append(LibrariesOfMaster(connection, library, server, slot, tuple(states)))
     return found
 
 
@@ -75,9 +74,9 @@ class OldLibraries:
 
     async def run(self) -> None:
         """Look for old libraries once a day, until the task is cancelled or the user turns out to lack a right."""
-        while self._connection.library is not None:
+        while (library := self._connection.library) is not None:
             try:
-                await self._delete()
+                await self._delete(library)
             except ServiceBusAuthorizationError as error:
                 if not self._told:
                     self._told = True
@@ -91,8 +90,8 @@ class OldLibraries:
                 self._failures.report("the deletion of old libraries of functions", error)
             await asyncio.sleep(self._connection.timings.deleting_libraries)
 
-    async def _delete(self) -> None:
-        for master in await examine_libraries(self._connection):
+    async def _delete(self, library: Library) -> None:
+        for master in await examine_libraries(self._connection, library):
             if isinstance(master.error, ServiceBusAuthorizationError):
                 raise master.error
             if master.error is not None:

@@ -23,6 +23,7 @@ from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._passing import connection_string, release_command
 from sbredis.cli._server_choice import ChosenServer
 from sbredis.exceptions import EntityReservedError, SparkSetupError
+from sbredis.servers import LocalServer
 from sbredis.spark import _jobs_run as jobs
 from sbredis.spark._commands import PROGRAM_VARIABLE, read_command, release_line, with_program
 from sbredis.spark._commands import JobCommand as Job
@@ -419,6 +420,7 @@ def test_messages_are_forwarded_until_the_command_is_interrupted(bus: Bus, numbe
 
 LAYOUTS = """\
 NAME                    KIND          LAYOUT  TO DO
+default                 namespace     2       -
 orders                  queue         2       -
 news                    topic         2       -
 news/subscriptions/all  subscription  2       -
@@ -426,14 +428,22 @@ news/subscriptions/all  subscription  2       -
 
 
 UNREADABLE = """\
-NAME    KIND   LAYOUT  TO DO
-orders  queue  -       -
-tea     queue  2       -
+NAME     KIND       LAYOUT  TO DO
+default  namespace  2       -
+orders   queue      -       -
+tea      queue      2       -
 """
 
 
+UNREADABLE_NAMESPACE = """\
+NAME     KIND       LAYOUT  TO DO
+default  namespace  -       -
+"""
+
+
+@pytest.mark.any_form("sbredis upgrade loads no library by its calls, so it sends single scripts")
 def test_the_layout_of_entities_is_shown(sbredis: Command, bus: Bus) -> None:
-    assert sbredis("upgrade").err == "no entities\nnothing to do: this release reads and writes layout 2\n"
+    assert sbredis("upgrade").err == "nothing to do: this release reads and writes layout 2\n"
     bus.queue("orders")
     bus.administration(lambda administration: administration.create_topic("news"))
     bus.administration(lambda administration: administration.create_subscription("news", "all"))
@@ -441,10 +451,10 @@ def test_the_layout_of_entities_is_shown(sbredis: Command, bus: Bus) -> None:
     assert (ran.code, ran.out.split("\n\n")[0].rstrip()) == (0, LAYOUTS.rstrip())
 
 
-def test_data_of_another_release_are_reported_beside_the_others(sbredis: Command, bus: Bus, server: object) -> None:
-    from sbredis.servers import LocalServer
-
-    assert isinstance(server, LocalServer)
+@pytest.mark.any_form("sbredis upgrade loads no library by its calls, so it sends single scripts")
+def test_data_of_another_release_are_reported_beside_the_others(
+    sbredis: Command, bus: Bus, server: LocalServer
+) -> None:
     bus.queue("orders")
     keys = [str(key) for key in server.ask("KEYS", "*:state")]  # type: ignore[union-attr]
     (state,) = [key for key in keys if server.ask("HGET", key, "layout") == "2"]
@@ -454,6 +464,27 @@ def test_data_of_another_release_are_reported_beside_the_others(sbredis: Command
     assert (ran.code, ran.out.split("\n\n")[0].rstrip()) == (1, UNREADABLE.rstrip())
     assert ran.err.startswith("orders cannot be read: ")
     assert "data layout 3" in ran.err
+    assert ran.err.endswith("this release reads and writes layout 2\n")
+
+
+@pytest.mark.any_form("sbredis upgrade loads no library by its calls, so it sends single scripts")
+@pytest.mark.parametrize(("layout", "advice"), [("1", "Use the release that wrote"), ("3", "Install a release")])
+def test_a_namespace_of_another_release_is_refused_with_its_layout(
+    sbredis: Command, server: LocalServer, layout: str, advice: str
+) -> None:
+    sbredis("queue", "create", "orders")
+    kept = server.ask("KEYS", "sb:default:*:namespace")
+    assert isinstance(kept, list)
+    (key,) = [str(each) for each in kept if server.ask("HEXISTS", str(each), "created")]
+    server.ask("HSET", key, "layout", layout)
+    for command in (["upgrade", "--plan"], ["upgrade"]):
+        ran = sbredis(*command)
+        assert (ran.code, ran.out.split("\n\n")[0].rstrip()) == (1, UNREADABLE_NAMESPACE.rstrip())
+        assert f"Namespace 'default' has data layout {layout}" in ran.err
+        assert advice in ran.err
+        assert ran.err.endswith("this release reads and writes layout 2\n")
+    server.ask("HSET", key, "layout", "2")
+    assert sbredis("queue", "list", "--output", "json").json[0]["name"] == "orders"
 
 
 # -- completion and the demonstration ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from sbredis.cli._server_choice import (
     StoredContext,
     choose_server,
     read_book,
+    require_url,
     with_absolute_paths,
+    without_library,
     write_book,
 )
 from sbredis.exceptions import InvalidConnectionStringError
@@ -346,3 +349,17 @@ def test_what_follows_the_connection_string_is_left_in_the_pipe(bus: Bus) -> Non
     )
     assert (ran.returncode, ran.stdout) == (0, "sent 2 messages to orders\n")
     assert bus.bodies() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("url", "changed"),
+    [
+        ("redis://h:1", "redis://h:1?scripts=needed"),
+        ("redis://h:1?scripts=auto", "redis://h:1?scripts=needed"),
+        ("redis://a:b@h:1?namespace=n&scripts=library&db=2", "redis://a:b@h:1?namespace=n&db=2&scripts=needed"),
+        ("embedded:///folder", "embedded:///folder?scripts=needed"),
+    ],
+)
+def test_a_connection_string_without_a_library_changes_nothing_else(url: str, changed: str) -> None:
+    assert without_library(url) == changed
+    assert require_url(changed) == replace(require_url(url), scripts="needed")

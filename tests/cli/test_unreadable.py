@@ -57,6 +57,7 @@ def test_the_doctor_says_what_to_do_about_a_damaged_record(bus: Bus, damage: str
     assert "sbredis subscription delete news bad" in found["news/subscriptions/bad"]["advice"]
 
 
+@pytest.mark.any_form("sbredis upgrade loads no library by its calls, so it sends single scripts")
 def test_the_doctor_and_the_upgrade_name_a_newer_layout(bus: Bus) -> None:
     spoil(bus, "bad", "a newer layout")
     found = {each["subject"]: each for each in bus.run("doctor", "--output", "json").json["findings"]}

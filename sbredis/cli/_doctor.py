@@ -14,14 +14,16 @@ from sbredis._counting import counted
 from sbredis.cli._commands import command
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
-from sbredis.cli._parameters import DURATION
+from sbredis.cli._parameters import DURATION, entity_names
 from sbredis.cli._passing import release_command
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.operating import (
+    EntitySlots,
     Finding,
     Severity,
     findings_of_entities,
     findings_of_servers,
+    findings_of_transaction,
     form_of,
     gathered,
     read_entities,
@@ -38,12 +40,25 @@ _CODES = {Severity.NOTE: ExitCode.DONE, Severity.WARNING: ExitCode.DIFFERENT, Se
 _STYLES = {Severity.NOTE: "blue", Severity.WARNING: "yellow", Severity.CRITICAL: "red"}
 
 
-@command("doctor", examples=["sbredis doctor", "sbredis doctor --handling-time 20s --output json"])
+@command("doctor", examples=[
+    "sbredis doctor",
+    "sbredis doctor --handling-time 20s --output json",
+    "sbredis doctor --together orders --together invoices",
+])  # fmt: skip
 @click.option(
     "--handling-time", type=DURATION, metavar="TIME", help="How long your handlers take, to compare locks with it."
 )
 @click.option("--servers-only", is_flag=True, help="Examine the servers, and not the entities.")
-async def doctor(invocation: Invocation, handling_time: timedelta | None, servers_only: bool) -> ExitCode:
+@click.option(
+    "--together",
+    multiple=True,
+    metavar="ENTITY",
+    shell_complete=entity_names,
+    help="An entity that a transaction uses. Shows which of them are in other slots than the first. Repeatable.",
+)
+async def doctor(
+    invocation: Invocation, handling_time: timedelta | None, servers_only: bool, together: tuple[str, ...]
+) -> ExitCode:
     """Examine the servers and the entities, and say what to do.
 
     Each finding is a note, a warning or critical. The exit code is 0 if there are only notes, 3 if there are warnings,
@@ -51,6 +66,8 @@ async def doctor(invocation: Invocation, handling_time: timedelta | None, server
     """
     from sbredis.aio import check_connection
 
+    if len(together) == 1:
+        raise click.UsageError("Name at least two entities with --together.")
     try:
         report = await check_connection(invocation.server.url, timeout=_PATIENCE, details=True)
     except ServerUnsuitableError as error:
@@ -59,7 +76,16 @@ async def doctor(invocation: Invocation, handling_time: timedelta | None, server
     found = findings_of_servers(report)
     if not servers_only:
         found += await _of_entities(invocation, report, handling_time)
-    return _show(invocation, found, report)
+    slots = await _slots_of(invocation, together)
+    return _show(invocation, found + findings_of_transaction(slots) if slots else found, report, slots)
+
+
+async def _slots_of(invocation: Invocation, paths: Sequence[str]) -> list[EntitySlots]:
+    async with invocation.administration() as administration, invocation.looking_for(*paths):
+        return [
+            EntitySlots(path, tuple([partition.number async for partition in administration.list_partitions(path)]))
+            for path in paths
+        ]
 
 
 async def _of_entities(invocation: Invocation, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
@@ -92,7 +118,12 @@ def _said(server: ServerReport, report: ConnectionReport) -> Iterator[str]:
     yield "library of functions" if form == "library" else f"single scripts ({why})"
 
 
-def _show(invocation: Invocation, found: Sequence[Finding], report: ConnectionReport | None) -> ExitCode:
+def _show(
+    invocation: Invocation,
+    found: Sequence[Finding],
+    report: ConnectionReport | None,
+    together: Sequence[EntitySlots] = (),
+) -> ExitCode:
     """Print the findings, the worst first, and return the exit code."""
     found = gathered(found)
     worst = max((finding.severity for finding in found), default=Severity.NOTE)
@@ -100,11 +131,14 @@ def _show(invocation: Invocation, found: Sequence[Finding], report: ConnectionRe
         servers = [] if report is None else [str(server.facts) for server in report.servers]
         findings = [finding._asdict() | {"severity": finding.severity.name.lower()} for finding in found]
         about = {} if report is None else {str(server.facts): _about(server, report) for server in report.servers}
-        invocation.out.json({"servers": servers, "about": about, "findings": findings})
+        slots = {"together": {each.path: each.slots for each in together}} if together else {}
+        invocation.out.json({"servers": servers, "about": about, **slots, "findings": findings})
         return _CODES[worst]
     if report is not None:
         for server in report.servers:
             invocation.out.line(f"{server.facts}: {', '.join(_said(server, report))}")
+    for each in together:
+        invocation.out.line(str(each))
     for finding in found:
         invocation.out.line("")
         invocation.out.headed(finding.severity.name.lower(), _STYLES[finding.severity], finding.subject)

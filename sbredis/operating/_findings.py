@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from sbredis.operating._facts import EntityFacts
 
 __all__ = [
+    "EntitySlots",
     "Finding",
     "NodeLine",
     "Severity",
     "findings_of_entities",
     "findings_of_servers",
+    "findings_of_transaction",
     "form_of",
     "gathered",
     "nodes_in",
@@ -65,6 +67,22 @@ class Finding(NamedTuple):
     """The server or the entity."""
     problem: str
     advice: str
+
+
+class EntitySlots(NamedTuple):
+    """The slots of the namespace in which an entity is."""
+
+    path: str
+    slots: tuple[int, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.slots[:8])) + ", …" * (len(self.slots) > 8)
+        return f"{self.path}: {counted(len(self.slots), 'slot')} of the namespace ({shown})"
+
+    @property
+    def owner(self) -> str:
+        """The queue or topic that decides the slots: for a subscription its topic."""
+        return self.path.partition("/subscriptions/")[0]
 
 
 def gathered(findings: Iterable[Finding]) -> list[Finding]:
@@ -565,3 +583,35 @@ def _of_maintenance(entities: Sequence[EntityFacts]) -> list[Finding]:
 
 def _seconds(time: timedelta) -> str:
     return f"{time.total_seconds():g} s"
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+def findings_of_transaction(entities: Sequence[EntitySlots]) -> list[Finding]:
+    """Return which of the entities that a transaction uses together are in other slots than the first one."""
+    home, *others = entities
+    found = [_apart(home, other) for other in others if other.slots != home.slots]
+    if len(home.slots) > 1 and any(other.slots == home.slots for other in others):
+        found.append(
+            Finding(
+                Severity.NOTE,
+                ", ".join(each.path for each in entities if each.slots == home.slots),
+                "they are in the same slots, and the key of a message decides in which one it is",
+                "Give all messages of a transaction the same key: session_id or partition_key.",
+            )
+        )
+    return found
+
+
+def _apart(home: EntitySlots, other: EntitySlots) -> Finding:
+    partitioned = len(home.slots) > 1
+    form = "" if partitioned == (len(other.slots) > 1) else f", and {'with' if partitioned else 'without'} partitions"
+    what = "it" if other.owner == other.path else f"its topic {other.owner}"
+    return Finding(
+        Severity.WARNING,
+        other.path,
+        f"it is not in the same slots as {home.path}: a transaction cannot settle messages of both, and a message that "
+        "it sends from one to the other waits until a client with maintenance moves it",
+        f"If this matters, create {what} again with colocate_with={home.owner!r}{form}.",
+    )

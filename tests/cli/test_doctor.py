@@ -13,6 +13,8 @@ from sbredis.bulk import reserve
 from sbredis.cli import main
 from sbredis.cli._doctor import _show
 from sbredis.cli._invocation import Invocation, Settings
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusMessage
 from sbredis.operating import Finding, Severity
 from sbredis.servers import LocalCluster, LocalServer, ServerNotFoundError, find_server
 from tests.cli.conftest import Bus
@@ -126,3 +128,52 @@ def test_a_whole_cluster_is_examined(cluster: LocalCluster, capsys: pytest.Captu
     problems = [finding["problem"] for finding in report["findings"]]
     assert any("this master has no replica" in problem for problem in problems)
     assert not any("failed" in problem or "shard id" in problem for problem in problems)
+
+
+def completes_together(bus: Bus, *queues: str) -> bool:
+    """Whether one transaction can complete a message of each of these queues."""
+
+    async def work(client: ServiceBusClient) -> bool:
+        held = []
+        for queue in queues:
+            async with client.get_queue_sender(queue) as sender:
+                await sender.send_messages(ServiceBusMessage("x"))
+            receiver = client.get_queue_receiver(queue)
+            held += [(receiver, message) for message in await receiver.receive_messages(1, max_wait_time=30)]
+        try:
+            async with client.transaction() as tx:
+                for _, message in held:
+                    tx.complete_message(message)
+        except ServiceBusError as error:
+            assert "in different slots of the namespace" in error.message  # noqa: PT017
+            for receiver, message in held:
+                await receiver.complete_message(message)
+            return False
+        return True
+
+    return bus.client(work)
+
+
+def test_entities_that_a_transaction_refuses_are_named_with_the_cure(bus: Bus) -> None:
+    bus.queue("orders")
+    names = (bus.queue(f"other-{number}") for number in range(64))
+    other = next(name for name in names if not completes_together(bus, "orders", name))
+    ran = bus.run("doctor", "--servers-only", "--together", "orders", "--together", other)
+    said = " ".join(ran.out.split())
+    assert "orders: 1 slot of the namespace (" in said
+    assert f"warning {other} It is not in the same slots as orders" in said
+    assert "create it again with colocate_with='orders'." in said
+    bus.did("queue", "delete", other, "--yes")
+    bus.queue(other, colocate_with="orders")
+    assert completes_together(bus, "orders", other)
+    ran = bus.run("doctor", "--servers-only", "--together", "orders", "--together", other, "--output", "json")
+    assert len(set(map(tuple, ran.json["together"].values()))) == 1
+    assert other not in {finding["subject"] for finding in ran.json["findings"]}
+
+
+def test_one_entity_alone_is_not_compared(bus: Bus) -> None:
+    bus.queue("orders")
+    assert "Name at least two entities" in bus.run("doctor", "--together", "orders").err
+    ran = bus.run("doctor", "--servers-only", "--together", "orders", "--together", "order")
+    assert ran.code == 1
+    assert "Did you mean 'orders'?" in ran.err

@@ -12,10 +12,12 @@ from sbredis.aio import ConnectionReport, ServerReport
 from sbredis.model import PartitionRuntimeProperties, ReservationStatus
 from sbredis.operating import (
     EntityFacts,
+    EntitySlots,
     Finding,
     Severity,
     findings_of_entities,
     findings_of_servers,
+    findings_of_transaction,
     form_of,
     gathered,
     nodes_in,
@@ -275,3 +277,56 @@ def test_the_worst_comes_first_and_equal_problems_are_one() -> None:
         Finding(Severity.NOTE, "c", "slow", "wait"),
     )
     assert gathered([one, two, three]) == [two, Finding(Severity.NOTE, "a, c", "slow", "wait")]
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+ONE, OTHER = (17,), (203,)
+MANY, SHIFTED = (1, 65, 129, 193), (2, 66, 130, 194)
+
+TOGETHER: dict[str, tuple[list[EntitySlots], list[tuple[Severity, str, str]]]] = {
+    "one slot": ([EntitySlots("a", ONE), EntitySlots("b", ONE)], []),
+    "two slots": (
+        [EntitySlots("a", ONE), EntitySlots("b", OTHER)],
+        [(Severity.WARNING, "b", "create it again with colocate_with='a'.")],
+    ),
+    "only what is apart is named": (
+        [EntitySlots("a", ONE), EntitySlots("b", ONE), EntitySlots("c", OTHER)],
+        [(Severity.WARNING, "c", "colocate_with='a'.")],
+    ),
+    "a topic and its subscription": ([EntitySlots("t", ONE), EntitySlots("t/subscriptions/s", ONE)], []),
+    "a subscription is where its topic is": (
+        [EntitySlots("t/subscriptions/s", ONE), EntitySlots("u/subscriptions/s", OTHER)],
+        [(Severity.WARNING, "u/subscriptions/s", "create its topic u again with colocate_with='t'.")],
+    ),
+    "the same slots, and keys decide": (
+        [EntitySlots("a", MANY), EntitySlots("b", MANY)],
+        [(Severity.NOTE, "a, b", "the same key")],
+    ),
+    "other slots of partitioned entities": (
+        [EntitySlots("a", MANY), EntitySlots("b", SHIFTED)],
+        [(Severity.WARNING, "b", "colocate_with='a'.")],
+    ),
+    "one of them is partitioned": (
+        [EntitySlots("a", MANY), EntitySlots("b", ONE)],
+        [(Severity.WARNING, "b", "colocate_with='a', and with partitions.")],
+    ),
+    "one of them is not partitioned": (
+        [EntitySlots("a", ONE), EntitySlots("b", MANY)],
+        [(Severity.WARNING, "b", "colocate_with='a', and without partitions.")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_entities_of_a_transaction_in_other_slots_are_named(case: str) -> None:
+    entities, expected = TOGETHER[case]
+    found = findings_of_transaction(entities)
+    assert [(each.severity, each.subject) for each in found] == [row[:2] for row in expected]
+    for finding, (_, _, advice) in zip(found, expected, strict=True):
+        assert advice in finding.advice
+
+
+def test_slots_are_named_in_short() -> None:
+    assert str(EntitySlots("a", ONE)) == "a: 1 slot of the namespace (17)"
+    assert str(EntitySlots("a", tuple(range(16)))) == "a: 16 slots of the namespace (0, 1, 2, 3, 4, 5, 6, 7, …)"

@@ -65,7 +65,6 @@ async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
     from sbredis.engine import whole_library
     from sbredis.maintenance import examine_libraries
     from sbredis.registry import LAYOUT
-    from sbredis.transport import parse_target
 
     async with invocation.administration(library=False) as administration:
         connection = connection_of(administration)
@@ -73,7 +72,7 @@ async def upgrade(invocation: Invocation, *, plan_only: bool) -> int:
         masters: list[LibrariesOfMaster] = []
         if rows[0]["error"] is None:
             rows += await _entity_rows(administration)
-            if parse_target(invocation.server.url).has_library:
+            if invocation.server.takes_library:
                 masters = await examine_libraries(connection, whole_library())
         left = [row for row in rows if row["to_do"]]
         refused: list[str] = []

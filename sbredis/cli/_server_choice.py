@@ -87,6 +87,11 @@ class ChosenServer:
     name: str | None = None
     """The name of the context, if the server comes from one."""
 
+    @property
+    def takes_library(self) -> bool:
+        """Whether the connection string lets clients send calls as functions of a library."""
+        return parse_target(self.url).has_library
+
     def __str__(self) -> str:
         return f"context {self.name!r}" if self.name else address_of(self.url)
 

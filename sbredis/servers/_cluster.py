@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from sbredis._public import public
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
-from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._binary import ServerBinary
 from sbredis.servers._group import LocalGroup
 from sbredis.servers._local import LocalServer, Settings
 from sbredis.servers._ports import free_port
@@ -154,6 +154,19 @@ class ClusterNode(LocalServer):
         self._node_timeout = node_timeout
         self._knows_shards = binary.version >= (7, 2, 0)
 
+    def described_in_shard(self, shard: str) -> str:
+        """Return the beginning of the node's line in ``nodes.conf``: its id and its addresses."""
+        where = f"{self.id} {self.host}:{self.port}@{self.bus_port}"
+        # Without the shard id, the server does not know its own shard. Then a sharded publish from a script makes it
+        # exit with a failed assertion.
+        return f"{where},,tls-port=0,shard-id={shard}" if self.knows_shards else where
+
+    def write_topology(self, own: str, others: Sequence[str], epoch: int) -> None:
+        """Write ``nodes.conf``: the node's own line, and the lines of the nodes that it knows."""
+        own = own.replace(" master ", " myself,master ").replace(" slave ", " myself,slave ")
+        text = "\n".join([own, *others, f"vars currentEpoch {epoch} lastVoteEpoch 0"])
+        (self.directory / "nodes.conf").write_text(text + "\n")
+
     def view(self) -> list[NodeView]:
         """Return the cluster as this node sees it. Raises :class:`OSError` if the node does not answer."""
         return parse_nodes(str(self.ask("CLUSTER", "NODES", timeout=2)))
@@ -278,6 +291,19 @@ class LocalCluster(LocalGroup):
 
     # -- changing the cluster
 
+    def add_master(self, *, timeout: float = 30.0) -> ClusterNode:
+        """Start one more master, and wait until all nodes know it. It has no slots: move some to it."""
+        if not self.nodes or self._directory is None:
+            raise RuntimeError("this cluster was not started")
+        node = self._make_node(self._program, self._directory, len(self.nodes))
+        node.prepare()
+        node.write_topology(f"{node.described_in_shard(secrets.token_hex(20))} master - 0 0 0 connected", [], 0)
+        node.start()
+        self.nodes.append(node)
+        self.nodes[0].ask("CLUSTER", "MEET", node.host, node.port, node.bus_port)
+        self.wait_until_ok(timeout)
+        return node
+
     def failover(self, replica: ClusterNode, *, timeout: float = 15.0) -> None:
         """Make a replica the master of its shard, and wait until all nodes report it.
 
@@ -319,8 +345,8 @@ class LocalCluster(LocalGroup):
     @property
     def supports_atomic_migration(self) -> bool:
         """Whether the server has ``CLUSTER MIGRATESLOTS`` (Valkey 9 and later)."""
-        binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
-        return binary.flavour == "valkey" and binary.version >= (9, 0, 0)
+        program = self._program
+        return program.flavour == "valkey" and program.version >= (9, 0, 0)
 
     def migrate_slot_atomic(self, slot: int, to: ClusterNode, *, timeout: float = 30.0) -> None:
         """Move a slot to another master as one change (``CLUSTER MIGRATESLOTS``), and wait until it is done.
@@ -344,11 +370,13 @@ class LocalCluster(LocalGroup):
 
     def _make_members(self, binary: ServerBinary, directory: Path) -> None:
         self.nodes = [
-            ClusterNode(
-                binary=binary, config=self._config, directory=directory / str(index), node_timeout=self._node_timeout
-            )
-            for index in range(self._masters * (1 + self._replicas))
+            self._make_node(binary, directory, index) for index in range(self._masters * (1 + self._replicas))
         ]
+
+    def _make_node(self, binary: ServerBinary, directory: Path, index: int) -> ClusterNode:
+        return ClusterNode(
+            binary=binary, config=self._config, directory=directory / str(index), node_timeout=self._node_timeout
+        )
 
     def _launch(self) -> bool:
         for node in self.nodes:
@@ -369,11 +397,7 @@ class LocalCluster(LocalGroup):
         lines: list[str] = []
         shards = [secrets.token_hex(20) for _ in range(self._masters)]
         for index, node in enumerate(self.nodes):
-            where = f"{node.id} {node.host}:{node.port}@{node.bus_port}"
-            if node.knows_shards:
-                # Without the shard id, the server does not know its own shard. Then a sharded publish from a script
-                # makes it exit with a failed assertion.
-                where += f",,tls-port=0,shard-id={shards[index % self._masters]}"
+            where = node.described_in_shard(shards[index % self._masters])
             if index < self._masters:
                 first = SLOTS * index // self._masters
                 last = SLOTS * (index + 1) // self._masters - 1
@@ -382,10 +406,7 @@ class LocalCluster(LocalGroup):
                 master = self.nodes[(index - self._masters) % self._masters]
                 lines.append(f"{where} slave {master.id} 0 0 0 connected")
         for index, node in enumerate(self.nodes):
-            own = lines[index].replace(" master ", " myself,master ").replace(" slave ", " myself,slave ")
-            state = f"vars currentEpoch {self._masters} lastVoteEpoch 0"
-            text = "\n".join([own, *lines[:index], *lines[index + 1 :], state])
-            (node.directory / "nodes.conf").write_text(text + "\n")
+            node.write_topology(lines[index], [*lines[:index], *lines[index + 1 :]], self._masters)
 
     def _missing(self) -> str | None:
         """Return a reason why the cluster is not whole; ``None`` if it is."""

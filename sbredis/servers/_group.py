@@ -24,6 +24,10 @@ class LocalGroup(Startable):
         self._binary = binary
         self._directory: Path | None = None
 
+    @property
+    def _program(self) -> ServerBinary:
+        return self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
+
     @abstractmethod
     def _members(self) -> list[LocalServer]:
         """All current servers, in the order in which they are ended."""
@@ -51,11 +55,11 @@ class LocalGroup(Startable):
         """
         if self._members():
             return
-        binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
+        program = self._program
         try:
             for _ in range(_TRIES):
                 self._directory = Path(tempfile.mkdtemp(dir=supervisor().directory))
-                self._make_members(binary, self._directory)
+                self._make_members(program, self._directory)
                 if self._launch():
                     self.wait_until_ok()
                     return

@@ -118,6 +118,27 @@ def test_a_killed_master_is_replaced_and_returns_as_a_replica(cluster: LocalClus
     assert keys_in(replica, slot) == 25
 
 
+def test_a_master_that_is_added_has_no_slots_until_some_are_moved_to_it() -> None:
+    with LocalCluster(2) as cluster:
+        before, slot = cluster.masters, cluster.nodes[0].ask("CLUSTER", "KEYSLOT", TAG)
+        assert isinstance(slot, int)
+        cluster.master_of(slot).ask("SET", f"{TAG}0", "x")
+        added = cluster.add_master()
+        assert cluster.nodes == [*before, added]
+        assert cluster.masters == before
+        cluster.migrate_slot_classic(slot, added)
+        cluster.wait_until_ok()
+        assert cluster.master_of(slot) is added
+        assert added.ask("GET", f"{TAG}0") == "x"
+        assert added.ask("EVAL", "return redis.call('SPUBLISH', KEYS[1], 'x')", 1, TAG) == 0
+        assert str(added.port) in cluster.url
+
+
+def test_a_master_is_added_only_to_a_cluster_that_runs() -> None:
+    with pytest.raises(RuntimeError, match="was not started"):
+        LocalCluster(1).add_master()
+
+
 def test_stop_removes_everything_and_start_forms_a_new_cluster() -> None:
     cluster = LocalCluster(1)
     cluster.start()

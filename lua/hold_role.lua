@@ -1,43 +1,159 @@
 #!lua flags=allow-oom
--- Gives a role of a namespace to one client at a time: to its present holder, or to the first client that asks after
--- the holder's time has ended. Each new holder gets a fence above all earlier fences. The fence distinguishes the
--- actions of the new holder from late actions of an earlier holder. The roles of applications have the prefix `own.`.
--- Of these, at most 1,000 are remembered: a new one takes the place of roles that have been free for a day.
+-- Gives the shards of a role to the clients that ask for it: each shard to one client at a time. A client asks for all
+-- shards together. At most eight clients are *members*: they have shards, or wait for some. Any other client gets a
+-- ticket, and comes when its ticket is called, or later.
 --
--- KEYS[1] roles      hash of the namespace: for each role its holder, the end of the holder's time, and the fence
+-- A member whose time has ended has no shards any more. A client that asks takes the free shards, but for two seconds
+-- after a member has let go of them only its fair share, so that the others find theirs. A member that asks and has
+-- more than its fair share lets go of the rest. Members that should ask now, because there are shards for them, are
+-- *called*, and so are tickets when there is room for more members.
+--
+-- Each new holder of a shard gets a fence above all earlier fences of the shard. The fence distinguishes the actions of
+-- the new holder from late actions of an earlier holder. The roles of applications have the prefix `own.`. Of these, at
+-- most 1,000 are remembered: a new one takes the place of roles that have been free for a day.
+--
+-- KEYS[1] roles      hash of the namespace: for each role the time when a member last let go of shards, the last ticket
+--   and the last ticket that was called; the members, each with the end of its time; and for each shard its holder and
+--   the fence
 -- ARGV[1] role
--- ARGV[2] holder     the client that asks
--- ARGV[3] duration   the time in ms for which the client wants the role; 0 gives the role up
+-- ARGV[2] asker      the client that asks
+-- ARGV[3] duration   the time in ms for which the client wants shards; 0 gives all up
+-- ARGV[4] shards     the number of shards that the role has
+-- ARGV[5] waits      1 if the client waits for shards; 0 if it becomes a member only if it has some now
+-- ARGV[6] ticket     the client's ticket; 0 if it has none
 --
--- Result: { 1 if the client has the role, the fence, the time in ms until the holder's time ends }
+-- Result: { the time in ms until shards of other clients may be free, 1 if the client is a member, the number of
+--   members, the client's ticket, the number of tickets that were not called, the call: nothing, or the last ticket
+--   that is called and the members that are called, and then each shard of the client and its fence }
 -- Refusals: BADCALL, FULL (there are too many roles of applications; the detail is the most)
 -- Facts: repeatable
 -- @use make_room refuse server_time whole_number
-local role, holder, duration = ARGV[1], ARGV[2], whole_number(ARGV[3], 0, 3600000)
+local role, asker, duration = ARGV[1], ARGV[2], whole_number(ARGV[3], 0, 3600000)
+local shards, waits, ticket = whole_number(ARGV[4], 1, 64), ARGV[5] == '1', whole_number(ARGV[6], 0, 999999999999999)
 local own = string.find(role, '^own%.%w[%w._-]*$')
-if not own and not string.find(role, '^[a-z]+$') or not string.find(holder, '^%w+$') or not duration then
+if not own and not string.find(role, '^[a-z]+$') or not string.find(asker, '^%w+$') or not duration or not shards or not ticket then
   return refuse('BADCALL', 'role')
 end
-local now = tonumber(server_time())
-local before, till, fence = string.match(redis.call('HGET', KEYS[1], role) or '', '^(%w+) (%d+) (%d+)$')
-if own and not before and duration > 0 then
+local now, most = tonumber(server_time()), 8
+local stored = redis.call('HGET', KEYS[1], role)
+if own and not stored and duration > 0 then
   local refusal = make_room(KEYS[1], function(name, held)
-    local ended, used = string.match(held, '^%w+ (%d+) (%d+)$')
     -- A later holder gets a fence of `now` at least, so a fence below `now` need not be remembered.
-    return string.find(name, '^own%.') and tonumber(ended) < now - 86400000 and tonumber(used) < now
+    local freed, members, holders = string.match(held, '^(%d+) %d+ %d+;([^;]*);([^;]*)$')
+    local used, fenced = tonumber(freed or 0), 0
+    for ended in string.gmatch(members or '', '%w+ (%d+)') do
+      used = math.max(used, tonumber(ended))
+    end
+    for fence in string.gmatch(holders or '', '[%w-]+ (%d+)') do
+      fenced = math.max(fenced, tonumber(fence))
+    end
+    return string.find(name, '^own%.') and used < now - 86400000 and fenced < now
   end)
   if refusal then
     return refusal
   end
 end
-till, fence = tonumber(till or 0), tonumber(fence or 0)
--- If the clock has gone back, the stored end may be further ahead than the longest duration. Then the role is free.
-local free = before == nil or till <= now or till > now + 3600000
-if before ~= holder and (not free or duration == 0) then
-  return { 0, fence, before and math.max(0, till - now) or 0 }
+
+local freed, last, called, text, holders = string.match(stored or '', '^(%d+) (%d+) (%d+);([^;]*);([^;]*)$')
+freed, last, called = tonumber(freed or 0), tonumber(last or 0), tonumber(called or 0)
+-- The other members, whose time has not ended. If the clock has gone back, a stored end may be further ahead than the
+-- longest duration. Then it is void.
+local members, ends, has = {}, {}, { [asker] = 0 }
+for name, ended in string.gmatch(text or '', '(%w+) (%d+)') do
+  ended = tonumber(ended)
+  if name ~= asker and ended > now and ended <= now + 3600000 then
+    members[#members + 1], ends[name], has[name] = name, ended, 0
+  end
 end
-if before ~= holder or fence == 0 then
-  fence = math.max(fence + 1, now) -- `now` is also higher than fences that a failover may have lost
+local room = #members < most
+local holder, fence, free = {}, {}, 0
+for name, number in string.gmatch(holders or '', '([%w-]+) (%d+)') do
+  holder[#holder + 1], fence[#fence + 1] = name, tonumber(number)
 end
-redis.call('HSET', KEYS[1], role, string.format('%s %.0f %.0f', holder, now + duration, fence))
-return { duration > 0 and 1 or 0, fence, duration }
+for i = 1, shards do
+  if not has[holder[i]] or holder[i] == asker and not room then
+    holder[i] = '-'
+    free = free + 1
+  else
+    has[holder[i]] = has[holder[i]] + 1
+  end
+  fence[i] = fence[i] or 0
+end
+
+local before = has[asker]
+if duration == 0 then
+  for i = 1, shards do
+    if holder[i] == asker then
+      holder[i], freed = '-', now
+    end
+  end
+elseif room then
+  local fair = math.ceil(shards / (#members + 1))
+  local most_now, all_held = freed <= now and now < freed + 2000 and fair or shards, free == 0
+  for i = 1, shards do
+    if holder[i] == '-' and has[asker] < most_now then
+      holder[i] = asker
+      fence[i] = math.max(fence[i] + 1, now) -- `now` is also higher than fences that a failover may have lost
+      has[asker] = has[asker] + 1
+    elseif holder[i] == asker and fence[i] == 0 then
+      fence[i] = now
+    elseif holder[i] == asker and all_held and has[asker] > fair then
+      holder[i], freed, has[asker] = '-', now, has[asker] - 1
+    end
+  end
+end
+local joins = duration > 0 and room and (waits or has[asker] > 0)
+local let_go = 0
+for i = 1, shards do
+  let_go = let_go + (holder[i] == '-' and freed == now and 1 or 0)
+end
+local calls = {}
+if let_go > 0 then
+  local fair = math.ceil(shards / math.max(1, #members + (joins and 1 or 0)))
+  for least = 0, fair - 1 do
+    for i = #members, 1, -1 do -- those that asked last are the most likely to be there
+      if has[members[i]] == least and #calls < let_go then
+        calls[#calls + 1] = members[i]
+      end
+    end
+  end
+end
+if joins then
+  members[#members + 1] = asker
+  -- A client that waits asks again after two thirds of its time, so another one gets its place soon after it has died.
+  ends[asker] = now + (has[asker] > 0 and duration or math.min(duration, 60000))
+end
+local written = duration > 0 and (joins or waits) or before > 0 or string.find(text or '', asker, 1, true)
+if written then
+  if not joins and duration > 0 and (ticket <= called or ticket > last) then
+    last = last + 1
+    ticket = last
+  end
+  if #members < most and called < last then
+    called = math.min(last, called + most - #members)
+    calls[1] = calls[1] or ''
+  end
+  local member_texts, shard_texts = {}, {}
+  for i = 1, #members do
+    member_texts[i] = string.format('%s %.0f', members[i], ends[members[i]])
+  end
+  for i = 1, shards do
+    shard_texts[i] = string.format('%s %.0f', holder[i], fence[i])
+  end
+  local value = string.format('%.0f %.0f %.0f;%s;%s', freed, last, called, table.concat(member_texts, ','), table.concat(shard_texts, ','))
+  redis.call('HSET', KEYS[1], role, value)
+end
+
+local ms, reply = has[asker] > 0 and duration or 3600000, {}
+for i = 1, shards do
+  if holder[i] == '-' then
+    ms = math.min(ms, joins and math.max(0, freed + 2000 - now) or 0)
+  elseif holder[i] ~= asker then
+    ms = math.min(ms, ends[holder[i]] - now)
+  else
+    reply[#reply + 1] = i - 1
+    reply[#reply + 1] = fence[i]
+  end
+end
+local call = #calls > 0 and string.format('%.0f %s', called, table.concat(calls, ' ')) or ''
+return { ms, joins and 1 or 0, #members, ticket, last - called, call, unpack(reply) }

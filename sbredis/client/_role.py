@@ -1,8 +1,9 @@
-"""A role: a duty that only one client of a namespace performs at a time, on behalf of all clients.
+"""A role: a duty that few clients of a namespace perform at a time, on behalf of all clients.
 
-The registry's slot stores who has a role, until when, and the role's *fence*. The fence is a number that rises with
-each new holder. Clients that have or want a role listen to a channel of the role, so that a client takes the role as
-soon as another one gives it up.
+The registry's slot stores who has which shards of a role, until when, and the *fence* of each shard. The fence is a
+number that rises with each new holder. Clients that have or want a role listen to a channel of the role, so that a
+client that is called takes shards as soon as another one lets go of them. :mod:`sbredis.client._claiming` decides when
+a client asks.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import logging
 import random
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from sbredis._tasks import to_the_end, wait_until
-from sbredis.client._waking import listen
+from sbredis.client._claiming import Claim, Standing, read_standing
 from sbredis.engine import REFUSALS, Request, perform, registry_salt, role_keys, slot_channel
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusQuotaExceededError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sbredis.engine import ScriptCaller
     from sbredis.transport import Subscription
 
-__all__ = ["IDLE", "MOVE", "OWN", "ROUTE", "Role", "RoleKeeper", "Standing", "call_role", "is_held", "role_channel"]
+__all__ = ["IDLE", "MOVE", "OWN", "ROUTE", "Role", "RoleKeeper", "call_role", "is_held", "role_channel"]
 
 ROUTE, MOVE, IDLE = "route", "move", "idle"
 """The roles of maintenance."""
@@ -45,46 +46,37 @@ def _full(detail: str) -> tuple[type[ServiceBusError], str]:
 _REFUSALS = {**REFUSALS, "FULL": _full}
 
 
-class Standing(NamedTuple):
-    """The state of a role."""
-
-    held: bool
-    """Whether this client has the role."""
-    fence: int
-    """A number that is higher than the number of every earlier holder."""
-    seconds: float
-    """The seconds for which the holder has the role, counted from the call that asked for it."""
-
-
 class Role:
     """One client's claim to a role."""
 
-    def __init__(self, transport: ScriptCaller, namespace: str, role: str) -> None:
+    def __init__(self, transport: ScriptCaller, namespace: str, role: str, shards: int = 1) -> None:
         self._transport = transport
         self._keys = role_keys(namespace)
         self._role = role
-        self._holder = secrets.token_hex(8)
+        self._shards = shards
+        self.asker = secrets.token_hex(8)
+        """The name under which this client asks."""
 
-    async def claim(self, seconds: float = _DURATION) -> Standing:
-        """Take or keep the role for ``seconds``, unless another client has it."""
-        return await self._ask(round(seconds * 1000))
+    async def claim(self, seconds: float = _DURATION, *, waits: bool = False, ticket: int = 0) -> Standing:
+        """Take or keep shards of the role for ``seconds``, as far as no other client has them.
+
+        A client that ``waits`` may be called when there are shards for it.
+        """
+        return await self._ask(round(seconds * 1000), waits=waits, ticket=ticket)
 
     async def give_up(self) -> Standing:
-        """Give the role up, if this client has it."""
+        """Give the role up, if this client has it or waits for it."""
         return await self._ask(0)
 
-    async def _ask(self, milliseconds: int) -> Standing:
-        def read(reply: list[Any]) -> Standing:
-            return Standing(bool(reply[0]), reply[1], reply[2] / 1000)
-
-        arguments = (self._role, self._holder, milliseconds)
-        request = Request.of("hold_role", self._keys, arguments, read)
+    async def _ask(self, milliseconds: int, *, waits: bool = False, ticket: int = 0) -> Standing:
+        arguments = (self._role, self.asker, milliseconds, self._shards, int(waits), ticket)
+        request = Request.of("hold_role", self._keys, arguments, read_standing)
         return await perform(self._transport, request, timeout=_DURATION, refusals=_REFUSALS)
 
 
 async def is_held(transport: ScriptCaller, namespace: str, role: str) -> bool:
-    """Return whether any client has a role."""
-    return (await Role(transport, namespace, role).give_up()).seconds > 0
+    """Return whether any client has a role, or waits for it."""
+    return (await Role(transport, namespace, role).give_up()).members > 0
 
 
 def role_channel(namespace: str, role: str) -> bytes:
@@ -92,17 +84,14 @@ def role_channel(namespace: str, role: str) -> bytes:
     return slot_channel(namespace, registry_salt(namespace), role)
 
 
-async def call_role(connection: Connection, role: str) -> None:
-    """Notify the clients that have or want a role: the role may be free, or there is news for its holder."""
+async def call_role(connection: Connection, role: str, call: bytes = b"") -> None:
+    """Call clients to shards of a role. A call for nobody is news for the holders."""
     channel = role_channel(connection.namespace.name, role)
-    await connection.transport.command("SPUBLISH", channel, b"", key=channel)
+    await connection.transport.command("SPUBLISH", channel, call, key=channel)
 
 
 _log = logging.getLogger("sbredis.maintenance")
-_PAUSE = 1.0
-_DENIED = 3600.0
-"""The seconds after which a client asks again whether its user has the rights for a role by now."""
-_NOBODY = Standing(False, 0, 0.0)
+_LEAVING = 1.0
 
 
 class RoleKeeper:
@@ -116,7 +105,7 @@ class RoleKeeper:
         called: Callable[[], None] | None = None,
         seconds: float | None = None,
     ) -> None:
-        """``called`` is called when a client has used the channel of the role, or may have used it unheard.
+        """``called`` is called when there is news for the holder, or may have been news unheard.
 
         ``seconds`` is the time for which the role is claimed at a time.
         """
@@ -124,77 +113,79 @@ class RoleKeeper:
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._called = called
-        self._claim = connection.timings.claiming if seconds is None else seconds
-        self._claims: Role | None = None
+        self._role = Role(connection.transport, connection.namespace.name, role)
+        self.claim = Claim(self._role.asker, connection.timings.claiming if seconds is None else seconds)
+        """The decisions about this client's claim."""
         self._channel: Subscription | None = None
         self._news = asyncio.Event()
         self.answered = asyncio.Event()
-        """Set when the first claim has ended in any way but for want of rights."""
-        self._claim_at = 0.0
-        self._unanswered = False
-        """Whether the last claim got no answer, so that it may have given the role to this client."""
-        self.until = 0.0
-        """The time of the event loop until which this client certainly has the role."""
-        self.standing = _NOBODY
-        """The answer to the last claim."""
+        """Set when the first question has ended in any way but for want of rights."""
 
     @property
     def held(self) -> bool:
         """Whether this client certainly has the role."""
-        return self.standing.held and self._loop.time() < self.until
+        return not self.claim.over(self._loop.time())
+
+    @property
+    def standing(self) -> Standing:
+        """The answer to the last question."""
+        return self.claim.standing
 
     async def try_once(self) -> bool:
         """Claim the role once, and return whether this client has it now."""
-        await self._ask()
+        await self._ask(waits=False)
         return self.standing.held
 
     async def take(self) -> None:
         """Wait until this client has the role. Failed calls are repeated for as long as it takes."""
+        self.claim.ask_at = 0.0
         while True:
             self._news.clear()
-            wait = _PAUSE
+            if self._loop.time() < self.claim.ask_at:
+                await wait_until(self._news, self.claim.ask_at)
+                continue
             try:
                 await self._listen()
                 await self._ask()
                 self.answered.set()
                 if self.standing.held:
                     return
-                wait = min(self.standing.seconds, self._claim)
             except ServiceBusAuthorizationError as error:
                 _log.info(
                     "%s: maintenance is left to users with more rights: %s", self._connection.target, error.message
                 )
-                self._unanswered, wait = False, _DENIED
+                self.claim.denied(self._loop.time())
             except ServiceBusError as error:
                 self.answered.set()
                 _log.info("%s: the role %r could not be claimed: %s", self._connection.target, self.role, error)
+                self.claim.failed(self._loop.time(), random.random())
             except Exception:
                 self.answered.set()
                 raise
-            await wait_until(self._news, self._loop.time() + wait * random.uniform(0.5, 1.0) + 0.05)
 
     async def keep(self) -> None:
-        """Renew the claim until another client has the role, or until the claim has ended because no renewal succeeded.
+        """Renew the claim until other clients have the role, or until the claim has ended because no renewal succeeded.
 
         After that, this client must no longer act as the holder.
         """
+        claim = self.claim
         while self.held:
             self._news.clear()
-            await wait_until(self._news, min(self._claim_at, self.until))
-            if self._loop.time() < self._claim_at:
+            await wait_until(self._news, min(claim.ask_at, claim.until))
+            if self._loop.time() < claim.ask_at:
                 continue
             try:
-                async with asyncio.timeout_at(self.until):
+                async with asyncio.timeout_at(claim.until):
                     await self._ask()
             except (ServiceBusError, TimeoutError) as error:
                 _log.info("%s: the claim to the role %r was not renewed: %s", self._connection.target, self.role, error)
-                self._claim_at = self._loop.time() + min(_PAUSE, self._claim / 6)
+                claim.failed(self._loop.time(), random.random())
         _log.info("%s: this client has lost the role %r", self._connection.target, self.role)
-        self.standing = self.standing._replace(held=False)
+        claim.lost()
 
     def doubt(self) -> None:
         """Claim the role now, because another client seems to have it."""
-        self._claim_at = 0.0
+        self.claim.doubt()
         self._news.set()
 
     async def leave(self) -> None:
@@ -202,35 +193,42 @@ class RoleKeeper:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        held, self.standing = self.standing.held or self._unanswered, _NOBODY
-        if held:
+        if self.claim.ends():
             await to_the_end(self._give_up())
 
     async def _give_up(self) -> None:
-        assert self._claims is not None  # the role is held, or was asked for
         with suppress(ServiceBusError, TimeoutError):
-            async with asyncio.timeout(_PAUSE):
-                await self._claims.give_up()
-                await call_role(self._connection, self.role)
+            async with asyncio.timeout(_LEAVING):
+                await self._call(await self._role.give_up())
 
-    async def _ask(self) -> None:
-        if self._claims is None:
-            self._claims = Role(self._connection.transport, self._connection.namespace.name, self.role)
-        # Count from the start of the call and not from its answer, because the call may take long.
-        asked = self._loop.time()
-        self._claim_at = asked + self._claim / 3
-        self._unanswered = True
-        self.standing = await self._claims.claim(self._claim)
-        self._unanswered = False
-        self.until = asked + self.standing.seconds
+    async def _ask(self, *, waits: bool = True) -> None:
+        claim, asked = self.claim, self._loop.time()
+        claim.asked(asked)
+        standing = await self._role.claim(claim.seconds, waits=waits, ticket=claim.standing.ticket)
+        claim.answered(standing, asked, random.random())
+        with suppress(ServiceBusError):  # those who are not called ask some time later
+            await self._call(standing)
+
+    async def _call(self, standing: Standing) -> None:
+        if standing.call:
+            await call_role(self._connection, self.role, standing.call)
 
     async def _listen(self) -> None:
         if self._channel is None:
             channel = role_channel(self._connection.namespace.name, self.role)
-            self._channel = await listen(self._connection.transport, channel, woken=self._heard, missed=self._heard)
+            self._channel = await self._connection.transport.subscribe(channel, self)
 
-    def _heard(self) -> None:
-        if not self.standing.held:
+    def message(self, payload: bytes) -> None:
+        """Handle a call."""
+        if payload:
+            self.claim.heard(payload, self._loop.time(), random.random())
             self._news.set()
+        elif self._called is not None:
+            self._called()
+
+    def gap(self) -> None:
+        """Record that the client did not listen for a while, so calls may be lost."""
+        self.claim.missed(self._loop.time(), random.random())
+        self._news.set()
         if self._called is not None:
             self._called()

@@ -15,7 +15,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.client import ROUTE, Role, RoleKeeper
-from sbredis.client._role import Standing
+from sbredis.client._claiming import Standing
 from sbredis.client._routing import Judge
 from sbredis.engine import Outgoing, perform, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
@@ -510,7 +510,7 @@ async def test_the_role_is_renewed_after_a_third_of_its_time(url: str, answered_
     async def call(script: Any, *arguments: Any, **options: Any) -> Any:
         if script.name != "hold_role":
             return await through(script, *arguments, **options)
-        planned.append(keeper_of(holder)._claim_at)
+        planned.append(keeper_of(holder).claim.ask_at)
         asked.append(loop_time())
         answer = await through(script, *arguments, **options)
         await asyncio.sleep(answered_after)
@@ -568,11 +568,9 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
     first client.
     """
 
-    async def claim(self: Role, seconds: float = 10.0) -> Standing:
-        standing = await real(self, seconds)
-        if standing.held:
-            return standing
-        return Standing(True, fences.setdefault(id(self), 1), seconds)
+    async def claim(self: Role, seconds: float = 10.0, **options: Any) -> Standing:
+        standing = await real(self, seconds, **options)
+        return standing if standing.held else Standing({0: fences.setdefault(id(self), 1)}, seconds)
 
     real, fences = Role.claim, dict[int, int]()
     monkeypatch.setattr(Role, "claim", claim)
@@ -597,8 +595,8 @@ async def test_two_clients_with_valid_fences_publish_once(
     """The call that publishes a message also removes it from the schedule."""
     real = Role.claim
 
-    async def claim(self: Role, seconds: float = 10.0) -> Standing:
-        return (await real(self, seconds))._replace(held=True, fence=5)
+    async def claim(self: Role, seconds: float = 10.0, **options: Any) -> Standing:
+        return (await real(self, seconds, **options))._replace(shards={0: 5})
 
     monkeypatch.setattr(Role, "claim", claim)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:

@@ -555,6 +555,8 @@ async def test_a_redrive_that_loses_its_claim_ends(url: str) -> None:
         connection = queue.entity.connection
         role = f"{OWN}sbredis-redrive.{queue.entity.record.id}"
         (key,) = role_keys(connection.namespace.name)
-        await queue.transport.command("HSET", key, role, f"other {round(time.time() * 1000) + 60_000} 1", key=key)
+        await queue.transport.command(
+            "HSET", key, role, f"0 0 0;other {round(time.time() * 1000) + 60_000};other 1", key=key
+        )
         with pytest.raises(RedriveInProgressError, match="another one has begun"):
             await first

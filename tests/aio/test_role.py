@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
-from sbredis.client import Role
+from sbredis._tasks import TaskScope
+from sbredis.client import Role, RoleKeeper
+from sbredis.client._claiming import NOBODY
 from sbredis.engine import role_keys
-from tests.aio.queues import queue_at
+from tests.aio.queues import Calls, Queue, queue_at
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +26,7 @@ async def test_the_fence_increases_with_each_holder_even_if_a_clock_is_set_back(
         (key,) = role_keys("ns")
         seconds, _ = await queue.transport.command("TIME", key=key)
         last = (int(seconds) + 600) * 1000 + ahead  # the clock does not reach this time during the test
-        await queue.transport.command("HSET", key, "route", f"before 0 {last}", key=key)
+        await queue.transport.command("HSET", key, "route", f"0 0 0;;before {last}", key=key)
         for place in range(1, 4):
             holder = Role(queue.transport, "ns", "route")
             taken = await holder.claim(5)
@@ -45,5 +52,171 @@ async def test_a_claim_that_ends_too_far_in_the_future_is_void(url: str) -> None
         seconds, _ = await queue.transport.command("TIME", key=key)
         for ahead, free in ((1800, False), (7200, True)):
             ends = (int(seconds) + ahead) * 1000
-            await queue.transport.command("HSET", key, "route", f"another {ends} 7", key=key)
+            await queue.transport.command("HSET", key, "route", f"0 0 0;another {ends};another 7", key=key)
             assert (await Role(queue.transport, "ns", "route").claim(5)).held == free
+
+
+class Shards:
+    """Clients that ask for the shards of one role."""
+
+    def __init__(self, queue: Queue, shards: int, clients: int) -> None:
+        self.clients = [Role(queue.transport, "ns", "route", shards) for _ in range(clients)]
+        self.standings = [NOBODY] * clients
+
+    async def ask(self, *clients: int, seconds: float = 60.0) -> None:
+        """Let clients ask one after the other; all clients if none is named."""
+        for client in clients or range(len(self.clients)):
+            ticket = self.standings[client].ticket
+            self.standings[client] = await self.clients[client].claim(seconds, waits=True, ticket=ticket)
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of shards that each client has, as it knows."""
+        return [len(standing.shards) for standing in self.standings]
+
+    def called(self, client: int) -> list[int]:
+        """Return the clients that the last question of a client has called."""
+        names = self.standings[client].call.decode().split()[1:]
+        return [number for number, each in enumerate(self.clients) if each.asker in names]
+
+
+async def test_a_client_that_is_alone_has_all_shards_and_shares_them_with_others(url: str) -> None:
+    async with queue_at(url) as queue:
+        asking = Shards(queue, 8, 3)
+        await asking.ask()
+        assert asking.counts == [8, 0, 0]
+        assert all(standing.member for standing in asking.standings)
+        before = asking.standings[0].shards
+        await asking.ask(0)
+        assert asking.counts == [3, 0, 0]
+        assert asking.called(0) == [1, 2]
+        await asking.ask(1, 2)
+        assert asking.counts == [3, 3, 2]
+        held = [shard for standing in asking.standings for shard in standing.shards]
+        assert sorted(held) == list(range(8))
+        for shard, fence in asking.standings[0].shards.items():
+            assert fence == before[shard]  # a shard that a client keeps also keeps its fence
+        for standing in asking.standings[1:]:
+            assert all(fence > before[shard] for shard, fence in standing.shards.items())
+        await asking.ask()
+        assert asking.counts == [3, 3, 2]
+        assert not any(standing.call for standing in asking.standings)
+
+
+async def test_the_shards_of_a_client_that_gives_them_up_are_called_for(url: str) -> None:
+    async with queue_at(url) as queue:
+        asking = Shards(queue, 8, 3)
+        await asking.ask(0, 1, 2, 0, 1, 2)
+        left = asking.standings[0] = await asking.clients[0].give_up()
+        assert asking.called(0) == [1, 2]
+        assert (left.held, left.member, left.members) == (False, False, 2)
+        await asking.ask(1, 2)
+        assert asking.counts == [0, 4, 4]
+
+
+async def test_a_client_that_was_called_and_is_dead_delays_the_others_by_two_seconds(url: str) -> None:
+    """Until then, the others take their fair share only."""
+    async with queue_at(url) as queue:
+        asking = Shards(queue, 4, 3)
+        await asking.ask(0, 1, 2, 0, 1, 2)
+        assert sum(asking.counts) == 4
+        await asking.clients[0].give_up()
+        await asking.ask(1)
+        assert asking.counts[1] == 2
+        assert 0 < asking.standings[1].seconds <= 2
+
+        async def has_all() -> bool:
+            await asking.ask(1)
+            return asking.counts[1] + asking.counts[2] == 4
+
+        await eventually(has_all)
+
+
+async def test_shards_of_a_dead_client_go_to_the_next_one_that_asks(url: str) -> None:
+    async with queue_at(url) as queue:
+        asking = Shards(queue, 8, 2)
+        await asking.ask(0, seconds=0.3)
+        await asking.ask(1)
+        assert asking.counts == [8, 0]
+        assert 0 < asking.standings[1].seconds <= 0.3
+
+        async def taken() -> bool:
+            await asking.ask(1)
+            return asking.counts[1] == 8
+
+        await eventually(taken)
+
+
+async def test_at_most_eight_clients_are_members_and_the_others_are_called_when_there_is_room(url: str) -> None:
+    async with queue_at(url) as queue:
+        asking = Shards(queue, 1, 12)
+        await asking.ask()
+        await asking.ask()
+        assert [standing.member for standing in asking.standings] == [True] * 8 + [False] * 4
+        assert [standing.ticket for standing in asking.standings] == [0] * 8 + [1, 2, 3, 4]
+        assert asking.standings[11].waiting == 4
+        left = asking.standings[0] = await asking.clients[0].give_up()
+        assert left.call.startswith(b"1 ")  # one place is free, so the first ticket is called
+        assert len(asking.called(0)) == 1
+        await asking.ask(8)
+        assert asking.standings[8].member
+        for client in range(1, 9):
+            await asking.clients[client].give_up()
+        await asking.ask(9, 10, 11)
+        assert [standing.member for standing in asking.standings[9:]] == [True] * 3
+
+
+@pytest.mark.parametrize("stored", ["", "x", "before 0 7", "1 2;a", "9 9 9;a b;c", f"0 0 0;{'a 1,' * 50};- 5"])
+async def test_a_damaged_record_of_a_role_is_a_free_role(url: str, stored: str) -> None:
+    async with queue_at(url) as queue:
+        (key,) = role_keys("ns")
+        await queue.transport.command("HSET", key, "route", stored, key=key)
+        asking = Shards(queue, 2, 1)
+        await asking.ask()
+        assert asking.counts == [2]
+
+
+# -- many clients ------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def keepers_at(url: str, number: int) -> AsyncIterator[tuple[list[RoleKeeper], Calls]]:
+    """Clients that all want one role, and the calls that they make. They share one connection."""
+    async with queue_at(url) as queue:
+        connection = queue.client._connection
+        keepers = [RoleKeeper(connection, "own.r", seconds=600.0) for _ in range(number)]
+        with Calls(connection.transport) as calls:
+            yield keepers, calls
+        for keeper in keepers:
+            await keeper.leave()
+
+
+async def test_a_holder_that_leaves_is_replaced_at_once_without_a_herd(url: str) -> None:
+    async with keepers_at(url, 60) as (keepers, calls):
+        holder, *others = keepers
+        await holder.take()
+        async with TaskScope() as tasks:
+            for keeper in others:
+                tasks.start(keeper.take())
+            await eventually(lambda: all(keeper.answered.is_set() for keeper in others))
+            before = calls.by_script["hold_role"]
+            await holder.leave()
+            await eventually(lambda: any(keeper.held for keeper in others))
+            assert calls.by_script["hold_role"] - before <= 4
+            tasks.cancel()
+
+
+async def test_a_role_that_is_passed_on_reaches_all_who_wait_for_it(url: str) -> None:
+    """Also those that were no members at first: nobody waits for the end of a claim, or for a time to ask again."""
+    async with keepers_at(url, 40) as (keepers, _):
+        reached = list[RoleKeeper]()
+
+        async def hold_for_a_moment(keeper: RoleKeeper) -> None:
+            await keeper.take()
+            reached.append(keeper)
+            await keeper.leave()
+
+        begun = asyncio.get_running_loop().time()
+        await asyncio.gather(*(hold_for_a_moment(keeper) for keeper in keepers))
+        assert len(reached) == 40
+        assert asyncio.get_running_loop().time() - begun < 25  # the time after which a client asks again is 30 seconds

@@ -131,7 +131,7 @@ PURE = {
         ),
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
-        "client": ("_delivering", "_pauses", "_timings", "_watching"),
+        "client": ("_claiming", "_delivering", "_pauses", "_timings", "_watching"),
         "maintenance": ("_agenda", "_idling", "_libraries"),
         "moving": ("_moves", "_redrive_limits"),
         "receiving": ("_fetching", "_searching"),

@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sbredis.client import BackgroundTasks, Pauses
+from sbredis.client import BackgroundTasks
 from sbredis.engine import due_channel
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Errand", "SlotChannels", "Visitor", "is_move_announcement"]
 
 _log = logging.getLogger("sbredis.maintenance")
-_SUBSCRIBING = 5.0
-_PAUSE, _LONGEST_PAUSE = 1.0, 5.0
+_PAUSE = 1.0
 _MOVE = b" move"
 """The end of an announcement which says that messages wait to be moved. Other announcements end with a due time."""
 
@@ -72,49 +72,65 @@ class SlotChannels:
         self._failures = shared.failures
         self._heard = heard
         self._missed = missed
-        self._open: dict[int, Subscription] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._subscriptions: dict[int, Subscription] = {}
+        self._heard_slots: set[int] = set()
+        self._all_heard = asyncio.Event()
+        self._refused: dict[int, asyncio.TimerHandle] = {}
+        """For each slot whose channel was refused, the timer that asks again."""
 
     async def open(self) -> None:
         """Listen to all slots. If a slot does not answer soon, do not wait for it."""
-        if self._tasks or self._open:
+        if self._subscriptions or self._refused:
             return
-        loop = asyncio.get_running_loop()
         for number in range(self._connection.namespace.slots):
-            task = loop.create_task(self._failures.tend(f"listening to slot {number}", partial(self._listen, number)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        await asyncio.wait(list(self._tasks), timeout=_PAUSE)
+            self._listen(number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE):
+                await self._all_heard.wait()
 
     def close(self) -> None:
         """Stop listening."""
-        for task in self._tasks:
-            task.cancel()
-        self._tasks.clear()
+        for timer in self._refused.values():
+            timer.cancel()
+        self._refused.clear()
         if not self._connection.closed:  # otherwise the subscriptions end with the connection
-            for channel in self._open.values():
-                channel.close()
-        self._open.clear()
+            for subscription in self._subscriptions.values():
+                subscription.close()
+        self._subscriptions.clear()
+        self._heard_slots.clear()
+        self._all_heard.clear()
 
     @property
     def all_open(self) -> bool:
         """Whether the client hears all slots."""
-        return len(self._open) == self._connection.namespace.slots
+        return self._all_heard.is_set()
 
-    async def _listen(self, number: int) -> None:
+    def _listen(self, number: int) -> None:
         namespace = self._connection.namespace
         channel = due_channel(namespace.name, namespace.salt(number))
-        listener = _AnnouncementListener(number, self._heard, self._missed)
-        pauses = Pauses(_PAUSE, _LONGEST_PAUSE)
-        while True:
-            try:
-                self._open[number] = await self._connection.transport.subscribe(channel, listener, timeout=_SUBSCRIBING)
-            except ServiceBusError as error:
-                _log.info("the announcements in slot %d cannot be received yet: %s", number, error)
-                await asyncio.sleep(pauses.next())
-            else:
-                self._missed(number)
-                return
+        listener = _AnnouncementListener(number, self._heard, self._begun)
+        refused = partial(self._ask_later, number)
+        self._subscriptions[number] = self._connection.transport.listen(channel, listener, refused)
+
+    def _begun(self, number: int) -> None:
+        self._heard_slots.add(number)
+        if len(self._heard_slots) == self._connection.namespace.slots:
+            self._all_heard.set()
+        self._missed(number)
+
+    def _ask_later(self, number: int, error: ServiceBusError) -> None:
+        """Ask again for a channel that was refused: its user may get the right."""
+        self._subscriptions.pop(number, None)
+        if self._connection.closed:
+            return
+        _log.info("the announcements in slot %d cannot be received yet: %s", number, error)
+        again = partial(self._failures.guard, f"listening to slot {number}", partial(self._ask_again, number))
+        self._refused[number] = asyncio.get_running_loop().call_later(_PAUSE, again)
+
+    def _ask_again(self, number: int) -> None:
+        del self._refused[number]
+        if not self._connection.closed:
+            self._listen(number)
 
 
 class Errand(Protocol):

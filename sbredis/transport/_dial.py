@@ -49,6 +49,11 @@ class Dialer:
         return self._target.tls is not None
 
     @property
+    def is_cluster(self) -> bool:
+        """Whether the servers are a cluster, where a command has the keys and channels of one slot."""
+        return self._target.kind == "cluster"
+
+    @property
     def strips_shebang(self) -> bool:
         """Whether scripts are sent without their first line ``#!lua``: fakeredis does not accept this line."""
         return self._memory is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from sbredis._tasks import TaskScope, to_the_end
@@ -102,10 +102,7 @@ class Listening:
 
     async def subscribe(self, name: bytes, listener: ChannelListener, timeout: float) -> Subscription:
         """Add a listener to a channel, and wait until the server has confirmed the channel."""
-        channel = self._channels.get(name)
-        if channel is None:
-            channel = self._channels[name] = _HeardChannel(name)
-            self._assign(channel)
+        channel = self._channel(name)
         channel.listeners.append(listener)
         try:
             async with asyncio.timeout(timeout):
@@ -122,6 +119,37 @@ class Listening:
             self.unsubscribe(name, listener)
             raise failure.error()
         return Subscription(self, name, listener)
+
+    def listen(
+        self, name: bytes, listener: ChannelListener, refused: Callable[[ServiceBusError], None]
+    ) -> Subscription:
+        """Add a listener to a channel without waiting for the server.
+
+        The listener's ``gap`` is called when the server has confirmed the channel, however long that takes. If the
+        server refuses the channel, ``refused`` is called instead, and the subscription is over.
+        """
+        channel = self._channel(name)
+        channel.listeners.append(listener)
+
+        def answered(confirmed: asyncio.Future[Failure | None]) -> None:
+            if listener not in channel.listeners:
+                return
+            failure = confirmed.result()
+            if failure is None:
+                _tell(listener.gap)
+            else:
+                self.unsubscribe(name, listener)
+                _tell(refused, failure.error())
+
+        channel.confirmed.add_done_callback(answered)
+        return Subscription(self, name, listener)
+
+    def _channel(self, name: bytes) -> _HeardChannel:
+        channel = self._channels.get(name)
+        if channel is None:
+            channel = self._channels[name] = _HeardChannel(name)
+            self._assign(channel)
+        return channel
 
     def unsubscribe(self, name: bytes, listener: ChannelListener) -> None:
         """Remove a listener. A channel ends when its last listener is removed."""
@@ -183,8 +211,10 @@ class _Ear:
         """Set when listening may have to end."""
         self._silent = False
         """Whether the connection is lost, so that no message will come on it."""
-        self._asked: deque[tuple[bytes, bytes]] = deque()
-        """The commands without an answer yet, each with its channel."""
+        self._asking: dict[bytes, None] = {}
+        """The channels to ask for in this turn of the loop."""
+        self._asked: deque[tuple[bytes, deque[bytes]]] = deque()
+        """The commands without an answer yet, each with its channels that have no answer."""
         self._heard_at = 0.0
 
     def want(self, channel: _HeardChannel) -> None:
@@ -197,8 +227,8 @@ class _Ear:
         """Stop listening to a channel."""
         if self._wanted.pop(channel.name, None) is None:
             return
-        if self._stream is not None:
-            self._tell_server(b"SUNSUBSCRIBE", channel.name)
+        if self._asking.pop(channel.name, self) is self and self._stream is not None:
+            self._tell_server(b"SUNSUBSCRIBE", [channel.name])
         if not self._wanted:
             self._over.set()
 
@@ -239,6 +269,7 @@ class _Ear:
         """Listen until no channel is wanted here any more, or the connection is lost."""
         self._over.clear()
         self._silent = False
+        self._asking.clear()
         self._asked.clear()
         self._heard_at = self._loop.time()
 
@@ -291,10 +322,19 @@ class _Ear:
 
     def _failed(self, failure: Failure) -> None:
         """Handle an error reply to SSUBSCRIBE: the slot map is old (MOVED), or a right is missing."""
-        command, name = self._asked.popleft() if self._asked else (b"", b"")
-        channel = self._wanted.get(name)
-        if channel is None or command != b"SSUBSCRIBE":
+        command, names = self._asked.popleft() if self._asked else (b"", ())
+        if command != b"SSUBSCRIBE":
             return
+        wanted = [channel for name in names if (channel := self._wanted.get(name)) is not None]
+        if len(names) == 1:
+            for channel in wanted:
+                self._refused_at(channel, failure)
+        else:  # it may concern only one of them
+            for channel in wanted:
+                self._tell_server(b"SSUBSCRIBE", [channel.name])
+
+    def _refused_at(self, channel: _HeardChannel, failure: Failure) -> None:
+        name = channel.name
         if failure.kind in (FailureKind.DENIED, FailureKind.REFUSED):
             if not channel.confirmed.done():
                 channel.confirmed.set_result(failure)
@@ -320,18 +360,34 @@ class _Ear:
         self._over.set()
 
     def _ask(self, name: bytes) -> None:
-        self._tell_server(b"SSUBSCRIBE", name)
+        if not self._asking:
+            self._loop.call_soon(self._ask_for_all)
+        self._asking[name] = None
 
-    def _tell_server(self, command: bytes, name: bytes) -> None:
-        self._asked.append((command, name))
+    def _ask_for_all(self) -> None:
+        """Ask for the channels of this turn. A cluster wants a command for each slot, any other server takes one."""
+        names, self._asking = list(self._asking), {}
+        if self._stream is None or not names:
+            return
+        if self._listening.dialer.is_cluster:
+            for name in names:
+                self._tell_server(b"SSUBSCRIBE", [name])
+        else:
+            self._tell_server(b"SSUBSCRIBE", names)
+
+    def _tell_server(self, command: bytes, names: Sequence[bytes]) -> None:
+        self._asked.append((command, deque(names)))
         if self._stream is not None:
-            self._stream.write(pack((command, name)))
+            self._stream.write(pack((command, *names)))
 
     def _answered(self, command: bytes, name: bytes) -> bool:
-        """Return whether this answers the oldest unanswered command. If so, take the command off the list."""
-        if not self._asked or self._asked[0] != (command, name):
+        """Return whether this answers the oldest unanswered command. If so, take the channel off the list."""
+        if not self._asked or self._asked[0][0] != command or self._asked[0][1][0] != name:
             return False
-        self._asked.popleft()
+        names = self._asked[0][1]
+        names.popleft()
+        if not names:
+            self._asked.popleft()
         return True
 
     def _ask_again(self, name: bytes) -> None:

@@ -205,6 +205,16 @@ class Transport:
         self._check_open()
         return await self._listening.subscribe(channel, listener, timeout)
 
+    def listen(
+        self, channel: bytes, listener: ChannelListener, refused: Callable[[ServiceBusError], None]
+    ) -> Subscription:
+        """Listen to a sharded channel as soon as its server confirms it, and say so by ``listener.gap()``.
+
+        ``refused`` is called if the server refuses the channel. This costs no task, so it serves many channels.
+        """
+        self._check_open()
+        return self._listening.listen(channel, listener, refused)
+
     @property
     def servers(self) -> tuple[ServerFacts, ...]:
         """The facts of each server with an open connection."""

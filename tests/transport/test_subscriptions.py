@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusAuthorizationError
+from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusAuthorizationError, ServiceBusError
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Transport, _listening, open_transport
 from tests.transport.ears import Ear
@@ -70,6 +70,29 @@ async def test_closing_the_last_subscription_of_a_channel_ends_it_on_the_server(
         assert await publish(transport, b"{c}2", b"") == 1
         subscriptions[1].close()
         await eventually(lambda: has_no_listener(transport, b"{c}2"))
+
+
+async def test_many_channels_are_heard_without_waiting_for_each(url: str) -> None:
+    """Each listener is told once that it hears its channel. One that is closed in the same turn hears nothing."""
+    names = [b"many%d" % number for number in range(300)]
+    ears = [Ear() for _ in names]
+    async with await open_transport(url) as transport:
+        subscriptions = [transport.listen(name, ear, never) for name, ear in zip(names, ears, strict=True)]
+        subscriptions[7].close()
+        await eventually(lambda: [ear.gaps for ear in ears] == [int(place != 7) for place in range(300)])
+        for name in names:
+            await publish(transport, name, name)
+        await eventually(lambda: ears[-1].heard)
+        assert [ear.heard for ear in ears] == [[] if place == 7 else [name] for place, name in enumerate(names)]
+        assert await publish(transport, names[7], b"") == 0
+        late = Ear()
+        transport.listen(names[0], late, never)  # of a channel that is heard already
+        await eventually(lambda: late.gaps == 1)
+        assert ears[0].gaps == 1
+
+
+def never(error: ServiceBusError) -> None:
+    raise AssertionError(error)
 
 
 async def has_no_listener(transport: Transport, channel: bytes) -> bool:
@@ -178,6 +201,21 @@ async def test_a_subscription_without_the_right_to_the_channel_is_refused(own_se
         await publish(transport, b"open", b"1")
         await eventually(lambda: ear.heard == [b"1"])
         assert ear.gaps == 0
+
+
+async def test_one_refused_channel_of_many_disturbs_no_other(own_server: LocalServer) -> None:
+    url = own_server.url.replace("redis://", "redis://deaf:x@")
+    refusals: list[ServiceBusError] = []
+    ear, deaf = Ear(), Ear()
+    async with await open_transport(url) as transport:
+        transport.listen(b"closed", deaf, refusals.append)
+        transport.listen(b"open", ear, never)
+        await eventually(lambda: refusals)
+        assert isinstance(refusals[0], ServiceBusAuthorizationError)
+        await eventually(lambda: ear.gaps == 1)
+        await publish(transport, b"open", b"1")
+        await eventually(lambda: ear.heard == [b"1"])
+        assert (len(refusals), deaf.gaps) == (1, 0)
 
 
 async def test_a_subscription_that_is_not_confirmed_in_time_fails(own_server: LocalServer) -> None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from typing import Final
 
-from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Target
 from sbredis.transport._server_facts import (
     UNKNOWN_RUN_ID,
@@ -62,36 +60,26 @@ def forget_notes() -> None:
     _notes.forget()
 
 
-def judge(
-    target: Target, reached: Sequence[ServerFacts], replica_count_of: Callable[[ServerFacts], ReplicaCount]
-) -> None:
-    """Refuse servers that cannot keep the durability. Log unknown facts, and what an acknowledgement guarantees."""
+def judge(target: Target, facts: ServerFacts, copies: ReplicaCount) -> str | None:
+    """Return why a server cannot keep the durability. Log unknown facts, and what an acknowledgement guarantees."""
     if target.kind == "memory":
-        return
+        return None
     durability = target.durability
-    refused: list[str] = []
-    worth: dict[tuple[int, str], list[ServerFacts]] = {}
-    for facts in reached:
-        # A server process has one run id, whatever the name under which a client reaches it. What a user may read of
-        # the server depends on the user.
-        server: object = facts.endpoint if facts.run_id == UNKNOWN_RUN_ID else facts.run_id
-        asked = server, target.username, durability, target.replicas
-        _tell(logging.WARNING, (*asked, "unread"), unknown_note(facts, durability))
-        _tell(logging.WARNING, (*asked, "unverified"), _unverified_note(target, facts))
-        copies = replica_count_of(facts)
-        problem = unconfirmable(facts, copies, target.kind) if durability == "replicated" else None
-        passing = f"{problem[0]} Calls to it wait." if problem is not None and problem[1] else None
-        _tell(logging.WARNING, (*asked, "waiting"), passing)
-        if problem is not None and passing is None:
-            refused.append(problem[0])
-        level = logging.WARNING if can_lose_acknowledged(facts, replicated=bool(copies.known)) else logging.INFO
-        note = durability_note(facts, durability, replicated=bool(copies.known))
-        if _log.isEnabledFor(level) and _notes.is_news((*asked, "durability"), note):
-            worth.setdefault((level, note), []).append(facts)
-    if refused:
-        raise ServerUnsuitableError(" ".join(refused))
-    for (level, note), servers in worth.items():
-        _log.log(level, "durability=%s on %s: %s", durability, ", ".join(map(str, servers)), note)
+    # A server process has one run id, whatever the name under which a client reaches it. What a user may read of the
+    # server depends on the user.
+    server: object = facts.endpoint if facts.run_id == UNKNOWN_RUN_ID else facts.run_id
+    asked = server, target.username, durability, target.replicas
+    _tell(logging.WARNING, (*asked, "unread"), unknown_note(facts, durability))
+    _tell(logging.WARNING, (*asked, "unverified"), _unverified_note(target, facts))
+    problem = unconfirmable(facts, copies, target.kind) if durability == "replicated" else None
+    passing = f"{problem[0]} Calls to it wait." if problem is not None and problem[1] else None
+    _tell(logging.WARNING, (*asked, "waiting"), passing)
+    if problem is not None and passing is None:
+        return problem[0]
+    level = logging.WARNING if can_lose_acknowledged(facts, replicated=bool(copies.known)) else logging.INFO
+    note = durability_note(facts, durability, replicated=bool(copies.known))
+    _tell(level, (*asked, "durability"), f"durability={durability} on {facts}: {note}")
+    return None
 
 
 def _unverified_note(target: Target, facts: ServerFacts) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from sbredis._quoting import quoted
 from sbredis._tasks import TaskScope, to_the_end
-from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
+from sbredis.exceptions import ServiceBusConnectionError
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
@@ -36,6 +37,8 @@ __all__ = ["Transport"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("sbredis.transport")
+_ANSWER_WITHIN = 1.0
+"""The seconds after which another master is tried, while no master was reached."""
 _CHANGE_THE_CONNECTION = frozenset(
     (
         *("", "ASKING", "AUTH", "CLIENT", "DISCARD", "EXEC", "HELLO", "MONITOR", "MULTI", "PSUBSCRIBE", "PSYNC"),
@@ -319,7 +322,9 @@ class Transport:
     # -- opening, closing and the slot map -----------------------------------------------------------------------------
 
     async def start(self, timeout: float) -> None:
-        """Connect, check every server, and keep the slot map. Raises if no suitable server answers in time.
+        """Connect to one master, and keep the slot map. Raises if no suitable server answers in time.
+
+        Each of the others is connected to, and checked, when a call first needs it.
 
         If a server answers that it is not ready yet, the limit is ``timeout``. Otherwise it is the time-out to connect.
         """
@@ -329,10 +334,10 @@ class Transport:
         self._root = self._loop.create_task(self._live(started), name=f"sbredis transport {self.target}")
         try:
             await started
-            layout = await self._insisting(lambda _: self._discover(), patience)
-            assert isinstance(layout, Layout)  # None is possible only if `node` is given
-            self._apply(layout)
-            judge(self.target, await self._reach_masters(patience), self._nodes.replica_count_of)
+            self._apply(await self._insisting(lambda _: self._discover(), patience))
+            await self._insisting(self._reach_a_master, patience)
+            if self.target.scripts == "all":
+                await self._reach_all()
         except BaseException:
             await to_the_end(self.aclose())
             raise
@@ -371,27 +376,19 @@ class Transport:
             if on_close is not None:
                 on_close()  # called here, where the cancellation of a caller cannot prevent the call
 
-    async def _insisting(
-        self,
-        attempt: Callable[[float], Awaitable[_T | Failure]],
-        patience: Patience,
-        node: Node | None = None,
-    ) -> _T | None:
-        """Repeat an attempt to get something from a server as long as it may succeed. Raises the last failure.
-
-        Returns ``None`` if ``node`` is given and is no longer a master.
-        """
+    async def _insisting(self, attempt: Callable[[float], Awaitable[_T | Failure]], patience: Patience) -> _T:
+        """Repeat an attempt to get something from a server as long as it may succeed. Raises the last failure."""
         patience = replace(patience, started=self._loop.time())
         failures = 0
         told: Failure | None = None
         while True:
-            masters = None if node is None else self._nodes.masters
+            masters = len(self._nodes.masters) or None
             found = await attempt(self._loop.time() + self._connect_timeout)
             if not isinstance(found, Failure):
                 return found
             failures += 1
             now = self._loop.time()
-            limit = patience.limit(found.kind, None if masters is None else len(masters))
+            limit = patience.limit(found.kind, masters)
             delay = self._backoff.within(self._backoff.delay(failures, 0), limit - now)
             seconds = now - patience.started
             if found.kind is not FailureKind.TIMED_OUT:
@@ -408,32 +405,34 @@ class Transport:
             if failures == 1:
                 _log.info("%s is not ready; trying again for %.1f s: %s", self.target, limit - now, found.detail)
             await self.pause(delay)
-            if node is not None and node not in self._nodes.masters:
-                return None
 
-    async def _reach_masters(self, patience: Patience) -> list[ServerFacts]:
-        """Open a connection to every master and return their facts.
+    async def _reach_a_master(self, deadline: float) -> Wire | Failure:
+        """Return a connection to any master: an open one, if there is one. The others are reached when calls need them.
 
-        If there are several masters, one of them may be unreachable.
+        A failure that will last says more than one that may pass.
         """
-        reached: list[ServerFacts] = []
-        while True:
-            reached.clear()
-            masters = self._nodes.masters
-            wires = await asyncio.gather(
-                *(self._insisting(node.calls.get, patience, node) for node in masters), return_exceptions=True
-            )
-            if None in wires:
-                continue  # the slot map has changed, so reach the masters of the new map
-            for wire in wires:
-                if isinstance(wire, ServiceBusError) and wire.is_transient and len(masters) > 1:
-                    _log.warning("%s. The client is connected without this node.", wire.message)
-                    continue
-                if isinstance(wire, BaseException):
-                    raise wire
-                assert isinstance(wire, Wire)  # errors and None were handled above
-                reached.append(wire.facts)
-            return reached
+        masters = self._nodes.masters
+        worst: Failure | None = None
+        for node in sorted(random.sample(masters, len(masters)), key=lambda node: not node.calls.open):
+            until = deadline if len(masters) == 1 else min(deadline, self._loop.time() + _ANSWER_WITHIN)
+            wire = await node.calls.get(until)
+            if not isinstance(wire, Failure):
+                # If the connection was opened to ask for the layout, nobody knew that this is a master.
+                wire = self._judged(wire.facts) or wire
+            if not isinstance(wire, Failure):
+                return wire
+            if worst is None or not passes(wire.kind):
+                worst = wire
+        return worst or Failure(FailureKind.UNSERVED, "no master is known")
+
+    async def _reach_all(self) -> None:
+        """Connect to all masters, because the target says that connections load all scripts for other users."""
+        deadline = self._loop.time() + self._connect_timeout
+        for wire in await asyncio.gather(*(node.calls.get(deadline) for node in self._nodes.masters)):
+            if isinstance(wire, Failure):
+                if not passes(wire.kind):
+                    raise wire.error()
+                _log.warning("%s. The client is connected without this node.", wire.detail)
 
     async def _keep_layout(self) -> None:
         """Ask for the slot map whenever a refresh is wanted, one question at a time and not too often."""
@@ -510,7 +509,19 @@ class Transport:
         if found:
             return Failure(FailureKind.UNSUITABLE, " ".join(found), endpoint=facts.endpoint)
         said = not_writable(facts, self.target.kind)
-        return Failure(FailureKind.READ_ONLY, said, endpoint=facts.endpoint) if said else None
+        if said:
+            return Failure(FailureKind.READ_ONLY, said, endpoint=facts.endpoint)
+        return self._judged(facts) if self._nodes.lists(facts.endpoint) else None
+
+    def _judged(self, facts: ServerFacts) -> Failure | None:
+        """Judge a master when it is first reached: return why it cannot keep the durability.
+
+        Later its replicas may be down for a while, for which calls wait.
+        """
+        node = self._nodes.at(facts.endpoint)
+        refusal = None if node.judged else judge(self.target, facts, self._nodes.replica_count_of(facts))
+        node.judged = refusal is None
+        return None if refusal is None else Failure(FailureKind.UNSUITABLE, refusal, endpoint=facts.endpoint)
 
     def _as_sent(self, script: Script) -> Script:
         if not self._dialer.strips_shebang:

@@ -35,6 +35,8 @@ class Node:
         self.endpoint = endpoint
         self.form = opener.form()
         """The form of the calls of both connections."""
+        self.judged = False
+        """Whether the server was found to be a master that can keep the durability."""
         self.calls = WireHolder(endpoint, opener, self.form)
         self.durable = DurableWire(endpoint, opener, replicas, self.form)
 
@@ -253,6 +255,8 @@ class Nodes:
         """The server of each slot. Only this class changes the list."""
         self._masters: list[Node] | None = None
         """The servers in ``by_slot``, if it has not changed since they were gathered."""
+        self._listed: frozenset[Endpoint] = frozenset()
+        """The masters of the last layout."""
         self._mended = False
         """Whether MOVED has changed the map since the last layout, and other parts of the transport must be told."""
         self._replicas: dict[Endpoint, int] = {}
@@ -268,6 +272,10 @@ class Nodes:
         if self._masters is None:
             self._masters = [node for node in dict.fromkeys(self.by_slot) if node is not None]
         return self._masters
+
+    def lists(self, endpoint: Endpoint) -> bool:
+        """Return whether the last layout says that this server is a master, so that its replicas are known."""
+        return endpoint in self._listed
 
     @property
     def slots_of_masters(self) -> dict[Endpoint, int]:
@@ -319,6 +327,7 @@ class Nodes:
             by_slot[first : last + 1] = [masters.get(owner)] * (last - first + 1)
         self._replicas.update(layout.replicas)
         self._steady = layout.steady
+        self._listed = frozenset(masters)
         for endpoint, node in list(self._nodes.items()):
             if endpoint in masters:
                 node.reinstate()

@@ -7,8 +7,8 @@ There are three kinds of failure::
     not ready yet      a server answered: a failover, a start, or a promotion is under way    until the deadline
 
 A server may give no answer although a Sentinel or the nodes of a cluster have named it. The client then waits for this
-server until the deadline. But if there are other masters, the client waits only until the connect time-out. It then
-opens without this server, and only the calls to this server wait.
+server until the deadline. If there are several masters, any of them will do, and the client tries all of them until the
+connect time-out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Patience:
     def limit(self, failure: FailureKind, masters: int | None = None) -> float:
         """Return the time until which to try again after this failure; the start time if trying again cannot help.
 
-        ``masters`` is the number of masters, for a failure to reach one of them; ``None`` while none is known.
+        ``masters`` is the number of masters; ``None`` while none is known.
         """
         if not passes(failure):
             return self.started

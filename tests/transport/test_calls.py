@@ -162,6 +162,7 @@ async def test_the_error_for_a_script_that_is_not_lua_quotes_the_server(server: 
 
 async def test_a_cancelled_caller_does_not_affect_the_others(url: str) -> None:
     async with await opened(url, scripts=[COUNT]) as transport:
+        await asyncio.gather(*(transport.call(COUNT, [b"k%d" % number], [0]) for number in range(100)))
         before = transport.servers
         tasks = [asyncio.create_task(transport.call(COUNT, [b"k%d" % number], [1])) for number in range(100)]
         await asyncio.sleep(0)
@@ -259,7 +260,7 @@ async def test_the_repr_of_a_transport_names_its_servers(
 ) -> None:
     transport, servers = transport_and_servers
     assert {str(endpoint) for endpoint in transport.masters} == {f"127.0.0.1:{server.port}" for server in servers}
-    assert {facts.endpoint for facts in transport.servers} == set(transport.masters)
+    assert {facts.endpoint for facts in transport.servers} <= set(transport.masters)
     assert all(facts.version and facts.role == "master" and facts.scripts == "allowed" for facts in transport.servers)
     assert repr(transport).endswith(" open>")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
@@ -18,7 +19,7 @@ from sbredis.exceptions import (
     ServiceBusServerBusyError,
 )
 from sbredis.servers import LocalCluster, LocalServer, free_port
-from sbredis.transport import open_transport
+from sbredis.transport import Transport, open_transport
 from tests.transport.impostors import answering, never_answering, old_server
 from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
@@ -196,6 +197,69 @@ async def test_one_reachable_seed_of_a_cluster_is_enough(cluster: LocalCluster) 
         assert len(transport.masters) == 3
         for number in range(20):
             assert await transport.call(COUNT, [b"k%d" % number], [1]) == 1
+
+
+async def reached_by(transport: Transport, cluster: LocalCluster) -> dict[int, bytes]:
+    """Return a key of each master, by its port, in the order in which calls will need them."""
+    keys: dict[int, bytes] = {}
+    for number in range(100):
+        key = b"k%d" % number
+        endpoint = transport.endpoint_of(key)
+        assert endpoint is not None
+        keys.setdefault(endpoint.port, key)
+    assert keys.keys() == {node.port for node in cluster.nodes}
+    return keys
+
+
+async def test_a_client_connects_to_a_master_when_a_call_first_needs_it(cluster: LocalCluster) -> None:
+    async with await opened(cluster.url, scripts=[COUNT]) as transport:
+        (first,) = transport.servers
+        keys = await reached_by(transport, cluster)
+        assert await transport.call(COUNT, [keys.pop(first.endpoint.port)], [1]) == 1
+        assert len(transport.servers) == 1
+        for number, key in enumerate(keys.values(), 2):
+            assert await transport.call(COUNT, [key], [1]) == 1
+            assert len(transport.servers) == number
+
+
+async def test_scripts_all_reaches_all_masters(cluster: LocalCluster) -> None:
+    """Such a client loads the scripts on each master for users who may not load them."""
+    async with await open_transport(f"{cluster.url}?scripts=all", scripts=[COUNT]) as transport:
+        assert len(transport.servers) == 3
+
+
+async def test_a_cluster_is_used_where_it_can_be_reached(cluster: LocalCluster) -> None:
+    """The other masters are silent. A call to one of them ends with an error, or waits until the master answers."""
+    answers, *silent = cluster.nodes
+    with ExitStack() as resuming:
+        for node in silent:
+            node.pause()
+            resuming.callback(node.resume)
+        async with await opened(cluster.url, scripts=[COUNT], connect_timeout=20) as transport:
+            keys = await reached_by(transport, cluster)
+            assert await transport.call(COUNT, [keys[answers.port]], [1]) == 1
+            with pytest.raises(ServiceBusError) as caught:
+                await transport.call(COUNT, [keys[silent[0].port]], [1], timeout=0.5)
+            assert caught.value.outcome is Outcome.NEVER_SENT
+            waiting = [asyncio.ensure_future(transport.call(COUNT, [keys[node.port]], [1])) for node in silent]
+            await asyncio.sleep(0)
+            resuming.close()
+            assert await asyncio.gather(*waiting) == [1, 1]
+
+
+async def test_a_master_that_is_unsuitable_is_refused_when_a_call_first_needs_it(cluster: LocalCluster) -> None:
+    """With the error that a client gets whose only server is unsuitable."""
+    suitable, unsuitable, _ = cluster.nodes
+    unsuitable.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        async with await opened(cluster.url, scripts=[COUNT]) as transport:
+            keys = await reached_by(transport, cluster)
+            assert await transport.call(COUNT, [keys[suitable.port]], [1]) == 1
+            with pytest.raises(ServerUnsuitableError, match="evicts keys") as caught:
+                await transport.call(COUNT, [keys[unsuitable.port]], [1])
+            assert caught.value.outcome is Outcome.NEVER_SENT
+    finally:
+        unsuitable.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
 
 async def test_a_database_other_than_the_first_is_used(server: LocalServer) -> None:

@@ -45,7 +45,7 @@ from sbredis.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
 )
-from sbredis.registry import EntityRecord, Namespace, name_library
+from sbredis.registry import SLOTS_OF_NEW, EntityRecord, Namespace, name_library
 from sbredis.transport import Backoff, Target, open_transport, require_asyncio
 
 if TYPE_CHECKING:
@@ -312,6 +312,7 @@ class Connection:
                 transport,
                 self.target.namespace,
                 self._slot_count,
+                slots_of_new=SLOTS_OF_NEW if self.test_hooks is None else self.test_hooks.slots,
                 timeout=max(self._connect_timeout, until - loop.time()),
                 told=self.clock.told,
             )

@@ -24,9 +24,11 @@ __all__ = ["BusHooks", "hooks_for", "install_hooks", "remove_hooks"]
 class BusHooks:
     """The hooks of all clients that connect to the URL of a test bus."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, slots: int) -> None:
         self.clock = clock
         """The clock of all clients and queues on the server."""
+        self.slots = slots
+        """The number of slots of a new namespace."""
         self._sent: dict[tuple[str, str], list[bytes]] = {}
 
     def sent(self, namespace: str, entity: str, messages: Sequence[Outgoing]) -> None:

@@ -15,7 +15,7 @@ from sbredis.registry._entity import (
 )
 from sbredis.registry._forwarding import Hop, judge_destination
 from sbredis.registry._libraries import NamedLibraries, name_library, read_libraries
-from sbredis.registry._namespace import Namespace
+from sbredis.registry._namespace import SLOTS_OF_NEW, Namespace
 from sbredis.registry._refusals import EntityChangedError, NamespaceSlotsError
 from sbredis.registry._registry import LONGEST_PAGE, Listing, NamespaceFacts, TopicFacts
 from sbredis.registry._reservation import (
@@ -38,6 +38,7 @@ __all__ = [
     "JUDGING_PROPERTY",
     "LAYOUT",
     "LONGEST_PAGE",
+    "SLOTS_OF_NEW",
     "STALE_AFTER",
     "EntityChangedError",
     "EntityRecord",

@@ -74,10 +74,11 @@ from sbredis.registry._steps import TOPIC, Steps
 from sbredis.registry._unreadable import Unreadable
 from sbredis.rules import Rule
 
-__all__ = ["Namespace"]
+__all__ = ["SLOTS_OF_NEW", "Namespace"]
 
 T = TypeVar("T")
-_SLOTS = 256
+SLOTS_OF_NEW = 256
+"""The number of slots of a new namespace, if its first client gives no other."""
 """The number of slots of a new namespace, unless its creator names one."""
 _PARTITIONS = 16
 """The number of partitions of a new partitioned entity, unless its creator names one."""
@@ -115,10 +116,11 @@ class Namespace:
         name: str,
         slots: int | None = None,
         *,
+        slots_of_new: int = SLOTS_OF_NEW,
         timeout: float = 60.0,
         told: Callable[[], int | None] = lambda: None,
     ) -> Self:
-        """Open the namespace of this name. If it does not exist, create it with ``slots``, or 256 by default.
+        """Open the namespace of this name. If it does not exist, create it with ``slots``, or ``slots_of_new``.
 
         ``told`` returns the time for partitions with a test clock.
 
@@ -128,7 +130,7 @@ class Namespace:
         namespace_name(name)
         if slots is not None:
             require_slots(slots)
-        facts = await _open_namespace(transport, name, slots, timeout=timeout)
+        facts = await _open_namespace(transport, name, slots, slots_of_new, timeout=timeout)
         return cls(transport, name, facts.slots, facts.created_at, told)
 
     async def facts(self, *, timeout: float = 60.0) -> NamespaceFacts:
@@ -567,8 +569,10 @@ class Namespace:
                 return await self._steps.ask(change(record), until, codes=codes)
 
 
-async def _open_namespace(transport: ScriptCaller, name: str, slots: int | None, *, timeout: float) -> NamespaceFacts:
-    """Return the facts of a namespace. If it is missing, create it with ``slots``, or 256 by default.
+async def _open_namespace(
+    transport: ScriptCaller, name: str, slots: int | None, slots_of_new: int, *, timeout: float
+) -> NamespaceFacts:
+    """Return the facts of a namespace. If it is missing, create it with ``slots``, or ``slots_of_new``.
 
     A server that has reached its memory limit refuses to create a namespace. If every client tried that when it opens,
     no program could open a client any more and empty the server.
@@ -578,7 +582,7 @@ async def _open_namespace(transport: ScriptCaller, name: str, slots: int | None,
     if facts is not None:
         return facts
     await perform(transport, refuse_former(name), timeout=until - loop_time(), refusals=codes)
-    request = register_namespace(name, _SLOTS if slots is None else slots, exact=slots is not None)
+    request = register_namespace(name, slots_of_new if slots is None else slots, exact=slots is not None)
     try:
         return await perform(transport, request, timeout=until - loop_time(), refusals=codes)
     except ServiceBusServerBusyError as error:

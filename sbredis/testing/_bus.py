@@ -11,7 +11,7 @@ from typing import Self, Unpack, final, overload
 
 from sbredis.aio import ServiceBusClient
 from sbredis.client import BusHooks, deadline_of, install_hooks, remove_hooks
-from sbredis.engine import decode
+from sbredis.engine import decode, require_slots
 from sbredis.model import (
     QueueOptions,
     QueueProperties,
@@ -57,11 +57,16 @@ class Bus:
     run ``pip install '.[memory]'`` in the checkout of sbredis.
     """
 
-    def __init__(self, *, begins: datetime | None = None) -> None:
-        """``begins`` is the first time of the clock; the current time by default."""
+    def __init__(self, *, begins: datetime | None = None, slot_count: int = 16) -> None:
+        """``begins`` is the first time of the clock; the current time by default.
+
+        A new namespace of the bus has ``slot_count`` slots, fewer than other namespaces, so that tests are quick. Give
+        another number to test an entity with more than 16 partitions.
+        """
+        require_slots(slot_count)
         self._clock = TestClock(begins)
         self._name = f"test-{secrets.token_hex(8)}"
-        self._hooks = BusHooks(movable(self._clock))
+        self._hooks = BusHooks(movable(self._clock), slot_count)
         self._clients = BusClients(self.url)
         self._contents = BusContents(self._clients)
         install_hooks(self._name, self._hooks)

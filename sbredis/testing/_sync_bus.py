@@ -106,9 +106,9 @@ class SyncBus:
     asynchronous. The helpers run in a thread of their own, which starts with the first helper.
     """
 
-    def __init__(self, *, begins: datetime | None = None) -> None:
-        """``begins`` is the first time of the clock; the current time by default."""
-        self._bus = Bus(begins=begins)
+    def __init__(self, *, begins: datetime | None = None, slot_count: int = 16) -> None:
+        """``begins`` and ``slot_count`` are those of :class:`Bus`."""
+        self._bus = Bus(begins=begins, slot_count=slot_count)
         self._thread = ExitStack()
         self._portal: BlockingPortal | None = None
         self._clients: list[ServiceBusClient] = []

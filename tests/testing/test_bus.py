@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client import _test_hooks
 from sbredis.exceptions import (
     MessageSizeExceededError,
@@ -247,6 +248,22 @@ async def test_two_test_buses_share_nothing(bus: Bus) -> None:
         await send(other, "two")
         (others,) = await other.active("orders")
         assert others.enqueued_time_utc < other.clock.now + timedelta(seconds=1) < bus.clock.now
+
+
+async def test_a_bus_has_few_slots_unless_it_is_given_more() -> None:
+    async with Bus() as bus:
+        with pytest.raises(ValueError, match="has 16 slots"):
+            await bus.create_queue("wide", enable_partitioning=True, partition_count=17)
+    async with Bus(slot_count=32) as bus:
+        await bus.create_queue("wide", enable_partitioning=True, partition_count=17)
+        async with (
+            ServiceBusAdministrationClient(bus.url) as own,
+            ServiceBusAdministrationClient(f"{bus.url}?namespace=other") as other,
+        ):
+            for each in (own, other):
+                assert (await each.get_namespace_properties()).slot_count == 32
+    with pytest.raises(ValueError, match="a namespace has 1 to 1024 slots"):
+        Bus(slot_count=0)
 
 
 async def test_a_bus_starts_at_the_given_time() -> None:

@@ -8,7 +8,7 @@ from sbredis._lazy import lazily
 
 if TYPE_CHECKING:
     from sbredis.maintenance._duty import DutyResources
-    from sbredis.maintenance._libraries import LibraryState
+    from sbredis.maintenance._library_judgement import LibraryState
     from sbredis.maintenance._maintenance import Maintenance
     from sbredis.maintenance._moving import Mover
     from sbredis.maintenance._offer import MaintenanceOffer
@@ -31,7 +31,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "_duty": ("DutyResources",),
-            "_libraries": ("LibraryState",),
+            "_library_judgement": ("LibraryState",),
             "_maintenance": ("Maintenance",),
             "_moving": ("Mover",),
             "_offer": ("MaintenanceOffer",),

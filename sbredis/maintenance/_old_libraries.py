@@ -1,6 +1,6 @@
 """Examining the libraries of functions on all masters, and deleting the old ones.
 
-:mod:`sbredis.maintenance._libraries` decides. A deletion can be repeated, so two clients that delete do no harm.
+:mod:`sbredis.maintenance._library_judgement` decides. A deletion can be repeated, so two clients that delete do no harm.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError
-from sbredis.maintenance._libraries import LibraryState, judge_libraries
+from sbredis.maintenance._library_judgement import LibraryState, judge_libraries
 from sbredis.registry import read_libraries
 from sbredis.transport import delete_library, list_libraries, load_library
 

@@ -14,7 +14,7 @@ from sbredis.registry._entity import (
     split_path,
 )
 from sbredis.registry._forwarding import Hop, judge_destination
-from sbredis.registry._libraries import NamedLibraries, name_library, read_libraries
+from sbredis.registry._named_libraries import NamedLibraries, name_library, read_libraries
 from sbredis.registry._namespace import SLOTS_OF_NEW, Namespace
 from sbredis.registry._refusals import EntityChangedError, NamespaceSlotsError
 from sbredis.registry._registry import LONGEST_PAGE, Listing, NamespaceFacts, TopicFacts

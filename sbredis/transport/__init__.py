@@ -13,12 +13,12 @@ from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions,
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._from_redis import target_of
 from sbredis.transport._judgement import forget_notes
-from sbredis.transport._libraries import delete_library, list_libraries, load_library
 from sbredis.transport._memory import forget_memory, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
 from sbredis.transport._resp import as_mapping
 from sbredis.transport._script import Argument, Keys, Library, Script
 from sbredis.transport._server_facts import ServerFacts, parse_info
+from sbredis.transport._server_libraries import delete_library, list_libraries, load_library
 from sbredis.transport._slots import SLOTS, key_slot
 
 if TYPE_CHECKING:

@@ -132,7 +132,7 @@ PURE = {
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
         "client": ("_claiming", "_delivering", "_pauses", "_timings", "_watching"),
-        "maintenance": ("_agenda", "_idling", "_libraries"),
+        "maintenance": ("_agenda", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
         "receiving": ("_fetching", "_searching"),
         "cli": ("_server_choice", "_top_screen"),

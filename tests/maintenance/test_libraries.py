@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sbredis.maintenance import LibraryState
-from sbredis.maintenance._libraries import judge_libraries
+from sbredis.maintenance._library_judgement import judge_libraries
 from sbredis.registry import NamedLibraries
 
 DAY = 86_400_000

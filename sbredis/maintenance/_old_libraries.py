@@ -1,6 +1,7 @@
 """Examining the libraries of functions on all masters, and deleting the old ones.
 
-:mod:`sbredis.maintenance._library_judgement` decides. A deletion can be repeated, so two clients that delete do no harm.
+:mod:`sbredis.maintenance._library_judgement` decides. A deletion can be repeated, so two clients that delete do no
+harm.
 """
 
 from __future__ import annotations

@@ -57,6 +57,10 @@ BENCHMARKS = {
         "benchmarks.transactions", "a transaction beside its calls alone: server time, through the client, goals"
     ),
     "forward": LongRun("benchmarks.forward", "moves within a slot and between slots: bulk, latency, goals"),
+    "growth": LongRun(
+        "benchmarks.growth",
+        "growth: 500 clients, 100,000 queues, 16,000 idle partitions, 1,000,000 sessions, goals (15 minutes)",
+    ),
     "spark": LongRun(
         "benchmarks.spark", "Spark beside redis-py and pyarrow: reads, writes, streams, jobs, goals", SPARK
     ),

@@ -1,0 +1,113 @@
+"""Tests that the benchmark of growth runs and prints every line of its report. No test asserts a speed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.growth import PARTS, Figure, line_of
+from tests.benchmarks.running import benchmark, mismatches, refused
+
+NUMBER, GOAL = r" +-?[\d,.]+", r" +goal [≤≥] [\d,.]+: (met|MISSED)"
+
+
+def rows(*whats: str) -> list[str]:
+    """Return the patterns of figures; one that ends with ``!`` has a goal."""
+    return [rf"{what.rstrip('!')}{NUMBER}[^:]*{GOAL if what.endswith('!') else ''}" for what in whats]
+
+
+PATTERNS = [
+    r".+; Python 3\S+; load average at the start: .+",
+    *rows(
+        "opening 10 clients on 3 masters",
+        "processor time of the process, a client",
+        "connections of a client that has only been opened!",
+        "scripts, a client",
+        r"clients: longest call \(.+\)!",
+        "200 queues: created, 100 at once",
+        "200 queues: memory of a queue",
+        "200 queues: listing all",
+        "200 queues: a new holder moves what waits",
+        "200 queues: its processor time for that",
+        "200 queues: its longest turn of the loop!",
+        "200 queues: the holder, idle!",
+        "200 queues: first message of a new forwarding queue!",
+        r"queues: longest call \(.+\)!",
+        "10 topics x 4: created, 100 at once",
+        "10 topics x 4: memory of a partition",
+        "10 topics x 4: the first scheduled message is late by",
+        "10 topics x 4: the longest turn of the holder's loop!",
+        "10 topics x 4: the holder, idle!",
+        "10 topics x 4: the server meanwhile",
+        r"idle: longest call \(.+\)!",
+        "moves of one message from each of 50 queues!",
+        "the longest turn of the mover's loop!",
+        r"moves: longest call \(.+\)!",
+        "10 workers: scripts a second at rest",
+        "10 workers: scripts in the second after their holder closes!",
+        "maintenance goes on after one second more",
+        r"roles: longest call \(.+\)!",
+        "20 subscriptions: created, 100 at once",
+        "20 subscriptions: a send that one of them gets",
+        "20 subscriptions: a send that all of them get",
+        r"topic: longest call \(.+\)!",
+        "500 sessions: messages sent",
+        "500 sessions: memory of one, without the body",
+        "500 sessions: accept, complete, release",
+        r"sessions: longest call \(.+\)!",
+        "1 partition: the first message of a new client!",
+        "1 partition: the first message of a new receiver",
+        "1 partition: send to start of handler, idle",
+        "1 partition: messages sent and completed, 100 at once",
+        "16 partitions: the first message of a new client!",
+        "16 partitions: the first message of a new receiver",
+        "16 partitions: send to start of handler, idle",
+        "16 partitions: messages sent and completed, 100 at once",
+        "16 partitions against one: messages a second!",
+        r"partitions: longest call \(.+\)!",
+    ),
+    r"A short run: .*",
+]
+
+
+@pytest.mark.long("it runs a whole benchmark")
+def test_the_short_form_reports_the_same_rows_as_the_long_form(tmp_path: Path) -> None:
+    lines = benchmark("growth", "--short", "--save", str(tmp_path / "figures"))
+    assert mismatches(lines, PATTERNS) == ([], 0)
+    assert len(json.loads((tmp_path / "figures").read_text())) == len(PATTERNS) - 2
+
+
+@pytest.mark.long("it runs a part of a benchmark")
+def test_a_part_runs_alone_beside_the_figures_of_an_earlier_run(tmp_path: Path) -> None:
+    earlier = tmp_path / "figures"
+    earlier.write_text(json.dumps({"20 subscriptions: created, 100 at once": 123456}))
+    lines = benchmark("growth", "--short", "--part", "topic", "--beside", str(earlier))
+    assert lines[1].split() == ["earlier", "now"]
+    assert "123,456" in lines[2]
+    assert lines[3].split()[-3] == "-"
+
+
+@pytest.mark.long("it starts a process to see one line")
+def test_an_invalid_number_is_refused() -> None:
+    assert "--queues" in refused("growth", "--queues", "5,0")
+
+
+def test_the_report_distinguishes_met_and_missed_goals() -> None:
+    def judged(value: float, goal: float | None, *, at_least: bool = False) -> str:
+        return line_of(Figure("what", value, "ms", goal, at_least), {}).split()[-1]
+
+    assert [judged(value, 10) for value in (9.99, 10, 10.01)] == ["met", "met", "MISSED"]
+    assert [judged(value, 10, at_least=True) for value in (9.99, 10)] == ["MISSED", "met"]
+    assert judged(10, None) == "ms"
+
+
+def test_figures_of_another_run_are_in_a_column_of_their_own() -> None:
+    figure = Figure("what", 5, "ms")
+    assert line_of(figure, {"what": 1200.0}).split() == ["what", "1,200", "5.00", "ms"]
+    assert line_of(figure, {"other": 1.0}).split() == ["what", "-", "5.00", "ms"]
+
+
+def test_each_part_says_what_it_measures() -> None:
+    assert all(part.__doc__ for part in PARTS.values())

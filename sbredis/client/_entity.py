@@ -12,12 +12,21 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from random import randrange
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from sbredis.client._partition_client import PartitionClient
 from sbredis.client._routing import Routing, routing_for
-from sbredis.engine import CallId, Partition, SettingsBehindError, SettingsStaleError, partition_for_key, perform
+from sbredis.engine import (
+    MOST_PARTITIONS,
+    CallId,
+    Partition,
+    SettingsBehindError,
+    SettingsStaleError,
+    partition_for_key,
+    perform,
+)
 from sbredis.exceptions import (
     EntityReservedError,
     MessagingEntityNotFoundError,
@@ -62,7 +71,10 @@ class Entity:
         self.watchers: set[Callable[[], None]] = set()
         """Functions that are called when the registry's record has changed."""
         self._partition_clients: dict[int, PartitionClient] = {}
-        self._at = 0
+        self._at = randrange(MOST_PARTITIONS)
+        """The place of the partition whose turn it is. It begins at random, so that many clients with few messages do
+        not all send to the same partition.
+        """
         self.adopt(record)
 
     def adopt(self, record: EntityRecord, routing: Routing | None = None) -> None:

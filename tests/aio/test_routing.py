@@ -68,6 +68,15 @@ async def test_messages_without_a_key_are_spread_evenly_over_the_partitions(url:
 
 
 @in_memory
+async def test_clients_that_send_one_message_each_begin_with_different_partitions(url: str) -> None:
+    async with queue_at(url, partitioned=True) as queue:
+        for _ in range(40):
+            async with queue.other_client() as client, client.get_queue_sender("q") as sender:
+                await sender.send_messages(ServiceBusMessage("x"))
+        assert sum(bool(bodies) for bodies in await stored_bodies(queue)) > 1
+
+
+@in_memory
 async def test_a_list_goes_to_one_partition(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([ServiceBusMessage("x")] * 7)

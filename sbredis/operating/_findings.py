@@ -539,13 +539,14 @@ def _of_contents(entity: EntityFacts) -> Iterator[Finding]:
 
 
 def _of_size(entity: EntityFacts, *, moves_slots_whole: bool) -> Iterator[Finding]:
-    size = entity.total("size_in_bytes") if entity.kind != "subscription" else 0
-    limit = entity.max_size_in_bytes
+    sizes = [partition.size_in_bytes for partition in entity.partitions if entity.kind != "subscription"]
+    size, limit = max(sizes, default=0), entity.max_size_in_bytes  # each partition has the limit
     if limit and size > NEARLY_FULL * limit:
+        what = "it" if len(sizes) == 1 else "its fullest partition"
         yield Finding(
             Severity.CRITICAL if size > VERY_FULL * limit else Severity.WARNING,
             entity.path,
-            f"it has used {size / limit:.0%} of its size: when it is full, sends are refused",
+            f"{what} has used {size / limit:.0%} of its size: when it is full, sends are refused",
             "Receive faster, purge what is not needed, or raise max_size_in_megabytes.",
         )
     large = [partition.number for partition in entity.partitions if partition.size_in_bytes > _LARGE]

@@ -198,6 +198,10 @@ def with_part(**changes: Any) -> EntityFacts:
     return replace(QUEUE, partitions=(replace(PART, **changes),))
 
 
+def with_sizes(*sizes: int) -> EntityFacts:
+    return replace(QUEUE, partitions=tuple(replace(PART, size_in_bytes=size) for size in sizes))
+
+
 ENTITIES: dict[str, tuple[EntityFacts, Severity | None, str]] = {
     "healthy": (QUEUE, None, ""),
     "a lock longer than life": (replace(QUEUE, time_to_live=timedelta(seconds=60)), Severity.WARNING, "live 60 s"),
@@ -213,6 +217,8 @@ ENTITIES: dict[str, tuple[EntityFacts, Severity | None, str]] = {
     "moves that failed": (with_part(transfer_dead_letter_message_count=1), Severity.WARNING, "could not be moved"),
     "nearly full": (with_part(size_in_bytes=GIGABYTE * 9 // 10), Severity.WARNING, "90% of its size"),
     "full": (with_part(size_in_bytes=GIGABYTE), Severity.CRITICAL, "100% of its size"),
+    "full partitions": (with_sizes(GIGABYTE // 2, GIGABYTE), Severity.CRITICAL, "its fullest partition has used 100%"),
+    "many partitions that are half full": (with_sizes(*[GIGABYTE // 2] * 16), None, ""),
     "large": (
         replace(with_part(size_in_bytes=2 * GIGABYTE), max_size_in_bytes=80 * GIGABYTE),
         Severity.WARNING,

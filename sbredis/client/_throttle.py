@@ -46,12 +46,17 @@ class Throttle:
         """The number of messages that are under way."""
         return self._messages
 
-    def try_take(self, messages: int, size: int) -> bool:
-        """Take an allowance if this is possible without waiting. Return whether it was taken."""
-        if self._waiters or not self._fits(messages, size):
+    def try_take(self, messages: int, size: int, *, first: bool = False) -> bool:
+        """Take an allowance if this is possible without waiting. Return whether it was taken.
+
+        An allowance that is the ``first`` does not wait for those that came before.
+        """
+        under_way, held = self._messages + messages, self._bytes + size
+        if self._messages and (under_way > self._most_messages or held > self._most_bytes):
             return False
-        self._messages += messages
-        self._bytes += size
+        if self._waiters and not first:
+            return False
+        self._messages, self._bytes = under_way, held
         return True
 
     async def take(self, messages: int, size: int, deadline: float) -> None:
@@ -95,16 +100,11 @@ class Throttle:
                 self._idle = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._idle)
 
-    def _fits(self, messages: int, size: int) -> bool:
-        if not self._messages:
-            return True
-        return self._messages + messages <= self._most_messages and self._bytes + size <= self._most_bytes
-
     def _admit(self) -> None:
-        while self._waiters and self._fits(self._waiters[0].messages, self._waiters[0].size):
-            waiter = self._waiters.popleft()
-            if waiter.admitted.done():
-                continue  # the caller of this waiter was cancelled
-            self._messages += waiter.messages
-            self._bytes += waiter.size
-            waiter.admitted.set_result(None)
+        while self._waiters:
+            waiter = self._waiters[0]
+            if not waiter.admitted.done():  # otherwise its caller was cancelled
+                if not self.try_take(waiter.messages, waiter.size, first=True):
+                    return
+                waiter.admitted.set_result(None)
+            self._waiters.popleft()

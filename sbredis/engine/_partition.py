@@ -53,6 +53,7 @@ from sbredis.engine._packing import (
     grouped,
     in_columns,
     named,
+    only_payloads,
     redriven,
     signed,
     token_of,
@@ -159,6 +160,9 @@ class Partition:
 
     def send(self, call_id: CallId, messages: Sequence[Outgoing]) -> Request[Sent]:
         """Store messages, all of them or none. Each message is active immediately, or scheduled."""
+        payloads = only_payloads(messages)
+        if payloads is not None:
+            return self.send_payloads(call_id, payloads)
         self.check_outgoing(messages)
         letters, rest = in_columns(messages)
         return self.request("send", call_id, sent, {"columns": letters}, rest)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
+from itertools import chain
 from typing import Any
 
 from sbredis.transport._slots import key_slot
@@ -15,9 +16,17 @@ __all__ = ["Argument", "Call", "Command", "Keys", "Library", "Script", "pack"]
 Argument = bytes | str | int
 
 
-_LENGTHS = [b"\r\n$%d\r\n" % length for length in range(1024)]
-"""For each length, the bytes before an argument of that length. They begin with the line end of the previous argument.
-"""
+class _Heads(dict[int, bytes]):
+    """For each length, the bytes before an argument of that length.
+
+    They begin with the line end of the previous argument. Those of short arguments are kept.
+    """
+
+    def __missing__(self, length: int) -> bytes:
+        return b"\r\n$%d\r\n" % length
+
+
+_head_of = _Heads({length: b"\r\n$%d\r\n" % length for length in range(1024)}).__getitem__
 
 
 def pack(arguments: Sequence[Argument]) -> bytes:
@@ -27,13 +36,8 @@ def pack(arguments: Sequence[Argument]) -> bytes:
 
 def _packed(before: bytes, arguments: Sequence[Argument]) -> bytes:
     """Append arguments to ``before``. The last argument gets no line end."""
-    pieces = [before]
-    for argument in arguments:
-        if type(argument) is not bytes:
-            argument = b"%d" % argument if type(argument) is int else _encoded(argument)
-        length = len(argument)
-        pieces += (_LENGTHS[length] if length < 1024 else b"\r\n$%d\r\n" % length, argument)
-    return b"".join(pieces)
+    given = [argument if type(argument) is bytes else _encoded(argument) for argument in arguments]
+    return before + b"".join(chain.from_iterable(zip(map(_head_of, map(len, given)), given, strict=True)))
 
 
 def _encoded(argument: Argument) -> bytes:

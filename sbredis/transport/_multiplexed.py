@@ -49,6 +49,34 @@ _CHANGE_THE_CONNECTION = frozenset(
 """Commands that would change the meaning, the order or the user of every other caller's calls."""
 
 
+class _FirstAttempt:
+    """Takes the place of a call's future, and passes the reply on at once, not in the next turn of the event loop."""
+
+    __slots__ = ("_answered", "_failed", "_go_on", "_is_done")
+
+    def __init__(
+        self,
+        answered: Callable[[Any], None],
+        failed: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
+        go_on: Callable[[Failure], Coroutine[Any, Any, Any]],
+    ) -> None:
+        self._answered = answered
+        self._failed = failed
+        self._go_on = go_on
+        """Makes the further attempts after a failure of this one."""
+        self._is_done = False
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def set_result(self, reply: Any) -> None:
+        self._is_done = True
+        if type(reply) is Failure:
+            self._failed(partial(self._go_on, reply))
+        else:
+            self._answered(reply)
+
+
 class Transport:
     """A caller of scripts on the servers of one target. :func:`sbredis.transport.open_transport` makes it."""
 
@@ -155,14 +183,8 @@ class Transport:
         if wire is None or not wire.has_room:
             return False
         started = self._loop.time()
-
-        def replied(reply: Any) -> None:
-            if type(reply) is Failure:
-                failed(partial(self.go_on, call, started, timeout, reply))
-            else:
-                answered(reply)
-
-        wire.begin(call, started + timeout, replied)
+        call.future = _FirstAttempt(answered, failed, partial(self.go_on, call, started, timeout))
+        wire.put(call, started + timeout)
         return True
 
     def _wire_of(self, slot: int | None) -> Wire | None:

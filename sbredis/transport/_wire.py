@@ -68,23 +68,6 @@ class _WaitingCaller:
             self.woken.set_result(None)
 
 
-class _Direct:
-    """Takes the place of a call's future, and passes the reply on at once, not in the next turn of the event loop."""
-
-    __slots__ = ("_answered", "_done")
-
-    def __init__(self, answered: Callable[[Any], None]) -> None:
-        self._answered = answered
-        self._done = False
-
-    def done(self) -> bool:
-        return self._done
-
-    def set_result(self, reply: Any) -> None:
-        self._done = True
-        self._answered(reply)
-
-
 class Wire:
     """An open connection to one server process. A node makes it; after :meth:`fail` it cannot be used."""
 
@@ -152,18 +135,14 @@ class Wire:
             future.set_result(self._lost(self.failure.detail, sent=False))
             return future
         call.future = future
-        self._put(call, deadline, asking=asking)
+        self.put(call, deadline, asking=asking)
         return future
 
-    def begin(self, call: Call, deadline: float, answered: Callable[[Any], None]) -> None:
-        """Put a call on the wire, which :attr:`has_room`.
+    def put(self, call: Call, deadline: float, *, asking: bool = False) -> None:
+        """Put a call that has its future on the wire, which :attr:`has_room`.
 
-        ``answered`` gets the reply when it is read, or a :class:`Failure`. It must not raise.
+        An object in the place of the future may pass the reply on at once, and not in the next turn of the event loop.
         """
-        call.future = _Direct(answered)
-        self._put(call, deadline, asking=False)
-
-    def _put(self, call: Call, deadline: float, *, asking: bool) -> None:
         call.deadline = deadline
         call.asking = asking
         call.heals = call.missing = 0

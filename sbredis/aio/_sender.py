@@ -117,8 +117,7 @@ class ServiceBusSender:
         queue that detects duplicates recognises a repetition of the send. A message that was sent successfully gets a
         new id when it is sent again.
         """
-        loop = asyncio.get_running_loop()
-        deadline = deadline_of(timeout, loop)
+        deadline = deadline_of(timeout)
         if self._telemetry.watching:
             await self._send_watched(message, deadline)
             return
@@ -131,7 +130,7 @@ class ServiceBusSender:
             message_id = use_id(message)
             one, size, job = (message,), len(made[0]), None
             try:
-                job = outbox.begin_at_once(one, (made,), size, entity, deadline, loop=loop)
+                job = outbox.begin_at_once(one, (made,), size, entity, deadline)
                 if job is None:
                     job = await outbox.begin(one, (made,), size, entity, deadline)
                 await job.future

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
@@ -38,24 +39,26 @@ __all__ = ["OTHER_LOOP", "Job", "Lane"]
 class Job:
     """The part of a call that belongs to one caller.
 
-    There is a job for each message, so a field that is rarely set has its default in the class.
+    There is a job for each message, so it has slots. A field that only some kinds of jobs set has its default here.
     """
+
+    __slots__ = ("deadline", "future", "over", "size")
 
     done = False
     """Whether the operation was done, even if no caller waits for it any more."""
-    over = False
-    """Whether the job has ended."""
     since = 0.0
     """The time at which the call was last written to a connection, according to the client's clock.
 
     The duration of a lock from this call begins no earlier.
     """
 
-    def __init__(self, deadline: float, size: int = 0, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, deadline: float, size: int = 0) -> None:
         self.deadline = deadline
         self.size = size
-        self.future: asyncio.Future[Any] = (loop or asyncio.get_running_loop()).create_future()
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         """The future result."""
+        self.over = False
+        """Whether the job has ended."""
 
     def end(self) -> None:
         """End the job, with any outcome."""
@@ -108,7 +111,7 @@ class Lane(ABC, Generic[J, R]):
         self._queue: deque[J] = deque()
         self._pipelines = [Pipeline(self, number) for number in range(self.depth)]
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer_at = math.inf
         self._woken = False
         self._closed = False
 
@@ -127,7 +130,7 @@ class Lane(ABC, Generic[J, R]):
 
     @abstractmethod
     def answer(self, jobs: Sequence[J], result: R) -> None:
-        """Give each job its outcome. The lane ends the jobs afterwards."""
+        """Give each job its outcome, and end it."""
 
     def own_error(self, partition: Partition, job: J) -> Exception | None:
         """Return the error if the arguments of the job make its call impossible, and ``None`` otherwise."""
@@ -156,23 +159,13 @@ class Lane(ABC, Generic[J, R]):
         """Return the jobs that a server at its memory limit takes, although it has refused a call of all these jobs."""
         return []
 
-    def end_all(self, jobs: Sequence[J]) -> None:
-        """End jobs whose callers have their outcome."""
-        for job in jobs:
-            job.end()
-
     # -- for callers ---------------------------------------------------------------------------------------------------
 
     def submit(self, job: J) -> asyncio.Future[Any]:
         """Queue a job, and return ``job.future``, which will have the result."""
         future = job.future
-        if future.get_loop() is not self._loop:
-            job.end()
-            raise RuntimeError(OTHER_LOOP)
-        if self._closed or self.connection.closed:
-            if not future.done():
-                future.set_exception(self._closed_error(sent=False))
-            job.end()
+        if self._closed or self.connection.closed or future.get_loop() is not self._loop:
+            self._refuse(job)
             return future
         self._queue.append(job)
         if not self._woken:
@@ -181,9 +174,17 @@ class Lane(ABC, Generic[J, R]):
                     self._woken = True  # the woken pipeline also takes jobs that are submitted before it runs
                     pipeline.wake()
                     break
-        if self._timer is None or job.deadline < self._timer_at:
+        if job.deadline < self._timer_at:
             self._watch(min(job.deadline, self._loop.time() + _TICK))
         return future
+
+    def _refuse(self, job: J) -> None:
+        """Refuse a job of another event loop; fail a job that comes after the client was closed."""
+        job.end()
+        if job.future.get_loop() is not self._loop:
+            raise RuntimeError(OTHER_LOOP)
+        if not job.future.done():
+            job.future.set_exception(self._closed_error(sent=False))
 
     @property
     def busy(self) -> bool:
@@ -275,7 +276,7 @@ class Lane(ABC, Generic[J, R]):
 
     def _tick(self) -> None:
         """Fail the jobs whose deadline has passed. The timer runs only while jobs wait."""
-        self._timer = None
+        self._timer, self._timer_at = None, math.inf
         now = self._loop.time()
         earliest = now + _TICK
         some = False

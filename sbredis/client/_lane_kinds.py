@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -66,8 +67,14 @@ MOST_MESSAGES_TOGETHER = 200
 class SettleJob(Job):
     """A message to settle."""
 
+    __slots__ = ("done", "hold", "lock", "session")
+
     def __init__(self, lock: Lock, deadline: float, hold: Hold | None, session: str | None = None) -> None:
-        super().__init__(deadline, len(lock.changes))
+        # There is a settlement for each message, so all fields are set here, without a further call.
+        self.deadline = deadline
+        self.size = len(lock.changes)
+        self.future = asyncio.get_running_loop().create_future()
+        self.over = self.done = False
         self.lock = lock
         self.hold = hold
         self.session = hold.lease.session if hold is not None and hold.lease is not None else session
@@ -120,7 +127,7 @@ class SettleLane(Lane[SettleJob, Settled]):
         return self._method(partition, call_id, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[SettleJob], result: Settled) -> None:
-        """Set the outcome of each job: whether its message was settled."""
+        """Tell each job whether its message was settled, and end it."""
         failed: dict[str, ServiceBusError] = {}
         if result.lost or result.unfit:
             lost = set(result.lost)
@@ -136,6 +143,7 @@ class SettleLane(Lane[SettleJob, Settled]):
                     job.future.set_result(None)
             elif not job.future.done():
                 job.future.set_exception(error)
+            job.end()
         if result.more:
             self.link.catch_up()
 
@@ -192,18 +200,18 @@ class RenewLane(Lane[RenewJob, Renewed]):
         return partition.renew(call_id, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
-        """Update the end of each lock."""
+        """Update the end of each lock, and end the jobs."""
         lost, apart = set(result.lost), set(result.apart)
         for job in jobs:
             name = job.lock.name
             if name not in lost and job.hold.lease is not None:
                 note_renewal(job.hold, self.link.lease("", result.lock, job.since), apart=name in apart)
-            if job.future.done():
-                continue
-            if name in lost:
-                job.future.set_exception(lock_lost(self.link, name))
-            else:
-                job.future.set_result(None)
+            if not job.future.done():
+                if name in lost:
+                    job.future.set_exception(lock_lost(self.link, name))
+                else:
+                    job.future.set_result(None)
+            job.end()
         if result.more:
             self.link.catch_up()
 
@@ -253,7 +261,7 @@ class CallLane(Lane[CallJob[Any], Any]):
         return jobs[0].make(partition, call_id)
 
     def answer(self, jobs: Sequence[CallJob[Any]], result: Any) -> None:
-        """Pass the result to the caller, or to ``orphaned``."""
+        """Pass the result to the caller, or to ``orphaned``, and end the job."""
         job = jobs[0]
         if not job.future.done():
             job.future.set_result(result)
@@ -261,6 +269,7 @@ class CallLane(Lane[CallJob[Any], Any]):
                 job.told()
         elif job.orphaned is not None:
             job.orphaned(result)
+        job.end()
         if job.catches_up and getattr(result, "more", False):
             self.link.catch_up()
 
@@ -350,7 +359,7 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
         return [job for job in jobs if job.frees(self.connection.clock.told())]
 
     def answer(self, jobs: Sequence[TransactionJob], result: TransactedTogether) -> None:
-        """Give each job the result or the refusal of its transaction."""
+        """Give each job the result or the refusal of its transaction, and end it."""
         for job, outcome in zip(jobs, result.outcomes, strict=True):
             if isinstance(outcome, Transacted):
                 job.happened(outcome)
@@ -358,6 +367,7 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
                     job.future.set_result(outcome)
             elif not job.future.done():
                 job.future.set_exception(outcome)
+            job.end()
         if result.more:
             self.link.catch_up()
 

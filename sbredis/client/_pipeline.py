@@ -89,7 +89,8 @@ class Pipeline(Generic[J, R]):
             self.busy = False
             return
         self._defect_logged = False
-        attempt = self._attempt = _Attempt[J, R](jobs, None, lane.entity.record, self._loop.time())
+        attempt: _Attempt[J, R] = _Attempt(jobs, None, lane.entity.record, self._loop.time())
+        self._attempt = attempt
         try:
             request = attempt.request = self._make_request(jobs)
             began = lane.connection.transport.begin(
@@ -230,7 +231,6 @@ class Pipeline(Generic[J, R]):
     def _end_call(self, jobs: list[J], result: R) -> None:
         self._known = True
         self._lane.answer(jobs, result)
-        self._lane.end_all(jobs)
 
     async def _carry_out(
         self,

@@ -44,22 +44,23 @@ class SendJob(Job):
     The partition accepts all of them or none. The result is the sequence number of the first message.
     """
 
-    widths: Sequence[int] = ()
-    """The count of sequence numbers that each message takes; empty if each takes one."""
+    __slots__ = ("facts", "messages", "movable", "ordered", "throttle", "widths")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 -- the message and its place, passed on
         self,
         messages: Sequence[Outgoing],
         size: int,
         deadline: float,
         throttle: Throttle,
-        *,
+        facts: Sequence[MessageView | None],
         movable: bool,
-        ordered: bool = False,
-        facts: Sequence[MessageView | None] = (),
-        loop: asyncio.AbstractEventLoop | None = None,
+        ordered: bool,
     ) -> None:
-        super().__init__(deadline, size, loop)
+        # There is a send for each message, so all fields are set here, without a further call.
+        self.deadline = deadline
+        self.size = size
+        self.future = asyncio.get_running_loop().create_future()
+        self.over = False
         self.messages = messages
         self.facts = facts
         """The view of each message for a topic's rules; ``None`` for a message that is scheduled and judged later."""
@@ -68,6 +69,8 @@ class SendJob(Job):
         """Whether the messages may go to any partition."""
         self.ordered = ordered
         """Whether the messages must not overtake earlier ones."""
+        self.widths: Sequence[int] = ()
+        """The count of sequence numbers that each message takes; empty if each takes one."""
 
     def numbers(self, first: int) -> list[int]:
         """Return the sequence numbers of all messages. ``first`` is the number of the first message."""
@@ -98,17 +101,16 @@ class SendLane(Lane[SendJob, Sent]):
         routing = self.entity.routing
         largest = MAXIMUM_CALL_MESSAGES if routing is None else min(MAXIMUM_CALL_MESSAGES, routing.most)
         while queue and len(jobs) < most:
-            job = queue[0]
+            job = queue.popleft()
             if job.future.done():
-                queue.popleft().end()
+                job.end()
                 continue
-            if job.ordered and not ordered:
-                break
             count += len(job.messages)
             size += job.size
-            if jobs and (count > largest or size > MAXIMUM_CALL_BYTES):
+            if ((count > largest or size > MAXIMUM_CALL_BYTES) and jobs) or (job.ordered and not ordered):
+                queue.appendleft(job)
                 break
-            jobs.append(queue.popleft())
+            jobs.append(job)
         return jobs
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SendJob]) -> Request[Sent]:
@@ -130,21 +132,6 @@ class SendLane(Lane[SendJob, Sent]):
             at += len(job.messages)
         return request
 
-    def end_all(self, jobs: Sequence[SendJob]) -> None:
-        """Return the allowances of the jobs together."""
-        throttle = jobs[0].throttle
-        count = size = 0
-        for job in jobs:
-            if job.over:
-                continue
-            job.over = True
-            if job.throttle is not throttle:
-                throttle.release(count, size)
-                throttle, count, size = job.throttle, 0, 0
-            count += len(job.messages)
-            size += job.size
-        throttle.release(count, size)
-
     def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
         """Return the error in a message itself, if there is one."""
         try:
@@ -154,12 +141,22 @@ class SendLane(Lane[SendJob, Sent]):
         return None
 
     def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
-        """Give each job the number of its first message."""
+        """Give each job the number of its first message, and end it."""
         number = self.link.base + result.first
+        throttle, released, size = jobs[0].throttle, 0, 0
         for job in jobs:
-            if not job.future.done():
-                job.future.set_result(number)
-            number += sum(job.widths) if job.widths else len(job.messages)
+            future, count = job.future, len(job.messages)
+            if not future.done():
+                future.set_result(number)
+            number += sum(job.widths) if job.widths else count
+            # The allowances of a throttle are returned together.
+            job.over = True
+            if job.throttle is not throttle:
+                throttle.release(released, size)
+                throttle, released, size = job.throttle, 0, 0
+            released += count
+            size += job.size
+        throttle.release(released, size)
         self.link.reached()
         if result.dropped:
             self._tell_of_dropped(jobs, result.dropped)

@@ -22,7 +22,7 @@ from sbredis.model import (
 from sbredis.sending._sendable import key_of, require_sessions, too_large
 
 if TYPE_CHECKING:
-    from sbredis.client import Connection, Creation, Entity, PartitionClient
+    from sbredis.client import Connection, Creation, Entity
     from sbredis.rules import MessageView
 
 __all__ = ["Outbox", "destination", "log_unread_error", "views_for_rules"]
@@ -151,7 +151,8 @@ class Outbox:
             await require_sessions(entity, messages, deadline)
         if not _fits(entity, count, size):
             await _require_size(entity, count, size, deadline)
-        pinned = _pinned(entity, messages)
+        if entity.partitioned:
+            key_of(entity, messages)  # messages with different keys are refused before they wait
         try:
             await self.throttle.take(count, size, deadline)
         except OperationTimeoutError as error:
@@ -162,7 +163,9 @@ class Outbox:
         except BaseException:
             self.throttle.release(count, size)
             raise
-        return self._submit(messages, made, size, entity, deadline, pinned, ordered, asyncio.get_running_loop())
+        job = self.begin_at_once(messages, made, size, entity, deadline, ordered=ordered, admitted=True)
+        assert job is not None  # nothing is left to wait for
+        return job
 
     def begin_at_once(
         self,
@@ -173,60 +176,44 @@ class Outbox:
         deadline: float,
         *,
         ordered: bool = False,
-        loop: asyncio.AbstractEventLoop | None = None,
+        admitted: bool = False,
     ) -> SendJob | None:
-        """Submit messages like :meth:`begin`; or return ``None`` if something must be awaited first."""
-        count = len(made)
-        if entity.requires_sessions and any(message.session_id is None for message in messages):
-            return None  # the entity may be without sessions by now
-        if not _fits(entity, count, size):
-            return None
-        pinned = _pinned(entity, messages)
-        if not self.throttle.try_take(count, size):
-            return None
-        return self._submit(messages, made, size, entity, deadline, pinned, ordered, loop)
+        """Submit messages like :meth:`begin`; or return ``None`` if something must be awaited first.
 
-    def _submit(  # noqa: PLR0917 -- the message and its place, passed on
-        self,
-        messages: Sequence[ServiceBusMessage],
-        made: Sequence[Outgoing],
-        size: int,
-        entity: Entity,
-        deadline: float,
-        pinned: PartitionClient | None,
-        ordered: bool,
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> SendJob:
-        """Submit messages that the throttle has admitted. If this fails, their allowance is returned."""
-        throttle = self.throttle
+        If the throttle has ``admitted`` the messages already, nothing must be awaited. If the submission fails, the
+        allowance is returned.
+        """
+        count, throttle = len(made), self.throttle
+        if not admitted:
+            if entity.requires_sessions and any(message.session_id is None for message in messages):
+                return None  # the entity may be without sessions by now
+            if size > entity.largest_message or (count > 1 and not _fits(entity, count, size)):
+                return None
+            if not throttle.try_take(count, size):
+                return None
         try:
+            if not entity.partitioned:
+                link, movable = entity.partition_client(entity.numbers[0]), False
+            else:
+                key = key_of(entity, messages)
+                movable = key is None
+                link = entity.next_partition_client() if key is None else entity.pinned(key)
             if entity.forwards:
                 self.connection.observer.moves_from(self.connection, entity.record, waits=True)
             facts: Sequence[MessageView | None] = ()
             if entity.routing is not None:
                 facts = views_for_rules(self.connection, entity, messages, made)
-            sending = (pinned or entity.next_partition_client()).sending
-            movable = pinned is None
-            ordered = ordered and not movable
-            job = SendJob(made, size, deadline, throttle, movable=movable, ordered=ordered, facts=facts, loop=loop)
+            job = SendJob(made, size, deadline, throttle, facts, movable, ordered and not movable)
         except BaseException as error:
-            throttle.release(len(made), size)
+            throttle.release(count, size)
             if not isinstance(error, Exception) or isinstance(error, (ServiceBusError, TypeError, ValueError)):
                 raise
             _log.exception("%s: a message could not be sent because of a defect", entity.name)
             unmade = UnmadeError(error)
             unmade.entity = entity.name
             raise unmade from error
-        _ = sending.submit(job)  # the future is not needed here, because the job keeps it
+        _ = link.sending.submit(job)  # the future is not needed here, because the job keeps it
         return job
-
-
-def _pinned(entity: Entity, messages: Sequence[ServiceBusMessage]) -> PartitionClient | None:
-    """Return the client for the partition of the messages, or ``None`` if they may go to any partition."""
-    if not entity.partitioned:
-        return entity.partition_client(entity.numbers[0])
-    key = key_of(entity, messages)
-    return None if key is None else entity.pinned(key)
 
 
 async def destination(connection: Connection, name: str, deadline: float) -> Entity:

@@ -1,8 +1,8 @@
 #!lua
 -- Limits the number of entities of a namespace, and their largest size together. Entities that exist are kept, even if
--- they are more.
+-- they are more. The caller then tells all buckets whether there are limits (begin_bucket.lua).
 --
--- KEYS[1-7] registry      in the order of register_namespace.lua
+-- KEYS[1] namespace       as in register_namespace.lua
 -- ARGV[1] slots           the namespace's number of slots, as the caller knows it
 -- ARGV[2] max_entities    the largest number of queues, topics and subscriptions, or nothing
 -- ARGV[3] max_megabytes   the largest sum of the sizes of queues and topics in megabytes, or nothing
@@ -10,16 +10,22 @@
 -- Result: the facts of the namespace, as in read_namespace.lua
 -- Refusals: NAMESPACE, LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
--- @use namespace_facts open_registry refuse whole_number
-local names = { 'max_entities', 'max_megabytes' }
+-- @use namespace_facts refuse whole_number
+local slots, names = whole_number(ARGV[1], 1, 1024), { 'max_entities', 'max_megabytes' }
+if not slots then
+  return refuse('BADCALL', 'slots')
+end
 for i = 1, 2 do
   if ARGV[1 + i] ~= '' and not whole_number(ARGV[1 + i], 0, 999999999999) then
     return refuse('BADCALL', names[i])
   end
 end
-local n, refusal = open_registry(KEYS[1], ARGV[1])
-if not n then
-  return refusal
+local there = namespace_facts(KEYS, slots)
+if not there then
+  return refuse('NAMESPACE', 'missing')
+end
+if there.err then
+  return there
 end
 for i = 1, 2 do
   if ARGV[1 + i] == '' then

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- Reads records of queues and topics in the order of their names, starting after a given name. Records that cannot be
--- read are also returned.
+-- Reads records of the queues and topics of a bucket in the order of their names, starting after a given name. Records
+-- that cannot be read are also returned.
 --
--- KEYS[1-7] registry  in the order of register_namespace.lua
+-- KEYS[1-10] bucket   in the order of begin_bucket.lua
 -- ARGV[1] slots       the namespace's number of slots, as the caller knows it
 -- ARGV[2] after       a name in lower case, which need not exist, or nothing for the first page
 -- ARGV[3] limit       the largest number of records to return
@@ -10,12 +10,12 @@
 -- Result: for each entity its name in lower case and its record, which is empty if there is none
 -- Refusals: NAMESPACE, LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
--- @use open_registry refuse whole_number
+-- @use open_bucket refuse whole_number
 local limit = whole_number(ARGV[3], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
 end
-local n, refusal = open_registry(KEYS[1], ARGV[1])
+local n, refusal = open_bucket(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

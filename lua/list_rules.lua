@@ -2,7 +2,7 @@
 -- Reads the rules of a topic's subscriptions between two places, in the order of places. It reads at most `limit`
 -- rules, and stops earlier if the next rule would not fit into the reply.
 --
--- KEYS[1-7] registry  in the order of register_namespace.lua
+-- KEYS[1-10] bucket   in the order of begin_bucket.lua
 -- ARGV[1] slots       the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic       the topic's name in lower case
 -- ARGV[3] after       the place after which the list starts; there need not be a rule at this place
@@ -13,12 +13,12 @@
 --   there may be more rules; for each rule its place and its text, which is empty if there is none }
 -- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such topic), BADCALL
 -- Facts: repeatable
--- @use open_registry page parse_entity refuse rules_stamp whole_number
+-- @use open_bucket page parse_entity refuse rules_stamp whole_number
 local limit = whole_number(ARGV[5], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
 end
-local n, refusal = open_registry(KEYS[1], ARGV[1])
+local n, refusal = open_bucket(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

@@ -2,7 +2,7 @@
 -- Reads records of a topic's subscriptions in the order of their names. It reads at most `limit` records, and stops
 -- earlier if the next record would not fit into the reply. Records that cannot be read are also returned.
 --
--- KEYS[1-7] registry  in the order of register_namespace.lua
+-- KEYS[1-10] bucket   in the order of begin_bucket.lua
 -- ARGV[1] slots       the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic       the topic's name in lower case
 -- ARGV[3] after       the path in lower case after which the list starts; no subscription need have this path
@@ -14,12 +14,12 @@
 --   is none, and the mark of its rules, which is empty if the subscription is being deleted }
 -- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such topic), BADCALL
 -- Facts: repeatable
--- @use open_registry page parse_entity refuse rules_stamp tally whole_number
+-- @use open_bucket page parse_entity refuse rules_stamp tally whole_number
 local limit = whole_number(ARGV[5], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
 end
-local n, refusal = open_registry(KEYS[1], ARGV[1])
+local n, refusal = open_bucket(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

@@ -2,7 +2,7 @@
 -- Records that all partitions of a topic have been told a version of the topic. The script also runs when memory is
 -- short, because it is a step of a deletion.
 --
--- KEYS[1-7] registry   in the order of register_namespace.lua
+-- KEYS[1-10] bucket    in the order of begin_bucket.lua
 -- ARGV[1] slots        the namespace's number of slots, as the caller knows it
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] incarnation  of the topic
@@ -12,12 +12,12 @@
 --   incarnation
 -- Refusals: NAMESPACE, LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
--- @use open_registry parse_stamp refuse tally tally_text whole_number
+-- @use open_bucket parse_stamp refuse tally tally_text whole_number
 local version = whole_number(ARGV[4], 1, 999999999999999)
 if not parse_stamp(ARGV[3]) or not version then
   return refuse('BADCALL', 'version')
 end
-local n, refusal = open_registry(KEYS[1], ARGV[1])
+local n, refusal = open_bucket(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

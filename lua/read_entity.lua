@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Reads the record of an entity, and the counts of its topic. A record that cannot be read is also returned.
 --
--- KEYS[1-7] registry  in the order of register_namespace.lua
+-- KEYS[1-10] bucket   in the order of begin_bucket.lua
 -- ARGV[1] slots       the namespace's number of slots, as the caller knows it
 -- ARGV[2] name        in lower case
 -- ARGV[3] topic       the name of its topic if it is a subscription, otherwise its own name
@@ -13,8 +13,8 @@
 --   deleted are counted. If the topic's record or its counts cannot be read, the numbers are 0
 -- Refusals: NAMESPACE, LAYOUT, SLOTS
 -- Facts: repeatable, preloaded
--- @use open_registry parse_entity tally
-local n, refusal = open_registry(KEYS[1], ARGV[1])
+-- @use open_bucket parse_entity tally
+local n, refusal = open_bucket(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

@@ -2,12 +2,12 @@
 -- Reads the facts of a namespace. Opening a client is this call, so that it works
 -- on a server at its memory limit, too.
 --
--- KEYS[1-7] registry   in the order of register_namespace.lua
+-- KEYS[1] namespace    as in register_namespace.lua
 -- ARGV[1] slots        the number of slots that the namespace must have, or nothing
 --
 -- Result: nothing if the namespace does not exist, or { the number of slots, the time in ms when the namespace was
---   created, the number of queues and topics, the number of subscriptions, the sum of the sizes of queues and topics in
---   megabytes, the largest number of entities, the largest sum }; a limit is nothing if there is none
+--   created, the largest number of entities, the largest sum of the sizes of queues and topics in megabytes }; a limit
+--   is nothing if there is none
 -- Refusals: LAYOUT, SLOTS (the namespace has another number of slots), BADCALL
 -- Facts: repeatable, preloaded
 -- @use namespace_facts refuse whole_number

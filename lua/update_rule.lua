@@ -1,19 +1,20 @@
 #!lua
 -- Replaces the filter and the action of a rule of a subscription. The rule keeps its creation time.
 --
--- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] slots        the namespace's number of slots, as the caller knows it
--- ARGV[2] topic        the topic's name in lower case
--- ARGV[3] name         the path of the subscription in lower case
--- ARGV[4] incarnation  of the subscription
--- ARGV[5] stamp        the new stamp of the topic's record, chosen at random by the caller. If it is one of the
+-- KEYS[1-10] bucket    in the order of begin_bucket.lua
+-- ARGV[1] run_id       of the server process, put in by the transport
+-- ARGV[2] slots        the namespace's number of slots, as the caller knows it
+-- ARGV[3] topic        the topic's name in lower case
+-- ARGV[4] name         the path of the subscription in lower case
+-- ARGV[5] incarnation  of the subscription
+-- ARGV[6] stamp        the new stamp of the topic's record, chosen at random by the caller. If it is one of the
 --   record's last few stamps, or the stamp of the rule, the call is a repetition
--- ARGV[6] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
--- ARGV[7] kind         of its filter, as in includes/topics/parse_rule.lua
--- ARGV[8] description  of the rule
--- ARGV[9] sql          the largest number of SQL filters of a topic
--- ARGV[10] correlation the largest number of correlation filters of a topic
--- ARGV[11] seen        the stamp of the rule that the caller has read, or nothing to replace any version of the rule
+-- ARGV[7] place        of the rule: the path of the subscription, a blank, the name of the rule in lower case
+-- ARGV[8] kind         of its filter, as in includes/topics/parse_rule.lua
+-- ARGV[9] description  of the rule
+-- ARGV[10] sql          the largest number of SQL filters of a topic
+-- ARGV[11] correlation the largest number of correlation filters of a topic
+-- ARGV[12] seen        the stamp of the rule that the caller has read, or nothing to replace any version of the rule
 --
 -- Result: { the record of the topic, the time in ms when the rule was created }
 -- Refusals: NAMESPACE, LAYOUT, SLOTS, GONE (there is no such subscription, or it has another incarnation, or it is
@@ -21,20 +22,20 @@
 --   read it), QUOTA (the topic would have too many filters of one kind; the detail names the kind and its limit),
 --   BADCALL
 -- Facts: repeatable
--- @use count_filters open_rule_change parse_rule raise_topic_version refuse tally_text
+-- @use count_filters note_changes open_rule_change parse_rule raise_topic_version refuse tally_text
 local asked, answer = open_rule_change(KEYS, ARGV)
 if not asked then
   return answer
 end
 local s, stamp, before = asked.s, asked.stamp, asked.before
 if not before then
-  return refuse('MISSING', ARGV[6])
+  return refuse('MISSING', ARGV[7])
 end
-if ARGV[11] ~= '' and ARGV[11] ~= before.stamp then
+if ARGV[12] ~= '' and ARGV[12] ~= before.stamp then
   return refuse('CHANGED', 'rule')
 end
-local updated = table.concat({ '2', ARGV[7], stamp, before.created, ARGV[8] }, ' ')
-local rule = parse_rule(updated, ARGV[6])
+local updated = table.concat({ '2', ARGV[8], stamp, before.created, ARGV[9] }, ' ')
+local rule = parse_rule(updated, ARGV[7])
 local sql, correlation = rule.sql - before.sql, rule.correlation - before.correlation
 local too_many = count_filters(s.of_topic, sql, correlation, asked.most_sql, asked.most_correlation)
 if too_many then
@@ -42,6 +43,7 @@ if too_many then
 end
 
 s.own.mark, s.own.sql, s.own.correlation = stamp, s.own.sql + sql, s.own.correlation + correlation
-redis.call('HSET', KEYS[5], ARGV[6], updated)
-redis.call('HSET', KEYS[7], ARGV[3], tally_text(s.own))
+redis.call('HSET', KEYS[5], ARGV[7], updated)
+redis.call('HSET', KEYS[7], ARGV[4], tally_text(s.own))
+note_changes(KEYS, asked.n, ARGV[1], { ARGV[3] })
 return { raise_topic_version(KEYS, s, stamp), tonumber(before.created) }

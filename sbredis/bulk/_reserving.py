@@ -320,15 +320,16 @@ def _is_reserved(record: EntityRecord) -> bool:
 
 async def _entities(namespace: Namespace, until: float) -> AsyncIterator[EntityRecord]:
     """Return all queues and subscriptions that are complete."""
-    after = ""
-    while page := await namespace.list_entities(after, _PAGE, timeout=until - loop_time()):
-        for record in page:
+    entities = namespace.entities()
+    while not entities.ended:
+        for record in (await entities.next(_PAGE, until)).records:
             if record.kind == "topic":
                 async for subscription in _subscriptions(namespace, record.path, until):
                     yield subscription
             elif record.state == "active":
                 yield record
-        after = page[-1].name
+    if (error := entities.error) is not None:
+        raise error
 
 
 async def _subscriptions(namespace: Namespace, topic: str, until: float) -> AsyncIterator[EntityRecord]:

@@ -20,7 +20,7 @@ __all__ = ["namespaces"]
 _NO_LIMIT = "none"
 _SHOWN = (
     *("name", "created_at_utc", "slot_count", "entity_count", "max_entities"),
-    *("size_in_megabytes", "max_size_in_megabytes"),
+    *("size_in_megabytes", "max_size_in_megabytes", "availability_status", "unreachable_slots"),
 )
 
 namespaces = group(

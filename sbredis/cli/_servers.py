@@ -226,7 +226,7 @@ def _contents(server: LocalServer) -> tuple[int, dict[str, int]]:
         cursor, found = cast("tuple[str, list[str]]", answer)
         for key in found:
             if (namespace := namespace_of(key)) is not None:
-                namespaces[namespace] = int(str(server.ask("HLEN", key)))
+                namespaces[namespace] = namespaces.get(namespace, 0) + int(str(server.ask("HLEN", key)))
         if cursor == "0":
             return keys, namespaces
 

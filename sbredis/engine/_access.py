@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
-from sbredis.engine._keys import STORE_KINDS, due_pattern, entity_pattern, namespace_pattern, registry_pattern
+from sbredis.engine._keys import (
+    STORE_KINDS,
+    bucket_patterns,
+    due_pattern,
+    entity_pattern,
+    head_pattern,
+    namespace_pattern,
+)
 from sbredis.engine._scripts import every_script, load, operations, whole_library
 
 __all__ = ["AccessTo", "Loads", "commands_of", "entity_rules", "namespace_rules"]
@@ -86,7 +93,8 @@ def entity_rules(namespace: str, entities: Sequence[AccessTo], loads: Loads = "s
     stores = dict.fromkeys(each.store for each in entities if each.store is not None)
     shared = [f"{entity_pattern(namespace, store)}{kind}" for store in stores for kind in STORE_KINDS]
     rights = [f"~{each}" for each in dict.fromkeys([*own, *shared])]
-    rights += [f"%R~{registry_pattern(namespace)}", *(f"&{each}" for each in own), f"&{due_pattern(namespace)}"]
+    rights += [f"%R~{each}" for each in (head_pattern(namespace), *bucket_patterns(namespace))]
+    rights += [*(f"&{each}" for each in own), f"&{due_pattern(namespace)}"]
     return [*_reset(*rights), *_commands(loads)]
 
 

@@ -13,20 +13,23 @@ from sbredis._quoting import quoted
 from sbredis.engine._placement import registry_salt
 
 __all__ = [
+    "BUCKET_KINDS",
     "ENTITIES_PATTERN",
     "KINDS",
     "SESSION_KINDS",
     "STORE_KINDS",
+    "bucket_keys",
+    "bucket_patterns",
     "due_channel",
     "due_pattern",
     "entity_of",
     "entity_pattern",
+    "head_keys",
+    "head_pattern",
     "library_keys",
     "namespace_of",
     "namespace_pattern",
     "partition_keys",
-    "registry_keys",
-    "registry_pattern",
     "role_keys",
     "slot_channel",
     "state_key",
@@ -70,22 +73,33 @@ def partition_keys(namespace: str, salt: str, entity: str, store: str | None = N
     return tuple(f"{prefix}:{store or entity if kind in STORE_KINDS else entity}:{kind}".encode() for kind in KINDS)
 
 
-def registry_keys(namespace: str, salt: str | None = None) -> tuple[bytes, ...]:
-    """Return the keys of a namespace's registry, in the order of ``register_namespace.lua``, which explains them.
+def head_keys(namespace: str, salt: str | None = None) -> tuple[bytes, ...]:
+    """Return the key with the facts of a namespace, which ``register_namespace.lua`` explains.
 
-    ``salt`` is given for a registry that another release has put into another slot.
+    ``salt`` is given for a namespace that another release has put into another slot.
     """
-    prefix = _prefix(namespace, registry_salt(namespace) if salt is None else salt)
-    kinds = ("namespace", "entities", "names", "subscriptions", "rules", "places", "tallies")
-    return tuple(f"{prefix}:{kind}".encode() for kind in kinds)
+    return (f"{_prefix(namespace, registry_salt(namespace) if salt is None else salt)}:namespace".encode(),)
+
+
+BUCKET_KINDS = (
+    *("bucket", "entities", "names", "subscriptions", "rules"),
+    *("places", "tallies", "ids", "changes", "gone"),
+)
+"""The kinds of keys of a bucket of the registry, in the order of ``begin_bucket.lua``, which explains them."""
+
+
+def bucket_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+    """Return the keys of the bucket in the slot of ``salt``, in the order of :data:`BUCKET_KINDS`."""
+    prefix = _prefix(namespace, salt)
+    return tuple(f"{prefix}:{kind}".encode() for kind in BUCKET_KINDS)
 
 
 ENTITIES_PATTERN = "sb:*:entities"
-"""What the keys with the entities of a namespace match, for SCAN. :func:`namespace_of` checks such a key."""
+"""What the keys with the entities of a bucket match, for SCAN. :func:`namespace_of` checks such a key."""
 
 
 def namespace_of(key: str) -> str | None:
-    """Return the namespace whose registry has its entities in this key; ``None`` if it is another key."""
+    """Return the namespace of which this key has the entities of a bucket; ``None`` if it is another key."""
     found = _ENTITIES.fullmatch(key)
     return found[1] if found is not None else None
 
@@ -150,9 +164,14 @@ def namespace_pattern(namespace: str) -> str:
     return f"sb:{namespace}:*"
 
 
-def registry_pattern(namespace: str) -> str:
-    """Return the pattern of the keys of a namespace's registry."""
+def head_pattern(namespace: str) -> str:
+    """Return the pattern of the keys of a namespace that concern all its entities: facts, roles, ticks, libraries."""
     return f"{_prefix(namespace, registry_salt(namespace))}:*"
+
+
+def bucket_patterns(namespace: str) -> list[str]:
+    """Return the patterns of the keys of all buckets of a namespace. No key of a partition matches."""
+    return [f"{_in_any_slot(namespace)}:{kind}" for kind in BUCKET_KINDS]
 
 
 def entity_pattern(namespace: str, entity: str) -> str:

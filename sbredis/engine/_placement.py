@@ -2,8 +2,8 @@
 
 A namespace has S slots, numbered from 0. They are the middles of S equal slices of the 16,384 slots of a cluster, all
 moved on by a hash of the namespace's name. So each master has the same number of a namespace's slots, give or take one,
-if the masters share the slots evenly; and the slots of most namespaces begin at different places. The registry of a
-namespace is at the border of two slices.
+if the masters share the slots evenly; and the slots of most namespaces begin at different places. The facts of a
+namespace are at the border of two slices.
 
 A key is in a slot because it contains the slot's *salt*, four characters of 0-9a-z, in braces.
 
@@ -32,6 +32,8 @@ from sbredis.transport import SLOTS
 __all__ = [
     "MOST_PARTITIONS",
     "MOST_SLOTS",
+    "bucket_of_id",
+    "bucket_word",
     "partition_for_key",
     "registry_salt",
     "require_slots",
@@ -67,11 +69,11 @@ def slot_salt(namespace: str, number: int, slots: int) -> str:
 
 @lru_cache(maxsize=256)
 def registry_salt(namespace: str) -> str:
-    """Return the salt of the registry of a namespace.
+    """Return the salt of the keys of a namespace that concern all its entities.
 
     It is not the salt of a slot of the namespace. Sharing a slot would break nothing, because the keys differ after the
-    salt. But a call that mixes keys of the registry with keys of a partition is a mistake, and every cluster refuses it
-    if the slots differ.
+    salt. But a call that mixes these keys with those of a bucket or a partition is a mistake, and every cluster refuses
+    it if the slots differ.
     """
     return _salt(_hash(namespace))
 
@@ -100,6 +102,25 @@ def _first_two() -> list[tuple[str, int]]:
 
 def _pairs() -> list[str]:
     return ["".join(pair) for pair in product(digits + ascii_lowercase, repeat=2)]
+
+
+# -- the buckets of the registry ---------------------------------------------------------------------------------------
+
+_DIGITS = digits + ascii_lowercase
+
+
+def bucket_word(number: int) -> str:
+    """Return the two characters with which all ids of a bucket begin. A bucket has the number of its slot."""
+    first, last = divmod(number, len(_DIGITS))
+    return _DIGITS[first] + _DIGITS[last]
+
+
+def bucket_of_id(entity_id: str, slots: int) -> int | None:
+    """Return the number of the bucket of the entity with this id; ``None`` if no entity can have the id."""
+    if len(entity_id) < 3 or not set(entity_id) <= set(_DIGITS):
+        return None
+    number = int(entity_id[:2], len(_DIGITS))
+    return number if number < slots else None
 
 
 # -- the slots of an entity --------------------------------------------------------------------------------------------

@@ -111,14 +111,14 @@ class Census:
         began = asyncio.get_running_loop().time()
         records: list[EntityRecord] = []
         unreadable: list[Unreadable] = []
-        after: str | None = ""
-        pages = 0
-        while after is not None:
-            page = await self._namespace.page_of_entities(after, _PAGE, timeout=CALLING)
+        pages, entities = 0, self._namespace.entities()
+        while not entities.ended:
+            page = await entities.next(_PAGE, asyncio.get_running_loop().time() + CALLING)
             pages += 1
             records += page.records
             unreadable += page.unreadable
-            after = page.onward
+        if (error := entities.error) is not None:
+            raise error
         topics = [record for record in records if record.kind == "topic"]
         others = [record for record in records if record.kind != "topic" and record.state == "active"]
         known: dict[str, tuple[int, list[EntityRecord]]] = {}

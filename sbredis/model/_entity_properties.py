@@ -375,6 +375,12 @@ class NamespaceProperties:
     """The sum of the sizes that the queues and topics may have, in all their partitions. An addition of sbredis."""
     max_size_in_megabytes: int | None = None
     """The limit of :attr:`size_in_megabytes`, if there is one. An addition of sbredis."""
+    availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
+    """``Limited`` if a part of the registry cannot be reached, so that the counts lack its entities. An addition of
+    sbredis.
+    """
+    unreachable_slots: tuple[int, ...] = ()
+    """The numbers of the slots in which the registry cannot be reached. An addition of sbredis."""
 
 
 # -- topics, as an application sets and reads them ---------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sbredis.registry._buckets import EntityList
 from sbredis.registry._entity import (
     IDLE_PROPERTY,
     JUDGING_PROPERTY,
@@ -16,8 +17,8 @@ from sbredis.registry._entity import (
 from sbredis.registry._forwarding import Hop, judge_destination
 from sbredis.registry._named_libraries import NamedLibraries, name_library, read_libraries
 from sbredis.registry._namespace import SLOTS_OF_NEW, Namespace
-from sbredis.registry._refusals import EntityChangedError, NamespaceSlotsError
-from sbredis.registry._registry import LONGEST_PAGE, Listing, NamespaceFacts, TopicFacts
+from sbredis.registry._refusals import EntityChangedError, IncompleteListError, NamespaceSlotsError
+from sbredis.registry._registry import LONGEST_PAGE, BucketChanges, Listing, NamespaceFacts, TopicFacts
 from sbredis.registry._reservation import (
     STALE_AFTER,
     KeptReservation,
@@ -40,9 +41,12 @@ __all__ = [
     "LONGEST_PAGE",
     "SLOTS_OF_NEW",
     "STALE_AFTER",
+    "BucketChanges",
     "EntityChangedError",
+    "EntityList",
     "EntityRecord",
     "Hop",
+    "IncompleteListError",
     "Json",
     "KeptReservation",
     "KeptRule",

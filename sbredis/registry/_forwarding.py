@@ -19,10 +19,10 @@ from sbredis._nearest import nearest_name
 from sbredis._quoting import quoted
 from sbredis.engine import MOST_HOPS, entity_name, name_key
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
+from sbredis.registry._buckets import EntityList
 from sbredis.registry._entity import EntityRecord, Json, split_path
 from sbredis.registry._pages import SubscriptionPages
 from sbredis.registry._refusals import add_sentence
-from sbredis.registry._registry import LONGEST_PAGE
 from sbredis.registry._steps import DESTINATIONS, Steps
 
 __all__ = ["Hop", "judge_destination", "require_destinations"]
@@ -30,8 +30,8 @@ __all__ = ["Hop", "judge_destination", "require_destinations"]
 _, FORWARD_DEAD = DESTINATIONS
 
 _MOST_READS = 100
-_MOST_PAGES = 5
-"""The number of pages of names among which the nearest one to an unknown destination is looked for."""
+_MOST_NAMES = 5000
+"""The number of names among which the nearest one to an unknown destination is looked for."""
 
 
 async def require_destinations(
@@ -148,13 +148,7 @@ class _Chains:
 
     async def _nearest(self, path: str, destination: str) -> str | None:
         """Return the name of another queue or topic that is nearest to an unknown destination."""
-        steps, names, after = self._steps, list[str](), ""
-        for _ in range(_MOST_PAGES):
-            page = await steps.ask(steps.registry.listed(after, LONGEST_PAGE), self._until)
-            names += [record.name for record in page.records]
-            if page.onward is None:
-                break
-            after = page.onward
+        names = [record.name for record in (await EntityList(self._steps).next(_MOST_NAMES, self._until)).records]
         home = name_key(split_path(path)[0])
         return nearest_name(destination, (each for each in names if name_key(each) != home))
 
@@ -169,7 +163,7 @@ class _Chains:
             return []
         steps, found = self._steps, list[Hop]()
         try:
-            record = await steps.ask(steps.registry.read(name), self._until, name)
+            record = await steps.read(name, self._until)
         except DataLayoutError:
             return found  # where it forwards to is not known, and no message gets further there
         if record is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal, Self, TypeVar, get_args
 
 from sbredis._counting import counted
@@ -32,6 +33,7 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     ServiceBusServerBusyError,
 )
+from sbredis.registry._buckets import Buckets, EntityList
 from sbredis.registry._entity import (
     IDLE_PROPERTY,
     JUDGING_PROPERTY,
@@ -47,19 +49,22 @@ from sbredis.registry._entity import (
 from sbredis.registry._forwarding import require_destinations
 from sbredis.registry._pages import first_readable
 from sbredis.registry._refusals import (
+    BucketMissingError,
     NamespaceMissingError,
     SubscriptionGoneError,
     add_sentence,
     changed,
     exists,
+    head_refusals,
     missing,
     missing_rule,
-    refusals,
     rule_refusals,
 )
 from sbredis.registry._registry import (
+    BucketChanges,
     Listing,
     NamespaceFacts,
+    NamespaceHead,
     TopicFacts,
     read_namespace,
     refuse_former,
@@ -92,7 +97,7 @@ class Namespace:
     without regard to case.
     """
 
-    __slots__ = ("_rules", "_steps", "created_at", "name", "slots")
+    __slots__ = ("_buckets", "_rules", "_steps", "created_at", "name", "slots")
 
     def __init__(
         self,
@@ -104,6 +109,7 @@ class Namespace:
     ) -> None:
         """Use a namespace that is known to exist. If it may not exist, use :meth:`open`."""
         self._steps = Steps(transport, name, slots, told)
+        self._buckets = Buckets(self._steps)
         self._rules = Rulebook(name, slots)
         self.name = name
         self.slots = slots
@@ -130,24 +136,23 @@ class Namespace:
         namespace_name(name)
         if slots is not None:
             require_slots(slots)
-        facts = await _open_namespace(transport, name, slots, slots_of_new, timeout=timeout)
-        return cls(transport, name, facts.slots, facts.created_at, told)
+        head = await _open_namespace(transport, name, slots, slots_of_new, timeout=timeout)
+        return cls(transport, name, head.slots, head.created_at, told)
 
     async def facts(self, *, timeout: float = 60.0) -> NamespaceFacts:
-        """Read the facts of the namespace; create it if it is missing."""
-        steps, until = self._steps, loop_time() + timeout
-        facts = await steps.ask(read_namespace(self.name, self.slots), until)
-        if facts is not None:
-            return facts
-        return await steps.ask(register_namespace(self.name, self.slots, exact=True), until)
+        """Read the facts of the namespace; create it if it is missing.
+
+        The sums leave out the parts of the registry that cannot be reached, and the result names their slots.
+        """
+        return await self._buckets.facts(loop_time() + timeout)
 
     async def limit(self, *, entities: int | None, megabytes: int | None, timeout: float = 60.0) -> NamespaceFacts:
         """Limit the number of entities, and the sum of the sizes of queues and topics; ``None`` is no limit.
 
-        Entities that exist are kept, even if they are more.
+        Entities that exist are kept, even if they are more. Two changes that are made at the same moment may pass a
+        limit together.
         """
-        steps = self._steps
-        return await steps.ask(steps.registry.limit(entities, megabytes), loop_time() + timeout)
+        return await self._buckets.limit(entities, megabytes, loop_time() + timeout)
 
     # -- queues and topics ----------------------------------------------------------------------------------------
 
@@ -188,13 +193,16 @@ class Namespace:
             settings=settings,
             properties=properties or {},
         )
-        steps = self._steps
-        registration = steps.registry.register(description, new_stamp())
+        incarnation, registry = new_stamp(), self._steps.registry
+
+        def registration(checked: bool) -> Request[EntityRecord]:
+            return registry.register(description, incarnation, checked=checked)
+
         while True:
             try:
-                record = await steps.ask(registration, until, name)
-            except NamespaceMissingError:
-                await steps.ask(register_namespace(self.name, self.slots, exact=True), until)
+                record = await self._buckets.within_limits(registration, until, name)
+            except (BucketMissingError, NamespaceMissingError):
+                await self._buckets.begin(name, until)
             except MessagingEntityAlreadyExistsError:
                 await self._require_free(name, kind, until)
             else:
@@ -239,7 +247,12 @@ class Namespace:
             properties=record.properties if properties is None else properties,
         )
         if record.kind != "subscription":
-            revised = await steps.ask(steps.registry.revise(revised, stamp), until, record.path)
+            wanted = revised
+
+            def revision(checked: bool) -> Request[EntityRecord]:
+                return steps.registry.revise(wanted, stamp, checked=checked)
+
+            revised = await self._buckets.within_limits(revision, until, record.path)
         else:
             judging = record.properties.get(JUDGING_PROPERTY) != revised.properties.get(JUDGING_PROPERTY)
             request = steps.registry.revise_subscription(revised, stamp, judging=judging)
@@ -298,7 +311,24 @@ class Namespace:
         self, after: str = "", limit: int = 100, *, timeout: float = 60.0
     ) -> Listing[EntityRecord]:
         """Return a page of the list of :meth:`list_entities`, also with those whose records cannot be read."""
-        return await self._steps.ask(self._steps.registry.listed(after, limit), loop_time() + timeout)
+        require_bounds("an entity", after, limit)
+        entities = self.entities(after)
+        page = await entities.next(limit, loop_time() + timeout)
+        if (error := entities.error) is not None:
+            raise error
+        return page
+
+    def entities(self, after: str = "") -> EntityList:
+        """Return the list of queues and topics after a name, for a caller that wants more than one page."""
+        return EntityList(self._steps, after)
+
+    async def find_entity(self, entity_id: str, *, timeout: float = 60.0) -> EntityRecord | None:
+        """Return the entity with this id in any state, if it exists."""
+        return await self._buckets.find(entity_id, loop_time() + timeout)
+
+    async def changes(self, number: int, after: int, limit: int, *, timeout: float = 60.0) -> BucketChanges | None:
+        """Return the changes of the bucket of this number after a number; ``None`` if the bucket does not exist."""
+        return await self._buckets.changes(number, after, limit, loop_time() + timeout)
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
@@ -343,9 +373,9 @@ class Namespace:
                 settings=settings,
                 properties=properties or {},
             )
-            registration = steps.registry.register_subscription(owner, description, incarnation, rules)
+            registration = partial(steps.registry.register_subscription, owner, description, incarnation, rules)
             try:
-                record = await steps.ask(registration, until, path)
+                record = await self._buckets.within_limits(registration, until, path)
             except MessagingEntityAlreadyExistsError:
                 await self._require_free(path, "subscription", until)
             except MessagingEntityNotFoundError:
@@ -571,16 +601,16 @@ class Namespace:
 
 async def _open_namespace(
     transport: ScriptCaller, name: str, slots: int | None, slots_of_new: int, *, timeout: float
-) -> NamespaceFacts:
+) -> NamespaceHead:
     """Return the facts of a namespace. If it is missing, create it with ``slots``, or ``slots_of_new``.
 
     A server that has reached its memory limit refuses to create a namespace. If every client tried that when it opens,
     no program could open a client any more and empty the server.
     """
-    until, codes = loop_time() + timeout, refusals(name)
-    facts = await perform(transport, read_namespace(name, slots), timeout=timeout, refusals=codes)
-    if facts is not None:
-        return facts
+    until, codes = loop_time() + timeout, head_refusals(name)
+    head = await perform(transport, read_namespace(name, slots), timeout=timeout, refusals=codes)
+    if head is not None:
+        return head
     await perform(transport, refuse_former(name), timeout=until - loop_time(), refusals=codes)
     request = register_namespace(name, slots_of_new if slots is None else slots, exact=slots is not None)
     try:

@@ -12,15 +12,20 @@ from sbredis.exceptions import (
     NamespaceMissingError,
     NamespaceSlotsError,
     Outcome,
+    ServiceBusCommunicationError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
 from sbredis.registry._entity import LAYOUT, Kind, split_path
+from sbredis.registry._registry import NamespaceFacts
 from sbredis.registry._rules import rule_path
 from sbredis.registry._unreadable import unreadable_in_script
 
 __all__ = [
+    "BucketMissingError",
     "EntityChangedError",
+    "IncompleteListError",
+    "NamespaceLimitedError",
     "NamespaceMissingError",
     "NamespaceSlotsError",
     "Refusals",
@@ -28,10 +33,13 @@ __all__ = [
     "add_sentence",
     "changed",
     "exists",
+    "head_refusals",
     "missing",
     "missing_rule",
     "missing_subscription",
+    "namespace_missing",
     "of_another_kind",
+    "over_limit",
     "refusals",
     "rule_refusals",
 ]
@@ -49,6 +57,24 @@ class SubscriptionGoneError(MessagingEntityNotFoundError):
 
     Reading the subscription again shows which of these happened.
     """
+
+
+class BucketMissingError(MessagingEntityNotFoundError):
+    """The bucket of an entity does not exist, because no entity was ever created in it, or its server lost its data."""
+
+
+class NamespaceLimitedError(ServiceBusError):
+    """The namespace has limits, which must be checked before the call. The text has what the call would add."""
+
+    @property
+    def additions(self) -> tuple[int, int]:
+        """The number of entities and of megabytes that the call would add."""
+        entities, megabytes = self.message.split()
+        return int(entities), int(megabytes)
+
+
+class IncompleteListError(ServiceBusCommunicationError):
+    """A list lacks entities, because a part of the registry could not be read. It has all the others."""
 
 
 _Made = tuple[type[ServiceBusError], str]
@@ -97,20 +123,29 @@ def _changed(entity: str, now: str) -> str:
     return f"The entity '{entity}' has changed since it was read: {now}. Read it again, and change the new state."
 
 
-def _quota(namespace: str, entity: str, detail: str) -> _Made:
+def over_limit(
+    namespace: str, entity: str, facts: NamespaceFacts, entities: int, megabytes: int
+) -> ServiceBusQuotaExceededError | None:
+    """Return the error that a namespace may not have these additions; ``None`` if it may."""
+    text = None
+    most, most_megabytes = facts.most_entities, facts.most_megabytes
+    if most is not None and entities and facts.entities + facts.subscriptions >= most:
+        text = (
+            f"Namespace '{namespace}' would have more than {most} entities, which is its limit. Delete "
+            "some that are not needed, or raise the limit with 'sbredis namespace limit'."
+        )
+    elif most_megabytes is not None and megabytes and facts.megabytes + megabytes > most_megabytes:
+        text = (
+            f"The entities of namespace '{namespace}' may have {facts.megabytes} MB together, and with '{entity}' "
+            f"they would have more than {most_megabytes} MB, which is the limit. Choose a smaller "
+            "max_size_in_megabytes, which counts once for each partition, or raise the limit with 'sbredis namespace "
+            "limit'."
+        )
+    return None if text is None else ServiceBusQuotaExceededError(text, outcome=Outcome.REFUSED)
+
+
+def _quota(entity: str, detail: str) -> _Made:
     what, _, most = detail.partition(" ")
-    if what == "entities":
-        return ServiceBusQuotaExceededError, (
-            f"Namespace '{namespace}' would have more than {most} entities, which is its limit. Delete some that are "
-            "not needed, or raise the limit with 'sbredis namespace limit'."
-        )
-    if what == "megabytes":
-        held, _, most = most.partition(" ")
-        return ServiceBusQuotaExceededError, (
-            f"The entities of namespace '{namespace}' may have {held} MB together, and with '{entity}' they would have "
-            f"more than {most} MB, which is the limit. Choose a smaller max_size_in_megabytes, which counts once for "
-            "each partition, or raise the limit with 'sbredis namespace limit'."
-        )
     topic, _ = split_path(entity)
     name = {"subscriptions": "subscriptions", "sql": "rules with SQL filters"}.get(
         what, "rules with correlation filters"
@@ -128,13 +163,29 @@ def _layout(namespace: str, detail: str) -> _Made:
     if name:
         path = rule_path(name) if kind == "rule" else name
         return DataLayoutError, unreadable_in_script(kind, layout, path).message
-    if detail.isdecimal() and int(detail) < int(LAYOUT):
+    what = "Namespace" if kind == detail else "A part of the registry of namespace"
+    layout = layout or detail
+    if layout.isdecimal() and int(layout) < int(LAYOUT):
         advice = "Use the release that wrote the data to empty the namespace, or use another namespace."
     else:
         advice = "Install a release that can read it, in all services of the namespace."
     return DataLayoutError, (
-        f"Namespace '{namespace}' has data layout {detail}, and this release of sbredis reads and writes layout "
+        f"{what} '{namespace}' has data layout {layout}, and this release of sbredis reads and writes layout "
         f"{LAYOUT}. {advice}"
+    )
+
+
+def _slots(namespace: str, detail: str) -> _Made:
+    """Return the error for another number of slots: of the namespace, or of a part of its registry."""
+    number = detail.rpartition(" ")[2]
+    if detail != number:
+        return NamespaceSlotsError, (
+            f"A part of the registry of namespace '{namespace}' was written when the namespace had {number} slots. The "
+            "servers have lost the namespace since then, and a client has created it with another number of slots. "
+            f"Restore a backup, or delete the namespace and create it with {number} slots."
+        )
+    return NamespaceSlotsError, (
+        f"Namespace '{namespace}' has {number} slots, which cannot change: name this number, or no number."
     )
 
 
@@ -185,28 +236,35 @@ def changed(entity: str, now: str) -> EntityChangedError:
 def refusals(namespace: str, entity: str = "") -> Refusals:
     """Return the errors for the codes of the registry's scripts, in a call about this entity."""
     return {
-        "NAMESPACE": lambda _: (
-            NamespaceMissingError,
-            (
-                f"There is no namespace '{namespace}'. The servers may have lost their data. Create the entity again, "
-                "get the sender or receiver with create_if_missing=True, or open a new client: each of these creates "
-                "the namespace."
-            ),
-        ),
+        "NAMESPACE": lambda _: (BucketMissingError, _missing(namespace, entity)),
         "LAYOUT": lambda form: _layout(namespace, form),
-        "SLOTS": lambda number: (
-            NamespaceSlotsError,
-            f"Namespace '{namespace}' has {number} slots, which cannot change: name this number, or no number.",
-        ),
+        "SLOTS": lambda detail: _slots(namespace, detail),
+        "LIMITED": lambda detail: (NamespaceLimitedError, detail),
         "EXISTS": lambda _: (MessagingEntityAlreadyExistsError, _exists(namespace, entity)),
         "GONE": lambda _: (MessagingEntityNotFoundError, _missing(namespace, entity)),
         "CHANGED": lambda version: (
             EntityChangedError,
             _changed(entity, f"its settings now have version {version}"),
         ),
-        "QUOTA": lambda detail: _quota(namespace, entity, detail),
+        "QUOTA": lambda detail: _quota(entity, detail),
         "BADCALL": lambda detail: (MalformedCallError, f"The call is malformed: {detail}."),
     }
+
+
+def head_refusals(namespace: str) -> Refusals:
+    """Return the errors for the codes of the scripts about the namespace itself."""
+    error = namespace_missing(namespace)
+    return {**refusals(namespace), "NAMESPACE": lambda _: (NamespaceMissingError, error.message)}
+
+
+def namespace_missing(namespace: str) -> NamespaceMissingError:
+    """Return the error that there is no namespace of this name any more."""
+    return NamespaceMissingError(
+        f"There is no namespace '{namespace}'. The servers may have lost their data. Create the entity again, "
+        "get the sender or receiver with create_if_missing=True, or open a new client: each of these creates "
+        "the namespace.",
+        outcome=Outcome.REFUSED,
+    )
 
 
 # -- of rules ----------------------------------------------------------------------------------------------------------

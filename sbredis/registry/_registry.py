@@ -1,17 +1,30 @@
 """The registry of a namespace: every operation on its entities as a request, typed, and checked before it is sent.
 
-The whole registry is in one slot of its own, and only scripts change it. A request that is sent again is recognised: a
-creation by the entity's incarnation, a change by the stamp of its record. Names are compared in lower case; the records
-contain the names as they were given. The operations on rules are in ``_rulebook.py``.
+The registry lies in *buckets*, one in each slot of the namespace. The name of a queue or topic chooses its bucket,
+which also has the topic's subscriptions and rules. So each operation on an entity is one script in one slot. Only
+scripts change the registry. A request that is sent again is recognised: a creation by the entity's incarnation, a
+change by the stamp of its record. Names are compared in lower case; the records contain the names as they were given.
+The operations on rules are in ``_rulebook.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
-from sbredis.engine import Request, name_key, registry_keys, require_slots
+from sbredis.engine import (
+    Request,
+    bucket_keys,
+    bucket_word,
+    due_channel,
+    head_keys,
+    name_key,
+    require_slots,
+    slot_for_name,
+    slot_salt,
+)
 from sbredis.registry._entity import (
     EntityDescription,
     EntityRecord,
@@ -22,17 +35,20 @@ from sbredis.registry._entity import (
     split_path,
 )
 from sbredis.registry._rules import encode_rule, kind_of, place_of
-from sbredis.registry._unreadable import Unreadable, onward_of, read_all
+from sbredis.registry._unreadable import Unreadable, read_all, shown_name
 from sbredis.rules import Rule
 
 __all__ = [
     "LIMITS",
     "LONGEST_PAGE",
+    "BucketChanges",
+    "BucketCounts",
     "JudgedRecord",
     "JudgedUnreadable",
     "Limits",
     "Listing",
     "NamespaceFacts",
+    "NamespaceHead",
     "Page",
     "Registry",
     "Revised",
@@ -69,8 +85,31 @@ class Limits(NamedTuple):
 LIMITS = Limits(subscriptions=2_000, sql_filters=2_000, correlation_filters=100_000)
 
 
+class NamespaceHead(NamedTuple):
+    """The facts about a namespace that concern all its entities."""
+
+    slots: int
+    created_at: int
+    most_entities: int | None
+    """The largest number of queues, topics and subscriptions, if it is limited."""
+    most_megabytes: int | None
+
+    @property
+    def limited(self) -> bool:
+        """Whether there are limits."""
+        return self.most_entities is not None or self.most_megabytes is not None
+
+
+class BucketCounts(NamedTuple):
+    """How much a bucket contains."""
+
+    entities: int
+    subscriptions: int
+    megabytes: int
+
+
 class NamespaceFacts(NamedTuple):
-    """The facts about a namespace."""
+    """The facts about a namespace, and the sums of what its buckets contain."""
 
     slots: int
     created_at: int
@@ -82,6 +121,24 @@ class NamespaceFacts(NamedTuple):
     most_entities: int | None
     """The largest number of queues, topics and subscriptions, if it is limited."""
     most_megabytes: int | None
+    unreachable: tuple[int, ...]
+    """The numbers of the slots whose buckets could not be read, and do not count."""
+
+
+class BucketChanges(NamedTuple):
+    """A part of the changes of a bucket."""
+
+    life: str
+    """A text that is another one if the bucket may have lost changes."""
+    floor: int
+    """The number of the last deletion that the log has lost."""
+    number: int
+    """The number up to which the changes were read."""
+    more: bool
+    records: tuple[tuple[str, bytes | None], ...]
+    """For each changed entity its path in lower case and its record: empty if it is missing, ``None`` if the entity is
+    gone.
+    """
 
 
 class SeenEntity(NamedTuple):
@@ -160,35 +217,33 @@ class Listing(NamedTuple, Generic[T]):
     """The name after which the next page begins, if there may be one."""
 
 
-def read_namespace(namespace: str, slots: int | None = None) -> Request[NamespaceFacts | None]:
+def read_namespace(namespace: str, slots: int | None = None) -> Request[NamespaceHead | None]:
     """Read the facts of a namespace, if it exists. With ``slots``, it must have this number of slots."""
 
-    def read(reply: list[Any] | None) -> NamespaceFacts | None:
-        return None if reply is None else _facts(reply)
+    def read(reply: list[Any] | None) -> NamespaceHead | None:
+        return None if reply is None else _head(reply)
 
-    keys = registry_keys(namespace)
-    return Request.of("read_namespace", keys, ("" if slots is None else slots,), read)
+    return Request.of("read_namespace", head_keys(namespace), ("" if slots is None else slots,), read)
 
 
 def refuse_former(namespace: str) -> Request[None]:
     """Refuse a namespace of data layout 1, whose registry is in another slot."""
-    return Request.of("read_namespace", registry_keys(namespace, _FORMER_SALT), ("",), lambda _: None)
+    return Request.of("read_namespace", head_keys(namespace, _FORMER_SALT), ("",), lambda _: None)
 
 
-def register_namespace(namespace: str, slots: int, *, exact: bool) -> Request[NamespaceFacts]:
+def register_namespace(namespace: str, slots: int, *, exact: bool) -> Request[NamespaceHead]:
     """Create a namespace if it does not exist, and read its facts.
 
     With ``exact``, it must have this number of slots.
     """
-    keys = registry_keys(namespace)
-    return Request.of("register_namespace", keys, (slots, int(exact)), _facts)
+    return Request.of("register_namespace", head_keys(namespace), (slots, int(exact)), _head)
 
 
-def _facts(reply: list[Any]) -> NamespaceFacts:
-    *numbers, entities, megabytes = reply
-    facts = NamespaceFacts(*numbers, *(int(each) if each else None for each in (entities, megabytes)))
-    require_slots(facts.slots)
-    return facts
+def _head(reply: list[Any]) -> NamespaceHead:
+    slots, created_at, *limits = reply
+    head = NamespaceHead(slots, created_at, *(int(each) if each else None for each in limits))
+    require_slots(head.slots)
+    return head
 
 
 def _megabytes(description: EntityDescription) -> int:
@@ -199,28 +254,82 @@ def _megabytes(description: EntityDescription) -> int:
 class Registry:
     """The registry, for a caller that knows the namespace's number of slots."""
 
-    __slots__ = ("keys", "slots")
+    __slots__ = ("namespace", "slots")
 
     def __init__(self, namespace: str, slots: int) -> None:
-        self.keys = registry_keys(namespace)
+        self.namespace = namespace
         self.slots = slots
 
-    def limit(self, entities: int | None, megabytes: int | None) -> Request[NamespaceFacts]:
+    def bucket_of(self, path: str) -> int:
+        """Return the number of the bucket of an entity: that of the slot of its name, or of its topic's name."""
+        return slot_for_name(split_path(path)[0], self.slots)
+
+    def keys(self, path: str) -> tuple[bytes, ...]:
+        """Return the keys of the bucket of an entity."""
+        return self.bucket_keys(self.bucket_of(path))
+
+    def bucket_keys(self, number: int) -> tuple[bytes, ...]:
+        """Return the keys of the bucket of this number."""
+        return _bucket_keys(self.namespace, number, self.slots)
+
+    def limit(self, entities: int | None, megabytes: int | None) -> Request[NamespaceHead]:
         """Limit the number of entities and their size in megabytes; ``None`` is no limit."""
         limits = ("" if each is None else each for each in (entities, megabytes))
-        return Request.of("limit_namespace", self.keys, (self.slots, *limits), _facts)
+        return Request.of("limit_namespace", head_keys(self.namespace), (self.slots, *limits), _head)
 
-    def register(self, description: EntityDescription, incarnation: str) -> Request[EntityRecord]:
-        """Add a new queue or topic and give it an id; ``incarnation`` is chosen at random for this creation."""
-        topic = int(description.kind == "topic")
+    def begin(self, number: int, *, limited: bool, exact: bool = False) -> Request[None]:
+        """Begin a bucket, and note whether the namespace has limits: with ``exact`` also if the bucket exists."""
+        channel = due_channel(self.namespace, slot_salt(self.namespace, number, self.slots))
+        arguments = (self.slots, channel, int(limited), int(exact))
+        return Request.of("begin_bucket", self.bucket_keys(number), arguments, lambda _: None)
+
+    def counts(self, number: int) -> Request[BucketCounts]:
+        """Read how much a bucket contains."""
+        return Request.of(
+            "read_bucket", self.bucket_keys(number), (self.slots,), lambda reply: BucketCounts(*map(int, reply))
+        )
+
+    def changes(self, number: int, after: int, limit: int) -> Request[BucketChanges]:
+        """Read the changes of a bucket after a number. After 0, these are all records."""
+
+        def read(reply: list[Any]) -> BucketChanges:
+            life, floor, last, more, *rest = reply
+            named = zip(rest[::2], rest[1::2], strict=True)
+            records = tuple((shown_name(path), _text_or_none(text)) for path, text in named)
+            return BucketChanges(life.decode(), int(floor), int(last), bool(more), records)
+
+        return Request.of("read_changes", self.bucket_keys(number), (self.slots, after, limit), read)
+
+    def find(self, number: int, entity_id: str) -> Request[EntityRecord | None]:
+        """Read the record of the entity with this id, if it exists."""
+
+        def read(reply: list[bytes] | None) -> EntityRecord | None:
+            return None if reply is None else decode(reply[1], reply[0].decode())
+
+        return Request.of("find_entity", self.bucket_keys(number), (self.slots, entity_id), read)
+
+    def register(
+        self, description: EntityDescription, incarnation: str, *, checked: bool = False
+    ) -> Request[EntityRecord]:
+        """Add a new queue or topic and give it an id; ``incarnation`` is chosen at random for this creation.
+
+        ``checked`` says that the limits of the namespace were checked.
+        """
+        topic, word = int(description.kind == "topic"), bucket_word(self.bucket_of(description.path))
         size, text = _megabytes(description), encode(description)
-        arguments = (self.slots, name_key(description.path), incarnation, topic, size, text)
-        return Request.of("register_entity", self.keys, arguments, decode)
+        arguments = (self.slots, name_key(description.path), incarnation, topic, size, word, int(checked), text)
+        return Request.of("register_entity", self.keys(description.path), arguments, decode)
 
     def register_subscription(
-        self, topic: EntityRecord, description: EntityDescription, incarnation: str, rules: Sequence[Rule]
+        self,
+        topic: EntityRecord,
+        description: EntityDescription,
+        incarnation: str,
+        rules: Sequence[Rule],
+        *,
+        checked: bool = False,
     ) -> Request[EntityRecord]:
-        """Add a new subscription of a topic with its rules."""
+        """Add a new subscription of a topic with its rules. ``checked`` is as in :meth:`register`."""
         arguments: list[str | int] = [
             self.slots,
             name_key(topic.path),
@@ -229,16 +338,21 @@ class Registry:
             incarnation,
             encode(description),
             *LIMITS,
+            bucket_word(self.bucket_of(topic.path)),
+            int(checked),
         ]
         for rule in rules:
             arguments += (place_of(description.path, rule.name), kind_of(rule), encode_rule(rule))
-        return Request.of("register_subscription", self.keys, tuple(arguments), decode)
+        return Request.of("register_subscription", self.keys(topic.path), tuple(arguments), decode)
 
-    def revise(self, record: EntityRecord, stamp: str, *, kept: bool = False) -> Request[EntityRecord]:
+    def revise(
+        self, record: EntityRecord, stamp: str, *, kept: bool = False, checked: bool = False
+    ) -> Request[EntityRecord]:
         """Replace the record of a queue or topic: ``record`` is the new record, but with the stamp that was read.
 
         ``stamp`` is chosen at random for this change. The new record has the same version, or the next version if the
         settings differ. With ``kept``, a removal is taken back: the version rises, but the settings do not differ.
+        ``checked`` is as in :meth:`register`.
         """
         arguments = (
             self.slots,
@@ -249,9 +363,10 @@ class Registry:
             record.version,
             2 if kept else int(record.state == "deleting"),
             _megabytes(record),
+            int(checked),
             encode(record),
         )
-        return Request.of("revise_entity", self.keys, arguments, decode)
+        return Request.of("revise_entity", self.keys(record.path), arguments, decode)
 
     def revise_subscription(
         self, record: EntityRecord, stamp: str, *, judging: bool = False, kept: bool = False
@@ -277,7 +392,7 @@ class Registry:
             2 if kept else int(record.state == "deleting"),
             encode(record),
         )
-        return Request.of("revise_subscription", self.keys, arguments, read)
+        return Request.of("revise_subscription", self.keys(record.path), arguments, read)
 
     def unregister(self, record: EntityRecord) -> Request[Unregistered]:
         """Remove an entity, and the rules of a subscription. If there are many rules, this takes more than one call."""
@@ -286,12 +401,12 @@ class Registry:
             return Unregistered(*map(bool, reply))
 
         arguments = (self.slots, name_key(record.path), record.incarnation, record.stamp, _SHARE)
-        return Request.of("unregister_entity", self.keys, arguments, read)
+        return Request.of("unregister_entity", self.keys(record.path), arguments, read)
 
     def mark_told(self, topic: EntityRecord) -> Request[bool]:
         """Record in the registry that all partitions of a topic have been told the version in this record."""
         arguments = (self.slots, name_key(topic.path), topic.incarnation, topic.version)
-        return Request.of("mark_told", self.keys, arguments, bool)
+        return Request.of("mark_told", self.keys(topic.path), arguments, bool)
 
     def look(self, path: str) -> Request[SeenEntity | None]:
         """Read an entity, if it exists. For a topic or a subscription, also read the counts of the topic."""
@@ -302,7 +417,7 @@ class Registry:
             record, behind, subscriptions, sql, correlation = reply
             return SeenEntity(decode(record, path), behind == 1, behind == 2, subscriptions, sql, correlation)
 
-        return Request.of("read_entity", self.keys, self._read(path), read)
+        return Request.of("read_entity", self.keys(path), self._read(path), read)
 
     def read(self, path: str) -> Request[EntityRecord | None]:
         """Read the record of an entity, if it exists."""
@@ -310,7 +425,7 @@ class Registry:
         def read(reply: list[Any] | None) -> EntityRecord | None:
             return None if reply is None else decode(reply[0], path)
 
-        return Request.of("read_entity", self.keys, self._read(path), read)
+        return Request.of("read_entity", self.keys(path), self._read(path), read)
 
     def text(self, path: str) -> Request[bytes | None]:
         """Read the record of an entity as it is, if the entity exists; empty if the record is missing."""
@@ -318,15 +433,15 @@ class Registry:
         def read(reply: list[Any] | None) -> bytes | None:
             return None if reply is None else reply[0]
 
-        return Request.of("read_entity", self.keys, self._read(path), read)
+        return Request.of("read_entity", self.keys(path), self._read(path), read)
 
     def condemn(
         self, path: str, seen: bytes, head: Head, description: EntityDescription, stamp: str
     ) -> Request[EntityRecord]:
         """Begin to delete an entity whose record ``seen`` cannot be read.
 
-        ``head`` is the beginning of the record; its id is empty if it could not be read. ``stamp`` is chosen at random
-        for this change.
+        ``head`` is the beginning of the record; its id is empty if it could not be read, and then the bucket knows it.
+        ``stamp`` is chosen at random for this change.
         """
         arguments = (
             self.slots,
@@ -337,26 +452,25 @@ class Registry:
             head.incarnation,
             head.version,
             stamp,
+            bucket_word(self.bucket_of(path)),
             encode(description),
         )
-        return Request.of("condemn_entity", self.keys, arguments, decode)
+        return Request.of("condemn_entity", self.keys(path), arguments, decode)
 
     def _read(self, path: str) -> tuple[str | int, ...]:
         return (self.slots, name_key(path), name_key(split_path(path)[0]))
 
-    def listed(self, after: str, limit: int) -> Request[Listing[EntityRecord]]:
-        """List queues and topics after ``after``, in the order of their names in lower case.
+    def listed(self, number: int, after: str, limit: int) -> Request[list[tuple[bytes, bytes]]]:
+        """List queues and topics of a bucket after the name ``after``: names in lower case, and their records.
 
         ``after`` is any text; an entity of that name need not exist.
         """
-        require_bounds("an entity", after, limit)
 
-        def read(reply: list[bytes]) -> Listing[EntityRecord]:
-            found = read_all(reply, lambda name, text: decode(text, name))
-            onward = onward_of(reply[-2]) if len(found) == limit else None
-            return Listing(*_divided(found), onward)
+        def read(reply: list[bytes]) -> list[tuple[bytes, bytes]]:
+            return list(zip(reply[::2], reply[1::2], strict=True))
 
-        return Request.of("list_entities", self.keys, (self.slots, name_key(after), limit), read)
+        arguments = (self.slots, name_key(after), limit)
+        return Request.of("list_entities", self.bucket_keys(number), arguments, read)
 
     def subscriptions(self, topic: str, after: str, limit: int = LONGEST_PAGE) -> Request[Page]:
         """List subscriptions of a topic after the name ``after``, in the order of their names in lower case.
@@ -387,16 +501,18 @@ class Registry:
             f"{key}/subscriptions0",
             limit,
         )
-        return Request.of("list_subscriptions", self.keys, arguments, read)
+        return Request.of("list_subscriptions", self.keys(topic), arguments, read)
 
 
-def _divided(
-    found: Sequence[EntityRecord | Unreadable],
-) -> tuple[tuple[EntityRecord, ...], tuple[Unreadable, ...]]:
-    return (
-        tuple(each for each in found if isinstance(each, EntityRecord)),
-        tuple(each for each in found if isinstance(each, Unreadable)),
-    )
+@lru_cache(maxsize=4096)
+def _bucket_keys(namespace: str, number: int, slots: int) -> tuple[bytes, ...]:
+    return bucket_keys(namespace, slot_salt(namespace, number, slots))
+
+
+def _text_or_none(value: object) -> bytes | None:
+    if value is not None and not isinstance(value, bytes):
+        raise TypeError(f"a record must be bytes, not {type(value).__name__}")
+    return value
 
 
 def _name_in(path: bytes) -> str:

@@ -82,7 +82,7 @@ async def delete(steps: Steps, path: str, among: Collection[Kind], before: Befor
     """
     while True:
         try:
-            record = await steps.ask(steps.registry.read(path), until, path)
+            record = await steps.read(path, until)
         except DataLayoutError as error:
             record = await steps.condemned(path, until, among, error)
         if record is None:
@@ -127,7 +127,7 @@ async def remove_if_idle(steps: Steps, record: EntityRecord, idle: int, until: f
     instance because it has taken the removal back: then the entity is not removed. Also raises an error if the deletion
     has begun, but is not finished.
     """
-    found = await steps.ask(steps.registry.read(record.path), until, record.path)
+    found = await steps.read(record.path, until)
     if found is None or found.incarnation != record.incarnation:
         return Removal(removed=True, quiet=idle)
     record = found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sbredis.engine import Request, name_key, registry_keys
+from sbredis.engine import Request, name_key
 from sbredis.registry._entity import EntityRecord, decode
-from sbredis.registry._registry import LIMITS, LONGEST_PAGE, require_bounds
+from sbredis.registry._registry import LIMITS, LONGEST_PAGE, Registry, require_bounds
 from sbredis.registry._rules import KeptRule, decode_rule, encode_rule, kind_of, place_of
 from sbredis.registry._unreadable import Unreadable, read_all
 from sbredis.rules import Rule
@@ -34,11 +34,10 @@ class RulePage(NamedTuple):
 class Rulebook:
     """The rules in a registry. The caller passes subscriptions as it has read them. Each change has a random stamp."""
 
-    __slots__ = ("keys", "slots")
+    __slots__ = ("_registry",)
 
     def __init__(self, namespace: str, slots: int) -> None:
-        self.keys = registry_keys(namespace)
-        self.slots = slots
+        self._registry = Registry(namespace, slots)
 
     def create(self, subscription: EntityRecord, rule: Rule, stamp: str) -> Request[ChangedRule]:
         """Add a rule to a subscription."""
@@ -51,7 +50,7 @@ class Rulebook:
     def delete(self, subscription: EntityRecord, name: str, stamp: str) -> Request[EntityRecord]:
         """Delete a rule of a subscription; the result is the topic."""
         arguments = (*self._of(subscription, stamp), place_of(subscription.path, name))
-        return Request.of("delete_rule", self.keys, arguments, decode)
+        return Request.of("delete_rule", self._registry.keys(subscription.path), arguments, decode)
 
     def read(self, subscription: EntityRecord, name: str) -> Request[KeptRule | None]:
         """Read the rule of this name, if it exists."""
@@ -60,7 +59,7 @@ class Rulebook:
             return None if reply is None else decode_rule(reply, place)
 
         place = place_of(subscription.path, name)
-        return Request.of("read_rule", self.keys, (self.slots, place), read)
+        return Request.of("read_rule", self._registry.keys(subscription.path), (self._registry.slots, place), read)
 
     def listed(self, subscription: EntityRecord, after: str, limit: int) -> Request[RulePage]:
         """List rules of a subscription after the name ``after``, in the order of their names in lower case."""
@@ -78,7 +77,7 @@ class Rulebook:
 
     def _of(self, subscription: EntityRecord, stamp: str) -> tuple[str | int, ...]:
         topic = name_key(subscription.parent or "")
-        return (self.slots, topic, name_key(subscription.path), subscription.incarnation, stamp)
+        return (self._registry.slots, topic, name_key(subscription.path), subscription.incarnation, stamp)
 
     def _changed(
         self, name: str, subscription: EntityRecord, rule: Rule, stamp: str, *more: str
@@ -95,7 +94,7 @@ class Rulebook:
             LIMITS.correlation_filters,
             *more,
         )
-        return Request.of(name, self.keys, arguments, read)
+        return Request.of(name, self._registry.keys(subscription.path), arguments, read)
 
     def _page(self, topic: str, after: str, before: str, limit: int) -> Request[RulePage]:
         def read(reply: list[Any]) -> RulePage:
@@ -105,5 +104,5 @@ class Rulebook:
             pairs = tuple((place.partition(" ")[0], rule) for place, rule in zip(places, rules, strict=True))
             return RulePage(edition.decode(), places[-1] if more and places else None, pairs)
 
-        arguments = (self.slots, name_key(topic), after, before, limit)
-        return Request.of("list_rules", self.keys, arguments, read)
+        arguments = (self._registry.slots, name_key(topic), after, before, limit)
+        return Request.of("list_rules", self._registry.keys(topic), arguments, read)

@@ -91,15 +91,17 @@ from sbredis.registry._entity import (
 )
 from sbredis.registry._partitions import Partitions, all_of
 from sbredis.registry._refusals import (
+    BucketMissingError,
     EntityChangedError,
     Refusals,
     add_sentence,
     missing,
     missing_subscription,
+    namespace_missing,
     of_another_kind,
     refusals,
 )
-from sbredis.registry._registry import Registry, SeenEntity
+from sbredis.registry._registry import Registry, SeenEntity, read_namespace
 
 __all__ = ["DESTINATIONS", "PATIENCE", "TOGETHER", "TOPIC", "Steps"]
 
@@ -139,9 +141,39 @@ class Steps:
         self.registry = Registry(namespace, slots)
 
     async def ask(self, request: Request[T], until: float, about: str = "", codes: Refusals | None = None) -> T:
-        """Send a request to the registry, ``about`` one entity or none. ``codes`` has the errors for refusals."""
+        """Send a request to the registry, ``about`` one entity or none. ``codes`` has the errors for refusals.
+
+        If the bucket is missing, the whole namespace may be missing; then the error says that.
+        """
+        try:
+            return await self.ask_bucket(request, until, about, codes)
+        except BucketMissingError:
+            await self.require_namespace(until)
+            raise
+
+    async def ask_bucket(self, request: Request[T], until: float, about: str = "", codes: Refusals | None = None) -> T:
+        """Send a request to the registry. A missing bucket raises :class:`BucketMissingError`."""
         meant = refusals(self._namespace, about) if codes is None else codes
         return await perform(self._transport, request, timeout=until - loop_time(), refusals=meant)
+
+    async def require_namespace(self, until: float) -> None:
+        """Raise :class:`~sbredis.exceptions.NamespaceMissingError` if there is no namespace."""
+        head = await self.ask_bucket(read_namespace(self._namespace, self.registry.slots), until)
+        if head is None:
+            raise namespace_missing(self._namespace)
+
+    async def look(self, path: str, until: float) -> SeenEntity | None:
+        """Read an entity, if it exists. For a topic or a subscription, also read the counts of the topic."""
+        return await self._if_there(self.registry.look(path), until, path)
+
+    async def read(self, path: str, until: float) -> EntityRecord | None:
+        """Read the record of an entity, if it exists."""
+        return await self._if_there(self.registry.read(path), until, path)
+
+    async def _if_there(self, request: Request[T | None], until: float, path: str) -> T | None:
+        with suppress(BucketMissingError):  # no entity of this bucket exists
+            return await self.ask(request, until, path)
+        return None
 
     # -- finding --------------------------------------------------------------------------------------------------
 
@@ -163,7 +195,7 @@ class Steps:
 
     async def _found(self, path: str, until: float, kinds: Collection[Kind] = ()) -> SeenEntity:
         while True:
-            seen = await self.ask(self.registry.look(path), until, path)
+            seen = await self.look(path, until)
             if seen is None:
                 raise await self.absence(path, until, kinds)
             self.require_kind(seen.record, kinds)
@@ -178,7 +210,7 @@ class Steps:
         topic, subscription = split_path(path)
         if subscription is None:
             return missing(self._namespace, path, kinds)
-        owner = await self.ask(self.registry.read(topic), until, topic)
+        owner = await self.read(topic, until)
         return missing_subscription(self._namespace, path, None if owner is None else owner.kind)
 
     def require_kind(self, record: EntityRecord, kinds: Collection[Kind]) -> None:
@@ -202,7 +234,7 @@ class Steps:
                     await self.partitions.everywhere(record, self.partitions.make, until)
                     record = await self._active(record, until)
                 except (EntityChangedError, MessagingEntityNotFoundError, SettingsStaleError):
-                    found = await self.ask(self.registry.read(record.path), until, record.path)
+                    found = await self.read(record.path, until)
                     if found is None or found.incarnation != record.incarnation:
                         await self._destroyed(record, until)
                         return None
@@ -262,7 +294,7 @@ class Steps:
     async def _topic_kept(self, record: EntityRecord, topic: str, until: float) -> None:
         """Take the removal of a subscription's topic back, if it is being removed."""
         while True:
-            found = await self.ask(self.registry.read(topic), until, topic)
+            found = await self.read(topic, until)
             if found is None or found.state == "deleting":
                 raise missing_subscription(self._namespace, record.path, None if found is None else found.kind)
             if found.state != "removing":
@@ -281,7 +313,7 @@ class Steps:
         """
         topic, subscription = split_path(path)
         while True:
-            text = await self.ask(self.registry.text(path), until, path)
+            text = await self._if_there(self.registry.text(path), until, path)
             if text is None:
                 return None
             try:
@@ -294,7 +326,7 @@ class Steps:
             owner: EntityRecord | None = None
             if subscription is not None:
                 with suppress(DataLayoutError):
-                    owner = await self.ask(self.registry.read(topic), until, topic)
+                    owner = await self.read(topic, until)
             else:
                 page = await self.ask(self.registry.subscriptions(path, "", 1), until, path)
                 is_topic = bool(page.subscriptions or page.unreadable) or b'"kind":"topic"' in text
@@ -355,7 +387,7 @@ class Steps:
             try:
                 found = await self.deleting(found, until)
             except (EntityChangedError, MessagingEntityNotFoundError):
-                found = await self.ask(self.registry.read(record.path), until, record.path)
+                found = await self.read(record.path, until)
         if found is not None:
             await self._destroyed(found, until)
             await self._out(found, until)
@@ -364,7 +396,7 @@ class Steps:
         """Continue the deletion of a subscription's topic; return False if the topic is not being deleted."""
         if record.parent is None:
             return False
-        topic = await self.ask(self.registry.read(record.parent), until, record.parent)
+        topic = await self.read(record.parent, until)
         if topic is None or topic.state != "deleting":
             return False
         await self.settled(topic, until)
@@ -388,7 +420,7 @@ class Steps:
 
     async def _catch_up(self, topic: str, until: float) -> None:
         """Tell the partitions of a topic its version, unless another client has already done so."""
-        seen = await self.ask(self.registry.look(topic), until, topic)
+        seen = await self.look(topic, until)
         if seen is not None and seen.behind:
             await self.told(seen.record, until)
 
@@ -405,7 +437,7 @@ class Steps:
                 f"Some lost partitions of '{found.path}' may not be restored yet: the next call continues that."
             ):
                 await self.partitions.everywhere(found, self.partitions.make_again, until)
-            now = await self.ask(self.registry.read(found.path), until, found.path)
+            now = await self.read(found.path, until)
             if now is not None and now.incarnation == found.incarnation:
                 settled = await self.settled(now, until)
                 if settled is not None:
@@ -435,7 +467,7 @@ class Steps:
 
         for path in paths:
             with suppress(ServiceBusError):
-                found = await self.ask(self.registry.read(path), until, path)
+                found = await self.read(path, until)
                 if found is not None and found.id in destinations:
                     await self.partitions.everywhere(found, forget, until)
 

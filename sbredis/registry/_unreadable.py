@@ -25,6 +25,7 @@ __all__ = [
     "read_all",
     "read_json",
     "reason_of",
+    "shown_name",
     "too_new",
     "unreadable",
     "unreadable_in_script",
@@ -144,12 +145,17 @@ def read_all(texts: list[bytes], read: Callable[[str, bytes], T]) -> list[T | Un
     """Read a reply of names and texts. A text that cannot be read becomes an :class:`Unreadable`."""
     found: list[T | Unreadable] = []
     for name, text in zip(texts[::2], texts[1::2], strict=True):
-        path = name[:_LONGEST_NAME].decode(errors="backslashreplace")
+        path = shown_name(name)
         try:
             found.append(read(path, text))
         except DataLayoutError as error:
             found.append(Unreadable(path, text, error))
     return found
+
+
+def shown_name(name: bytes) -> str:
+    """Return a name in the registry as text, whatever its bytes are."""
+    return name[:_LONGEST_NAME].decode(errors="backslashreplace")
 
 
 def onward_of(name: bytes) -> str | None:

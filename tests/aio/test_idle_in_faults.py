@@ -13,7 +13,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import registry_keys
+from sbredis.engine import head_keys
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry import Namespace
 from sbredis.servers import ClusterNode, LocalCluster
@@ -135,7 +135,7 @@ async def test_removals_are_completed_or_taken_back_while_masters_and_slots_of_a
     ):
         await admin.create_queue("first")
         play = Play(client, admin, clock)
-        registry = key_slot(registry_keys("ns")[0])
+        registry = key_slot(head_keys("ns")[0])
         entity = await client._connection.entity("first", asyncio.get_running_loop().time() + 60)
         partition = key_slot(entity.partition(entity.numbers[0]).keys[0])
         disturb: list[Callable[[], Awaitable[None]]] = [

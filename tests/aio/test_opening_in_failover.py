@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from sbredis.aio import ServiceBusClient
+from sbredis.engine import head_keys
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import ClusterNode, LocalCluster, LocalSentinel
@@ -25,8 +26,8 @@ def anyio_backend() -> str:
 
 async def registry_of(cluster: LocalCluster, namespace: str) -> ClusterNode:
     """Return the master that has the registry of a namespace. Every client queries this master first."""
-    async with ServiceBusClient(cluster.url, namespace=namespace) as client:
-        key = client._connection.namespace._steps.registry.listed("", 1).keys[0]
+    async with ServiceBusClient(cluster.url, namespace=namespace):
+        key = head_keys(namespace)[0]
     return await asyncio.to_thread(cluster.master_of, key_slot(key))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from sbredis.engine import library_keys, registry_keys, role_keys, tick_keys
-from sbredis.engine._keys import KINDS
+from sbredis.engine import head_keys, library_keys, role_keys, tick_keys
+from sbredis.engine._keys import BUCKET_KINDS, KINDS
 from tools.repository import ROOT
 
 PAGE = (ROOT / "docs" / "keys.md").read_text("utf-8")
@@ -24,5 +24,5 @@ def test_the_page_lists_the_keys_of_a_partition() -> None:
 
 
 def test_the_page_lists_the_keys_of_a_namespace() -> None:
-    keys = [key for of in (registry_keys, role_keys, tick_keys, library_keys) for key in of("orders")]
-    assert listed(OF_REGISTRY) == {key.decode().rpartition(":")[2] for key in keys}
+    keys = [key for of in (head_keys, role_keys, tick_keys, library_keys) for key in of("orders")]
+    assert listed(OF_REGISTRY) == {*BUCKET_KINDS, *(key.decode().rpartition(":")[2] for key in keys)}

@@ -434,6 +434,7 @@ READS = {
     "xrange",
     "zlexcount",
     "zrangebylex",
+    "zrangebyscore",
     "zscore",
 }
 

@@ -23,9 +23,9 @@ from sbredis.engine import (
     Partition,
     PartitionSettings,
     Request,
+    bucket_keys,
     new_token,
     perform,
-    registry_keys,
     slot_salt,
     waiting_channel,
 )
@@ -61,7 +61,7 @@ def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
         keys = (
             *partition_keys("ns", salt, "e1"),
             *partition_keys("ns", salt, "zz9", "e1"),
-            *registry_keys("other-ns", salt),
+            *bucket_keys("other-ns", salt),
             waiting_channel("ns", salt, "q", "c1"),
         )
         assert {key_slot(key) for key in keys} == {key_slot(salt.encode())}
@@ -78,7 +78,7 @@ def test_only_a_topic_and_its_subscriptions_share_keys() -> None:
     assert set(topic) & set(subscription) == {
         key for key, kind in zip(topic, KINDS, strict=True) if kind in STORE_KINDS
     }
-    for elsewhere in (partition_keys("ns2", SALT, "t"), partition_keys("ns", "abd", "t"), registry_keys("ns", SALT)):
+    for elsewhere in (partition_keys("ns2", SALT, "t"), partition_keys("ns", "abd", "t"), bucket_keys("ns", SALT)):
         assert not set(topic) & set(elsewhere)
 
 

@@ -134,6 +134,7 @@ PURE = {
         "client": ("_claiming", "_delivering", "_pauses", "_timings", "_watching"),
         "maintenance": ("_agenda", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
+        "registry": ("_merging",),
         "receiving": ("_fetching", "_searching"),
         "cli": ("_server_choice", "_top_screen"),
         "operating": (

@@ -21,7 +21,6 @@ from sbredis.engine import (
     Request,
     new_token,
     perform,
-    registry_keys,
     slot_salt,
 )
 from sbredis.engine._bands import band, member, score
@@ -49,6 +48,7 @@ from sbredis.management import (
 from sbredis.servers import LocalCluster
 from sbredis.transport import Script, Transport, key_slot
 from tests.management.conftest import held, in_namespace
+from tests.registry.keys import bucket_of
 from tests.stored_settings import settings_of, with_settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("counts come from partitions on several nodes")]
@@ -425,9 +425,7 @@ async def test_a_cluster_that_lost_a_server_counts_the_remaining_partitions(
             for partition in queue.partitions:
                 await queue.fill(partition)
             masters = [cluster.master_of(key_slot(partition.keys[0])) for partition in queue.partitions]
-            lost = next(
-                master for master in masters if master is not cluster.master_of(key_slot(registry_keys("ns")[0]))
-            )
+            lost = next(master for master in masters if master is not cluster.master_of(key_slot(bucket_of("q", 4)[0])))
             lost.kill()
             found = await admin.get_queue_runtime_properties("q")
             away = tuple(number for number, master in enumerate(masters) if master is lost)

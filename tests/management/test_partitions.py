@@ -10,12 +10,12 @@ import pytest
 from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import registry_keys
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.management import PartitionRuntimeProperties
 from sbredis.servers import LocalCluster
 from tests.aio.queues import receive_exactly
 from tests.management.conftest import held, in_namespace
+from tests.registry.keys import bucket_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions lie on several nodes")]
@@ -135,7 +135,7 @@ async def test_a_partition_without_a_server_is_listed_as_not_available(
         async with Admin(in_namespace(cluster.url), slot_count=4) as admin:
             await admin.create_queue("q", enable_partitioning=True)
             found = await parts(admin, "q")
-            home = admin._connection.transport.endpoint_of(registry_keys("ns")[0])
+            home = admin._connection.transport.endpoint_of(bucket_of("q", 4)[0])
             lost = next(node for node in cluster.masters if home and node.port != home.port)
             lost.kill()
             left = await parts(admin, "q")

@@ -307,7 +307,10 @@ def test_enumerations_have_azures_values_and_are_equal_to_their_texts() -> None:
     ]
 
 
-ADDED = {"slot_count", "entity_count", "max_entities", "size_in_megabytes", "max_size_in_megabytes"}
+ADDED = {
+    *("slot_count", "entity_count", "max_entities", "size_in_megabytes", "max_size_in_megabytes"),
+    *("availability_status", "unreachable_slots"),
+}
 
 
 def test_a_namespace_has_the_properties_that_azure_defines() -> None:

@@ -18,7 +18,7 @@ from sbredis.management import EntityStatus, RuleProperties, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
 from tests.offenders import for_each
 from tests.registry.damage import DAMAGED, DAMAGED_RULES, UNREADABLE, UNREADABLE_RULES, Registered
-from tests.registry.keys import snapshot
+from tests.registry.keys import bucket_of, snapshot
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,7 @@ class House:
         return self.client._connection.transport
 
     def registered(self, path: str, rule: str | None = None) -> Registered:
-        return Registered(self.transport, path, rule=rule, namespace=self.client.namespace)
+        return Registered(self.transport, path, rule=rule, namespace=self.client.namespace, slots=3)
 
     async def send(self, entity: str, text: str) -> None:
         await self.client.get_sender(entity).send_messages(ServiceBusMessage(text))
@@ -446,9 +446,7 @@ async def test_an_entity_is_not_taken_for_gone_while_a_record_cannot_be_read(url
 
 async def test_counts_that_cannot_be_read_stop_changes_of_rules_and_nothing_else(url: str) -> None:
     async with house(url) as it:
-        from sbredis.engine import registry_keys
-
-        tallies = registry_keys(it.client.namespace)[6]
+        tallies = bucket_of("news", it.client._connection.namespace.slots, it.client.namespace)[6]
         for name in ("news", SUBSCRIPTION):
             await it.transport.command("HSET", tallies, name, b"2 x", key=tallies)
         async with it.other_client() as other:

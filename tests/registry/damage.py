@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from sbredis.engine import registry_keys
 from sbredis.transport import Transport
+from tests.registry.keys import bucket_of
 
 __all__ = ["DAMAGED", "DAMAGED_RULES", "UNREADABLE", "UNREADABLE_RULES", "Registered"]
 
@@ -63,9 +63,11 @@ UNREADABLE_RULES: dict[str, Damage] = {**DAMAGED_RULES, "a newer layout": lambda
 class Registered:
     """The text of an entity or a rule in the registry."""
 
-    def __init__(self, transport: Transport, path: str, *, rule: str | None = None, namespace: str = "default") -> None:
+    def __init__(
+        self, transport: Transport, path: str, *, rule: str | None = None, namespace: str = "default", slots: int = 256
+    ) -> None:
         self._transport = transport
-        keys = registry_keys(namespace)
+        keys = bucket_of(path.partition("/subscriptions/")[0], slots, namespace)
         self._key = keys[1] if rule is None else keys[4]
         self._field = path.lower() if rule is None else f"{path.lower()} {rule.lower()}"
         self._good = b""

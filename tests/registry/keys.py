@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sbredis.engine import registry_keys, registry_salt, slot_salt
+from sbredis.engine import bucket_keys, head_keys, registry_salt, slot_for_name, slot_salt
 from sbredis.transport import Transport
 
-__all__ = ["Snapshot", "keys_of", "snapshot"]
+__all__ = ["Snapshot", "bucket_of", "keys_of", "members", "require_consistent", "snapshot"]
 
 Snapshot = dict[bytes, tuple[bytes, Any]]
 
@@ -19,6 +19,11 @@ _READS: dict[bytes, tuple[str, ...]] = {
     b"zset": ("ZRANGE", "0", "-1", "WITHSCORES"),
     b"string": ("GET",),
 }
+
+
+def bucket_of(name: str, slots: int, namespace: str = "ns") -> tuple[bytes, ...]:
+    """Return the keys of the bucket of a queue or topic."""
+    return bucket_keys(namespace, slot_salt(namespace, slot_for_name(name, slots), slots))
 
 
 async def snapshot(transport: Transport, namespace: str | None = None) -> Snapshot:
@@ -39,7 +44,7 @@ def keys_of(found: Snapshot, namespace: str) -> dict[str, Any]:
     In place of the salts are the numbers of slots, and ``registry``. So the keys of two namespaces are the same.
     """
     names = {registry_salt(namespace): "registry"}
-    facts = found.get(registry_keys(namespace)[0])
+    facts = found.get(head_keys(namespace)[0])
     if facts is not None:
         slots = int(facts[1][b"slots"])
         names |= {slot_salt(namespace, number, slots): str(number) for number in range(slots)}
@@ -49,3 +54,23 @@ def keys_of(found: Snapshot, namespace: str) -> dict[str, Any]:
         if of == namespace:
             kept[":".join((f"{{{names[place[1:-1]]}}}", *rest))] = value
     return kept
+
+
+def require_consistent(kept: dict[str, Any]) -> None:
+    """Check that the ids and the log of each bucket have exactly the entities of the bucket, and those that are gone.
+
+    ``kept`` is the result of :func:`keys_of`.
+    """
+    buckets = {key.partition(":")[0] for key in kept if key.endswith((":changes", ":ids", ":entities"))}
+    for bucket in buckets:
+        records = {name: text.split()[2] for name, text in kept.get(f"{bucket}:entities", {}).items()}
+        assert {path: entity for entity, path in kept.get(f"{bucket}:ids", {}).items()} == records
+        gone = members(kept.get(f"{bucket}:gone", []))
+        assert not gone & records.keys()
+        assert members(kept.get(f"{bucket}:changes", [])) == gone | records.keys()
+
+
+def members(scored: list[Any]) -> set[bytes]:
+    """Return the members in the reply of ZRANGE WITHSCORES."""
+    flat = [part for each in scored for part in (each if isinstance(each, list) else [each])]
+    return set(flat[::2])

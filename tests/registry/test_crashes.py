@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import PartitionSettings, registry_keys
+from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
@@ -22,8 +22,8 @@ from sbredis.exceptions import (
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
 from sbredis.transport import Transport
 from tests.engine.opening import open_with_scripts
-from tests.registry.cuts import Cuts, Operation, settled
-from tests.registry.keys import keys_of, snapshot
+from tests.registry.cuts import Cuts, Operation, opened, settled
+from tests.registry.keys import bucket_of, keys_of, snapshot
 from tests.registry.turns import Cut, Turns
 from tests.stored_settings import settings_of
 
@@ -33,8 +33,9 @@ pytestmark = [
     pytest.mark.everywhere("a creation cut off in the middle has reached some slots and not others"),
 ]
 
-REGISTRY = registry_keys("ns")[0]
 SETTINGS = PartitionSettings(lock_duration=1234)
+SECOND = next(name for name in map(str, range(100)) if bucket_of(name, 3) == bucket_of("First", 3))
+"""The name of a queue in the bucket of the queue ``First``."""
 CHANGED = PartitionSettings(lock_duration=4321)
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
@@ -90,14 +91,24 @@ async def test_an_interrupted_creation_is_finished_by_a_second_creation(
         await cuts.as_if_nothing_had_happened(namespace)
 
 
+async def test_an_interrupted_creation_in_a_new_bucket_can_be_repeated(transport: Transport) -> None:
+    """The first creation in a bucket begins it. An interruption leaves the bucket and the entity, or less."""
+    cuts = Cuts(transport, nothing, creating(partitioned=True), begun=False)
+    async for namespace, _ in cuts.all():
+        with suppress(MessagingEntityNotFoundError):
+            await namespace.get_entity("Orders")
+        if not await namespace.list_entities():
+            await namespace.create_entity("Orders", SETTINGS, partitioned=True)
+        await cuts.as_if_nothing_had_happened(namespace)
+
+
 @shapes
 async def test_an_interrupted_creation_can_be_deleted(transport: Transport, *, partitioned: bool) -> None:
     async for namespace, steps in Cuts(transport, nothing, creating(partitioned=partitioned)).all():
         if steps:
             await namespace.delete_entity("Orders")
         kept = settled(await snapshot(transport), namespace.name)
-        registry = kept.pop("{registry}:namespace")
-        assert (kept, registry[b"last_id"]) == ({}, b"1" if steps else b"0")
+        assert set(kept) == {"{registry}:namespace"}
 
 
 @shapes
@@ -111,13 +122,11 @@ async def test_an_interrupted_deletion_is_finished(transport: Transport, look: s
             await namespace.delete_entity("Orders")
         elif look == "create":
             record = await namespace.create_entity("Orders", CHANGED)
-            assert (record.id, record.state, record.settings) == ("2", "active", CHANGED)
+            assert (record.state, record.settings) == ("active", CHANGED)
             await namespace.delete_entity("Orders")
         else:
             with pytest.raises(MessagingEntityNotFoundError):
                 await namespace.get_entity("Orders")
-        given_ids = b"2" if look == "create" and steps >= 2 else b"1"
-        cuts.whole["{registry}:namespace"][b"last_id"] = given_ids
         await cuts.as_if_nothing_had_happened(namespace)
 
 
@@ -139,7 +148,7 @@ async def test_an_interrupted_change_is_complete_or_absent_and_can_be_repeated(
 async def test_an_error_in_mid_operation_names_what_may_be_incomplete_and_how_to_finish_it(
     transport: Transport,
 ) -> None:
-    namespace = await Namespace.open(transport, "ns", 3)
+    namespace = await opened(transport, "ns", 3)
     with pytest.raises(ServiceBusCommunicationError) as raised:
         await creating(partitioned=True)(Namespace(Cut(transport, 3, before=True), "ns", 3, 0))
     assert raised.value.message == (
@@ -162,7 +171,7 @@ async def test_an_error_in_mid_operation_names_what_may_be_incomplete_and_how_to
 
 @in_memory
 async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport: Transport) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     turns = Turns(transport)
     slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
     await turns.quiet()
@@ -175,12 +184,12 @@ async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport:
         await turns.let_through(turns.waiting[0])
     with pytest.raises(MessagingEntityNotFoundError, match="no entity 'Orders'"):
         await slow
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
+    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
 
 
 @in_memory
 async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport: Transport) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     turns = Turns(transport)
     slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
     await turns.quiet()
@@ -193,7 +202,7 @@ async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport
 
 @in_memory
 async def test_a_slow_creation_is_not_confused_with_another_one(transport: Transport) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     turns = Turns(transport)
     slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
     await turns.quiet()
@@ -212,7 +221,7 @@ async def test_a_slow_creation_is_not_confused_with_another_one(transport: Trans
 @in_memory
 async def test_a_slow_creation_finishes_an_interrupted_deletion(transport: Transport) -> None:
     turns = Turns(transport)
-    await Namespace.open(transport, "ns", 2)
+    await opened(transport, "ns", 2)
     slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
     await turns.quiet()
     await turns.let_through(turns.waiting[0])
@@ -222,12 +231,12 @@ async def test_a_slow_creation_finishes_an_interrupted_deletion(transport: Trans
         await turns.let_through(turns.waiting[0])
     with pytest.raises(MessagingEntityNotFoundError):
         await slow
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
+    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
 
 
 @in_memory
 async def test_a_slow_deletion_deletes_the_entity_that_has_the_name_at_that_time(transport: Transport) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     await others.create_entity("Orders", SETTINGS)
     turns = Turns(transport)
     slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).delete_entity("Orders"))
@@ -238,24 +247,26 @@ async def test_a_slow_deletion_deletes_the_entity_that_has_the_name_at_that_time
     while turns.waiting:
         await turns.let_through(turns.waiting[0])
     await slow
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
+    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
 
 
 async def test_a_creation_stops_if_another_entity_has_a_partition_under_its_id(transport: Transport) -> None:
     """If lost data makes an id repeat, the messages of the first entity with that id must not be changed."""
-    namespace = await Namespace.open(transport, "ns", 3)
+    namespace = await opened(transport, "ns", 3)
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)
-    await transport.command("HSET", REGISTRY, "last_id", "0", key=REGISTRY)
-    with pytest.raises(MessagingEntityNotFoundError, match="'Second' may be half created"):
-        await namespace.create_entity("Second", CHANGED, partitioned=True, timeout=60)
+    (bucket, *_), (other, *_) = bucket_of("First", 3), bucket_of(SECOND, 3)
+    assert bucket == other
+    await transport.command("HSET", bucket, "last", "0", key=bucket)
+    with pytest.raises(MessagingEntityNotFoundError, match=f"'{SECOND}' may be half created"):
+        await namespace.create_entity(SECOND, CHANGED, partitioned=True, timeout=60)
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
-    await namespace.delete_entity("Second")
+    await namespace.delete_entity(SECOND)
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
 
 
 @in_memory
 async def test_a_slow_change_does_not_overwrite_newer_settings(transport: Transport) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     record = await others.create_entity("Orders", SETTINGS, partitioned=True)
     turns = Turns(transport)
     slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).update_entity(record, CHANGED))
@@ -271,7 +282,7 @@ async def test_a_slow_change_does_not_overwrite_newer_settings(transport: Transp
 
 @in_memory
 async def test_changing_an_entity_under_deletion_reports_it_as_gone(transport: Transport) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     record = await others.create_entity("Orders", SETTINGS, partitioned=True)
     turns = Turns(transport)
     slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).update_entity(record, CHANGED))
@@ -282,7 +293,7 @@ async def test_changing_an_entity_under_deletion_reports_it_as_gone(transport: T
         await turns.let_through(turns.waiting[0])
     with pytest.raises(MessagingEntityNotFoundError, match=r"^There is no entity 'Orders' in namespace 'ns'"):
         await slow
-    assert list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
+    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
 
 
 EXPECTED = (MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, EntityChangedError)
@@ -369,13 +380,13 @@ def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -
 def test_an_entity_is_complete_or_absent_for_any_order_of_calls(operations: list[str], chance: random.Random) -> None:
     async def act() -> None:
         async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
-            namespace = await Namespace.open(transport, "ns", 2)
+            namespace = await opened(transport, "ns", 2)
             crowd = Crowd(transport, operations, chance)
             await crowd.act()
             listed = await namespace.list_entities()
             kept = keys_of(await snapshot(transport), "ns")
             there = partitions_of(kept, listed[0]) if listed else {}
-            assert {key for key in kept if not key.startswith("{registry}")} == set(there)
+            assert {key for key in kept if key.count(":") > 1} == set(there)
             states = [settings_of(value[b"settings"]) for key, value in there.items() if key.endswith(":state")]
             assert {int(state["version"]) for state in states} <= {record.version for record in listed}
             created, deleted = crowd.succeeded("create"), crowd.succeeded("delete")
@@ -393,7 +404,7 @@ def test_after_clients_crash_the_next_client_finds_the_entity_complete_or_absent
 ) -> None:
     async def act() -> None:
         async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
-            namespace = await Namespace.open(transport, "ns", 2)
+            namespace = await opened(transport, "ns", 2)
             await Crowd(transport, operations, chance, dying).act()
             with suppress(MessagingEntityNotFoundError):
                 record = await namespace.get_entity("Orders")

@@ -37,16 +37,17 @@ class Namespace:
     def __init__(self, held: Entities) -> None:
         self.held = held
         self.registry = self
+        self.slots = 1
         self.pages = 0
 
-    def read(self, path: str) -> object:
+    async def read(self, path: str, _: float) -> object:
         kind = "topic" if path in TOPICS else "queue"
         properties = self.held[path][0] if kind == "queue" else {}
         return SimpleNamespace(kind=kind, path=path, name=path, properties=properties)
 
-    def listed(self, after: str, _: int) -> object:
-        found = tuple(SimpleNamespace(name=name) for name in sorted(self.held) if name > after)
-        return SimpleNamespace(records=found, onward=None)
+    def listed(self, *_: object) -> list[tuple[bytes, bytes]]:
+        """Return no names: the nearest one to an unknown destination does not matter here."""
+        return []
 
     def subscriptions(self, topic: str, after: str, _: int) -> object:
         """Return a page of one subscription, although the caller asks for more."""
@@ -63,10 +64,12 @@ class Namespace:
     async def ask(self, answer: object, *_: object) -> object:
         return answer
 
+    ask_bucket = ask
+
     async def existing(self, path: str, _: float) -> object:
         if name_key(path) not in self.held:
             raise MessagingEntityNotFoundError(f"There is no entity '{path}'.")
-        return self.read(name_key(path))
+        return await self.read(name_key(path), 0.0)
 
 
 def paths(held: Entities, at: str, hops: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:

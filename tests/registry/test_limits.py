@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import PartitionSettings, registry_keys
+from sbredis.engine import PartitionSettings, bucket_keys, slot_for_name
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from sbredis.registry import Namespace
 from sbredis.rules import Rule, TrueFilter
 from sbredis.transport import Transport
-from tests.registry.keys import snapshot
+from tests.registry.keys import bucket_of, snapshot
+from tests.registry.turns import RecordingTransport
 
 pytestmark = pytest.mark.anyio
 
 MEGABYTE = 2**20
-NAMESPACE, ENTITIES, NAMES = registry_keys("ns")[:3]
 RULE = Rule("$Default", TrueFilter())
 
 
@@ -78,10 +77,11 @@ async def test_a_deleted_entity_gives_its_size_back(transport: Transport, namesp
         await namespace.create_entity(name, sized(30))
     await namespace.delete_entity("one")
     assert (await namespace.facts()).megabytes == 30
-    await transport.command("HSET", ENTITIES, "two", "damaged", key=ENTITIES)
+    bucket, entities, *_ = bucket_of("two", 4)
+    await transport.command("HSET", entities, "two", "damaged", key=entities)
     await namespace.delete_entity("two")
     assert (await namespace.facts()).megabytes == 0
-    assert [field for field in (await snapshot(transport))[NAMESPACE][1] if field.startswith(b"size")] == []
+    assert [field for field in (await snapshot(transport))[bucket][1] if field.startswith(b"size")] == []
 
 
 async def test_limits_that_are_taken_away_limit_nothing(transport: Transport, namespace: Namespace) -> None:
@@ -93,16 +93,47 @@ async def test_limits_that_are_taken_away_limit_nothing(transport: Transport, na
     await namespace.create_entity("queue", sized(1))
 
 
-async def test_several_clients_together_do_not_exceed_a_limit(namespace: Namespace) -> None:
+async def test_clients_that_create_one_after_another_do_not_exceed_a_limit(
+    transport: Transport, namespace: Namespace
+) -> None:
+    """Two that create at the same moment may: each bucket counts its own entities."""
     await namespace.limit(entities=100, megabytes=30)
+    clients = [namespace, await Namespace.open(transport, "ns")]
 
-    async def create(name: str) -> bool:
+    async def create(number: int) -> bool:
         try:
-            await namespace.create_entity(name, sized(10))
+            await clients[number % 2].create_entity(f"q{number}", sized(10))
         except ServiceBusQuotaExceededError:
             return False
         return True
 
-    assert sum(await asyncio.gather(*(create(f"q{number}") for number in range(10)))) == 3
+    assert [await create(number) for number in range(10)] == [number < 3 for number in range(10)]
     facts = await namespace.facts()
     assert (facts.entities, facts.megabytes) == (3, 30)
+
+
+async def test_a_bucket_that_is_begun_later_has_the_limits(transport: Transport, namespace: Namespace) -> None:
+    await namespace.limit(entities=1, megabytes=None)
+    await namespace.create_entity("first", sized(1))
+    for number in range(4):  # the servers of some slots lose their data
+        for key in bucket_keys("ns", namespace.salt(number)):
+            if number != slot_for_name("first", 4):
+                await transport.command("DEL", key, key=key)
+    other = await Namespace.open(transport, "ns")
+    for name in ("a", "b", "c", "d", "e", "f"):
+        with pytest.raises(ServiceBusQuotaExceededError):
+            await other.create_entity(name, sized(1))
+
+
+async def test_without_limits_no_call_is_made_for_them(transport: Transport, namespace: Namespace) -> None:
+    recorder = RecordingTransport(transport)
+    client = Namespace(recorder, "ns", 4, 0)
+    await client.create_entity("first", sized(1))
+    await client.delete_entity("first")
+    recorder.calls.clear()
+    await client.create_entity("first", sized(1))
+    assert {name for name, _ in recorder.calls}.isdisjoint({"read_namespace", "read_bucket"})
+    await namespace.limit(entities=9, megabytes=None)
+    recorder.calls.clear()
+    await client.create_entity("second", sized(1))
+    assert [name for name, _ in recorder.calls if name == "read_bucket"] == ["read_bucket"] * 4

@@ -16,8 +16,9 @@ from sbredis.engine import (
     PartitionSettings,
     SettingsBehindError,
     SettingsStaleError,
+    bucket_of_id,
+    head_keys,
     perform,
-    registry_keys,
     slot_for_name,
     slots_for_name,
 )
@@ -32,14 +33,16 @@ from sbredis.servers import LocalServer
 from sbredis.transport import Transport
 from tests.engine.opening import open_with_scripts
 from tests.offenders import for_each
-from tests.registry.keys import keys_of, snapshot
+from tests.registry.cuts import settled
+from tests.registry.keys import bucket_of, keys_of, snapshot
 from tests.registry.turns import RecordingTransport
 from tests.stored_settings import with_settings
 
 pytestmark = pytest.mark.anyio
 
 SETTINGS = PartitionSettings()
-NAMESPACE, ENTITIES = registry_keys("ns")[:2]
+(HEAD,) = head_keys("ns")
+BUCKET, ENTITIES, *_ = REGISTRY = bucket_of("q", 4)
 
 on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
@@ -47,7 +50,7 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 async def partition_keys_in(transport: Transport) -> list[str]:
     """Return the partition keys that exist."""
-    return [key for key in keys_of(await snapshot(transport), "ns") if not key.startswith("{registry}")]
+    return [key for key in keys_of(await snapshot(transport), "ns") if key.count(":") > 1]
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------
@@ -107,7 +110,7 @@ async def test_a_queue_is_stored_in_one_partition_chosen_by_its_name(
     assert (record.name, record.kind, record.state, record.version) == ("Billing/Orders", "queue", "active", 1)
     assert (record.partitions, record.partitioned, record.colocated_with) == ((place,), False, None)
     assert (record.settings, record.properties) == (settings, {"user_metadata": "ours"})
-    own = [f"{{{place}}}:1:{kind}" for kind in ("entries", "order", "state", "store")]
+    own = [f"{{{place}}}:{record.id}:{kind}" for kind in ("entries", "order", "state", "store")]
     assert await partition_keys_in(transport) == own
     assert (await perform(transport, namespace.partition(record, place).count())).bytes == 0
     assert await namespace.get_entity("BILLING/ORDERS") == record
@@ -165,11 +168,11 @@ async def test_a_number_of_partitions_that_the_namespace_cannot_place_is_refused
 async def test_a_namespace_of_an_older_layout_is_refused_although_its_registry_was_elsewhere(
     transport: Transport,
 ) -> None:
-    old = registry_keys("old", "fjl")[0]
+    old = head_keys("old", "fjl")[0]
     await transport.command("HSET", old, "layout", "1", "partitions", "16", "created", "5", key=old)
     with pytest.raises(DataLayoutError, match=r"'old' has data layout 1, .* Use the release that wrote"):
         await Namespace.open(transport, "old")
-    assert registry_keys("old")[0] not in await snapshot(transport)
+    assert head_keys("old")[0] not in await snapshot(transport)
 
 
 async def test_a_queue_cannot_be_colocated_with_a_missing_entity_or_one_with_other_partitions(
@@ -328,7 +331,8 @@ async def test_an_unreadable_record_is_not_reported_as_missing(transport: Transp
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_no_entity_is_made_in_a_deleted_namespace(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
-    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
+    for key in (HEAD, BUCKET):
+        await transport.command("DEL", key, key=key)
     before = await snapshot(transport)
     for done in (
         namespace.get_entity("q"),
@@ -344,7 +348,8 @@ async def test_no_entity_is_made_in_a_deleted_namespace(transport: Transport, na
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_creating_an_entity_recreates_a_lost_namespace(transport: Transport, namespace: Namespace) -> None:
     """A namespace is lost when its servers restart empty."""
-    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
+    for key in (HEAD, BUCKET):
+        await transport.command("DEL", key, key=key)
     assert await namespace.create_entity("q", SETTINGS) == await namespace.get_entity("q")
     assert (await Namespace.open(transport, "ns")).slots == namespace.slots
 
@@ -353,7 +358,8 @@ async def test_creating_an_entity_recreates_a_lost_namespace(transport: Transpor
 async def test_a_namespace_made_meanwhile_with_other_partitions_is_not_changed(
     transport: Transport, namespace: Namespace
 ) -> None:
-    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
+    for key in (HEAD, BUCKET):
+        await transport.command("DEL", key, key=key)
     await Namespace.open(transport, "ns", namespace.slots + 1)
     with pytest.raises(NamespaceSlotsError):
         await namespace.create_entity("q", SETTINGS)
@@ -489,16 +495,16 @@ async def test_a_deleted_entity_is_not_restored(transport: Transport, namespace:
 async def test_a_deleted_queue_leaves_no_keys_and_its_name_is_free(
     transport: Transport, namespace: Namespace, *, partitioned: bool
 ) -> None:
-    empty = keys_of(await snapshot(transport), "ns")
+    empty = settled(await snapshot(transport), "ns")
     old = await namespace.create_entity("q", SETTINGS, partitioned=partitioned)
     for number in old.partitions:
         messages = [Outgoing(b"x" * 100, message_id=b"m", due=9_000_000_000_000 * place) for place in (0, 1)]
         await perform(transport, namespace.partition(old, number).send(CallId("lane", 1), messages))
     await namespace.delete_entity("Q")
-    left = keys_of(await snapshot(transport), "ns")
-    assert list(left) == list(empty)
+    assert settled(await snapshot(transport), "ns") == empty
     new = await namespace.create_entity("q", SETTINGS, partitioned=partitioned)
-    assert (old.id, new.id) == ("1", "2")
+    assert bucket_of_id(old.id, 4) == bucket_of_id(new.id, 4)
+    assert int(old.id, 36) < int(new.id, 36)
     with pytest.raises(MessagingEntityNotFoundError):
         await perform(transport, namespace.partition(old, old.partitions[0]).count())
 
@@ -543,7 +549,7 @@ async def test_a_deletion_spares_a_partition_of_another_incarnation(transport: T
     await namespace.delete_entity("q")
     assert await namespace.list_entities() == ()
     after = await snapshot(transport)
-    kept = [key for key in before if key not in registry_keys("ns")]
+    kept = [key for key in before if key not in (HEAD, *REGISTRY)]
     assert len(kept) == 4
     assert [after[key] for key in kept] == [before[key] for key in kept]
 

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import MalformedCallError, Request, name_key, new_stamp, perform, registry_keys
+from sbredis.engine import (
+    MalformedCallError,
+    Request,
+    bucket_of_id,
+    due_channel,
+    head_keys,
+    name_key,
+    new_stamp,
+    perform,
+    slot_salt,
+)
 from sbredis.engine._contracts import contract
 from sbredis.engine._scripts import load
 from sbredis.exceptions import (
@@ -21,10 +31,11 @@ from sbredis.exceptions import (
     ScriptRefusedError,
     ServiceBusError,
 )
-from sbredis.registry import LONGEST_PAGE, EntityChangedError, EntityRecord, NamespaceFacts, NamespaceSlotsError
-from sbredis.registry._entity import EntityDescription, Head
-from sbredis.registry._refusals import NamespaceMissingError, refusals
-from sbredis.registry._registry import Registry, read_namespace, register_namespace
+from sbredis.registry import LONGEST_PAGE, EntityChangedError, EntityRecord, NamespaceSlotsError
+from sbredis.registry._entity import EntityDescription, Head, decode
+from sbredis.registry._merging import BucketMerge
+from sbredis.registry._refusals import BucketMissingError, refusals
+from sbredis.registry._registry import NamespaceHead, Registry, read_namespace, register_namespace
 from sbredis.transport import Script, Transport
 from tests.engine.opening import open_with_scripts
 from tests.offenders import for_each
@@ -33,9 +44,11 @@ from tools.repository import ROOT
 
 pytestmark = pytest.mark.anyio
 
-KEYS = registry_keys("ns")
-NAMESPACE, ENTITIES, NAMES = KEYS[:3]
-REGISTRY = Registry("ns", 4)
+REGISTRY = Registry("ns", 1)
+"""With one slot, all entities are in one bucket."""
+HEAD = head_keys("ns")
+KEYS = REGISTRY.bucket_keys(0)
+BUCKET, ENTITIES, NAMES = KEYS[:3]
 ORDERS = EntityDescription(name="Billing/Orders", partitions=(1,))
 FIRST, SECOND, THIRD = "first_______", "second______", "third_______"
 
@@ -44,9 +57,10 @@ on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indir
 
 @pytest.fixture
 async def transport(url: str) -> AsyncIterator[Transport]:
-    """A transport to a target that has only the namespace ``ns`` of four partitions."""
+    """A transport to a target that has only the namespace ``ns`` of one slot, and its bucket."""
     async with await open_with_scripts(url) as transport:
-        await perform(transport, register_namespace("ns", 4, exact=True))
+        await perform(transport, register_namespace("ns", 1, exact=True))
+        await perform(transport, REGISTRY.begin(0, limited=False))
         yield transport
 
 
@@ -76,14 +90,18 @@ RECORD = EntityRecord(
     name="q", partitions=(0,), id="1", incarnation=FIRST, version=1, stamp=FIRST, created_at=1, updated_at=1
 )
 REQUESTS: list[Request[Any]] = [
-    register_namespace("ns", 4, exact=True),
-    read_namespace("ns", 4),
+    register_namespace("ns", 1, exact=True),
+    read_namespace("ns", 1),
     REGISTRY.limit(1, None),
+    REGISTRY.begin(0, limited=False),
+    REGISTRY.counts(0),
+    REGISTRY.changes(0, 0, 100),
+    REGISTRY.find(0, "001"),
     REGISTRY.register(ORDERS, FIRST),
     REGISTRY.revise(RECORD, SECOND),
     REGISTRY.unregister(RECORD),
     REGISTRY.read("q"),
-    REGISTRY.listed("", 100),
+    REGISTRY.listed(0, "", 100),
     REGISTRY.condemn("q", b"", Head("", FIRST, 1), ORDERS, SECOND),
 ]
 
@@ -92,12 +110,15 @@ REQUESTS: list[Request[Any]] = [
 async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_script_names(request_: Request[Any]) -> None:
     header = contract((ROOT / "lua" / f"{request_.script.name}.lua").read_text("utf-8"))
     listed = tuple((key.decode().rpartition(":")[2], 1) for key in KEYS)
-    assert header.keys == (listed if request_.script.name == "register_namespace" else (("registry", len(KEYS)),))
-    assert request_.keys == KEYS
+    if "namespace" in request_.script.name:
+        assert (header.keys, request_.keys) == ((("namespace", 1),), HEAD)
+    else:
+        assert header.keys == (listed if request_.script.name == "begin_bucket" else (("bucket", len(KEYS)),))
+        assert request_.keys == KEYS
     names = header.arguments[1:] if header.takes_run_id else header.arguments
     assert (len(request_.arguments), header.rest) == (len(names), None)
     by_name = dict(zip(names, request_.arguments, strict=True))
-    assert by_name["slots"] == 4
+    assert by_name["slots"] == 1
     assert by_name.get("incarnation", FIRST) == by_name.get("expected", FIRST) == FIRST
     assert by_name.get("stamp", SECOND) == SECOND
     assert request_.repeatable
@@ -109,14 +130,16 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
 
 async def test_a_namespace_is_made_once_and_never_changes(transport: Transport) -> None:
     before = await snapshot(transport)
-    assert list(keys_of(before, "ns")) == ["{registry}:namespace"]
-    kept = before[NAMESPACE][1]
-    facts = NamespaceFacts(4, int(kept[b"created"]), 0, 0, 0, None, None)
-    assert facts.created_at > 1_700_000_000_000
-    assert (kept[b"layout"], kept[b"slots"], kept[b"last_id"]) == (b"2", b"4", b"0")
-    assert await ask(transport, register_namespace("ns", 4, exact=True)) == facts
-    assert await ask(transport, register_namespace("ns", 16, exact=False)) == facts
-    assert await ask(transport, read_namespace("ns", 4)) == await ask(transport, read_namespace("ns")) == facts
+    assert set(keys_of(before, "ns")) == {"{registry}:namespace", "{0}:bucket"}
+    kept = before[HEAD[0]][1]
+    head = NamespaceHead(1, int(kept[b"created"]), None, None)
+    assert head.created_at > 1_700_000_000_000
+    assert set(kept) == {b"layout", b"slots", b"created"}
+    assert (kept[b"layout"], kept[b"slots"]) == (b"2", b"1")
+    assert await ask(transport, register_namespace("ns", 1, exact=True)) == head
+    assert await ask(transport, register_namespace("ns", 16, exact=False)) == head
+    assert await ask(transport, read_namespace("ns", 1)) == await ask(transport, read_namespace("ns")) == head
+    await ask(transport, REGISTRY.begin(0, limited=True))
     assert await ask(transport, read_namespace("other")) is None
     assert await snapshot(transport) == before
 
@@ -124,7 +147,7 @@ async def test_a_namespace_is_made_once_and_never_changes(transport: Transport) 
 async def test_an_exact_partition_count_that_differs_is_refused(transport: Transport) -> None:
     for request in (register_namespace("ns", 16, exact=True), read_namespace("ns", 16)):
         text = await refused(transport, request, NamespaceSlotsError)
-        assert text == "Namespace 'ns' has 4 slots, which cannot change: name this number, or no number."
+        assert text == "Namespace 'ns' has 1 slots, which cannot change: name this number, or no number."
 
 
 @pytest.mark.everywhere("namespaces lie in different slots")
@@ -133,6 +156,7 @@ async def test_namespaces_share_no_keys(transport: Transport) -> None:
     before = keys_of(await snapshot(transport), "ns")
     await ask(transport, register_namespace("NS", 8, exact=True))
     other = Registry("NS", 8)
+    await ask(transport, other.begin(other.bucket_of("Billing/Orders"), limited=False))
     assert await ask(transport, other.read("Billing/Orders")) is None
     await ask(transport, other.register(ORDERS, FIRST))
     assert keys_of(await snapshot(transport), "ns") == before
@@ -146,7 +170,7 @@ async def test_an_entity_is_registered_with_its_whole_record(transport: Transpor
     assert record == EntityRecord(
         name="Billing/Orders",
         partitions=(1,),
-        id="1",
+        id="001",
         incarnation=FIRST,
         version=1,
         stamp=FIRST,
@@ -181,41 +205,54 @@ async def test_a_name_that_differs_only_in_case_from_another_is_taken(transport:
 
 
 async def test_ids_count_in_base_36_and_never_repeat(transport: Transport) -> None:
-    records = [await registered(transport, replace(ORDERS, name=f"q{number}")) for number in range(40)]
-    assert [record.id for record in records] == [*"123456789abcdefghijklmnopqrstuvwxyz", "10", "11", "12", "13", "14"]
+    """A creation takes two numbers: that of the id, and that of the change."""
+    records = [await registered(transport, replace(ORDERS, name=f"q{number}")) for number in range(20)]
+    assert [record.id for record in records] == [*(f"00{digit}" for digit in "13579bdfhjlnprtvxz"), "0011", "0013"]
     for record in records:
         await ask(transport, REGISTRY.unregister(record))
-    assert (await registered(transport)).id == "15"
+    last = int((await registered(transport)).id, 36)
+    assert last > max(int(record.id, 36) for record in records)
 
 
 @pytest.mark.parametrize(
     ("last", "next_id"),
-    [(36**2 - 2, "zz"), (36**2 - 1, "100"), (36**10 - 1, "10000000000"), (2**53 - 2, "2gosa7pa2gv")],
+    [(36**2 - 2, "00zz"), (36**2 - 1, "00100"), (36**10 - 1, "0010000000000"), (2**53 - 3, "002gosa7pa2gu")],
 )
 async def test_an_id_can_have_many_digits(transport: Transport, last: int, next_id: str) -> None:
-    await transport.command("HSET", NAMESPACE, "last_id", last, key=NAMESPACE)
+    await transport.command("HSET", BUCKET, "last", last, key=BUCKET)
     assert (await registered(transport)).id == next_id
+
+
+async def test_an_id_begins_with_the_number_of_its_bucket(transport: Transport) -> None:
+    registry = Registry("ns", 1024)
+    names = {registry.bucket_of(f"q{number}"): f"q{number}" for number in range(5000)}
+    for number in (0, 35, 36, 1023):
+        await ask(transport, registry.begin(number, limited=False))
+        record = await ask(transport, registry.register(replace(ORDERS, name=names[number]), FIRST))
+        assert bucket_of_id(record.id, 1024) == number
+        assert await ask(transport, registry.find(number, record.id)) == record
+    assert bucket_of_id("sg1", 1024) is bucket_of_id("00", 1024) is bucket_of_id("0_1", 1024) is None
 
 
 @on_real_servers
 async def test_ids_jump_after_a_change_of_the_server_process(transport: Transport) -> None:
-    assert (await registered(transport)).id == "1"
-    await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
+    assert (await registered(transport)).id == "001"
+    await transport.command("HSET", BUCKET, "run_id", "f" * 40, key=BUCKET)
     ids = [(await registered(transport, replace(ORDERS, name=name))).id for name in ("a", "b")]
-    assert ids == ["1001", "1002"]
-    await transport.command("HSET", NAMESPACE, "run_id", "?", key=NAMESPACE)
-    assert (await registered(transport, replace(ORDERS, name="c"))).id == "1003", "an unknown process is no other one"
+    assert ids == ["001002", "001004"]
+    await transport.command("HSET", BUCKET, "run_id", "?", key=BUCKET)
+    assert (await registered(transport, replace(ORDERS, name="c"))).id == "001006", "an unknown process is no other one"
 
 
 @on_real_servers
 @pytest.mark.any_form("the call is not that of the library")
 async def test_ids_continue_if_the_server_process_is_unknown(transport: Transport) -> None:
     nameless = Script("register_entity", load("register_entity").source)
-    await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
-    for name, expected in (("a", b"1"), ("b", b"2")):
-        reply = await transport.call(nameless, KEYS, ("?", "4", name, FIRST, "0", "0", "{}"))
+    await transport.command("HSET", BUCKET, "run_id", "f" * 40, key=BUCKET)
+    for name, expected in (("a", b"001"), ("b", b"003")):
+        reply = await transport.call(nameless, KEYS, ("?", "1", name, FIRST, "0", "0", "00", "0", "{}"))
         assert reply.split()[2] == expected
-    assert (await snapshot(transport))[NAMESPACE][1][b"run_id"] == b"f" * 40
+    assert (await snapshot(transport))[BUCKET][1][b"run_id"] == b"f" * 40
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -309,7 +346,7 @@ async def test_an_entity_is_unregistered_once_and_leaves_no_keys(transport: Tran
     record = await registered(transport)
     assert await ask(transport, REGISTRY.unregister(record)) == (True, False)
     after = keys_of(await snapshot(transport), "ns")
-    assert list(after) == list(before)
+    assert set(after) == {*before, "{0}:changes", "{0}:gone"}
     assert await ask(transport, REGISTRY.unregister(record)) == (False, False)
     assert await ask(transport, REGISTRY.read("Billing/Orders")) is None
 
@@ -332,7 +369,9 @@ async def test_reading_changes_nothing(transport: Transport) -> None:
     before = await snapshot(transport)
     await ask(transport, REGISTRY.read("Billing/Orders"))
     assert await ask(transport, REGISTRY.read("nothing")) is None
-    await ask(transport, REGISTRY.listed("", 5))
+    await ask(transport, REGISTRY.listed(0, "", 5))
+    await ask(transport, REGISTRY.changes(0, 0, 5))
+    await ask(transport, REGISTRY.counts(0))
     assert await snapshot(transport) == before
 
 
@@ -343,40 +382,35 @@ async def test_entities_are_listed_by_name_page_by_page(transport: Transport) ->
     expected = sorted(names, key=name_key)
     for limit in (1, 2, 4, 9, 1000):
         listed: list[str] = []
-        after: str | None = ""
-        while after is not None:
-            page = await ask(transport, REGISTRY.listed(after, limit))
-            assert len(page.records) <= limit
-            listed += [record.name for record in page.records]
-            after = page.onward
+        after, page = "", [(b"", b"")]
+        while page:
+            page = await ask(transport, REGISTRY.listed(0, after, limit))
+            assert len(page) <= limit
+            listed += [decode(text).name for _, text in page]
+            after = page[-1][0].decode() if page else ""
         assert listed == expected
-    (record,) = (await ask(transport, REGISTRY.listed("Aa", 1))).records
-    assert record.name == "b", "also after no name"
+    ((name, _),) = await ask(transport, REGISTRY.listed(0, "Aa", 1))
+    assert name == b"b", "also after no name"
 
 
 @pytest.mark.slow
 async def test_one_page_holds_as_many_entities_as_may_be_requested(transport: Transport) -> None:
     for number in range(LONGEST_PAGE + 1):
         await ask(transport, REGISTRY.register(replace(ORDERS, name=f"q{number:04}"), new_stamp()))
-    page = await ask(transport, REGISTRY.listed("", LONGEST_PAGE))
-    assert [record.name for record in page.records] == [f"q{number:04}" for number in range(LONGEST_PAGE)]
-    assert page.onward == page.records[-1].name
+    page = await ask(transport, REGISTRY.listed(0, "", LONGEST_PAGE))
+    assert [name.decode() for name, _ in page] == [f"q{number:04}" for number in range(LONGEST_PAGE)]
 
 
 @pytest.mark.parametrize(
     "name", [b"\xff", b"a\xc3", b"a" * 20_000, b"\xff" * 20_000], ids=["lead", "cut", "long", "both"]
 )
-def test_a_list_ends_after_a_damaged_name_that_no_caller_can_give_back(name: bytes) -> None:
+def test_the_list_of_a_bucket_ends_after_a_damaged_name_that_no_caller_can_give_back(name: bytes) -> None:
     """The list would else begin again before that name, and never end."""
-    page = REGISTRY.listed("", 1).result([name, b""])
-    assert page.onward is None
-    assert [(len(each.path) <= 4000, each.text) for each in page.unreadable] == [(True, b"")]
-
-
-@pytest.mark.parametrize("limit", [0, -1, LONGEST_PAGE + 1, True, 1.0, None])
-def test_the_size_of_a_page_is_limited(limit: Any) -> None:
-    with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):
-        REGISTRY.listed("", limit)
+    merge = BucketMerge(1)
+    (read,) = merge.to_read()
+    merge.took(read, [(b"a", b"")] * (read.limit - 1) + [(name, b"")])
+    assert merge.take(read.limit)[-1] == (name, b"")
+    assert merge.ended
 
 
 @given(st.text("aAzZ09", min_size=1, max_size=6), st.text("aAzZ09", min_size=1, max_size=6))
@@ -387,33 +421,32 @@ def test_names_mean_the_same_entity_if_and_only_if_they_are_equal_in_lower_case(
 
 # -- refusals of every call --------------------------------------------------------------------------------------------
 
-about_an_entity = pytest.mark.parametrize("request_", REQUESTS[2:], ids=lambda request: request.script.name)
+about_an_entity = pytest.mark.parametrize("request_", REQUESTS[4:], ids=lambda request: request.script.name)
 
 
 @about_an_entity
-async def test_every_call_reports_a_missing_namespace(transport: Transport, request_: Request[Any]) -> None:
-    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
-    text = await refused(transport, request_, NamespaceMissingError)
-    assert text == (
-        "There is no namespace 'ns'. The servers may have lost their data. Create the entity again, get the sender or "
-        "receiver with create_if_missing=True, or open a new client: each of these creates the namespace."
-    )
+async def test_every_call_reports_a_missing_bucket(transport: Transport, request_: Request[Any]) -> None:
+    await transport.command("DEL", BUCKET, key=BUCKET)
+    text = await refused(transport, request_, BucketMissingError)
+    assert text.startswith("There is no entity 'Billing/Orders' in namespace 'ns'. ")
 
 
-@about_an_entity
-async def test_a_namespace_made_again_with_other_partitions_refuses_calls_for_the_old_one(
+@pytest.mark.parametrize("request_", REQUESTS[3:], ids=lambda request: request.script.name)
+async def test_a_bucket_of_a_namespace_with_other_slots_refuses_calls(
     transport: Transport, request_: Request[Any]
 ) -> None:
-    await transport.command("HSET", NAMESPACE, "slots", "40", key=NAMESPACE)
-    assert "has 40 slots" in await refused(transport, request_, NamespaceSlotsError)
+    await transport.command("HSET", BUCKET, "slots", "40", key=BUCKET)
+    assert "when the namespace had 40 slots" in await refused(transport, request_, NamespaceSlotsError)
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.script.name)
-async def test_a_namespace_of_another_layout_is_not_changed(transport: Transport, request_: Request[Any]) -> None:
-    await transport.command("HSET", NAMESPACE, "layout", "3", key=NAMESPACE)
+async def test_data_of_another_layout_is_not_changed(transport: Transport, request_: Request[Any]) -> None:
+    for key in (*HEAD, BUCKET):
+        await transport.command("HSET", key, "layout", "3", key=key)
     text = await refused(transport, request_, DataLayoutError)
+    subject = "Namespace 'ns'" if request_.keys == HEAD else "A part of the registry of namespace 'ns'"
     assert text == (
-        "Namespace 'ns' has data layout 3, and this release of sbredis reads and writes layout 2. Install a release "
+        f"{subject} has data layout 3, and this release of sbredis reads and writes layout 2. Install a release "
         "that can read it, in all services of the namespace."
     )
 
@@ -446,6 +479,7 @@ async def test_a_record_of_another_layout_is_not_changed(
 
 
 LONG = "x" * 13
+CHANNEL = due_channel("ns", slot_salt("ns", 0, 1)).decode()
 
 
 @pytest.fixture
@@ -463,49 +497,58 @@ async def orders(transport: Transport) -> None:
         ("register_namespace", ("1025", "0")),
         ("register_namespace", ("", "0")),
         ("register_namespace", ("4.0", "0")),
-        ("register_namespace", ("4", "")),
-        ("register_namespace", ("4", "2")),
+        ("register_namespace", ("1", "")),
+        ("register_namespace", ("1", "2")),
         ("read_namespace", ("0",)),
         ("read_namespace", ("1025",)),
         ("read_namespace", ("4.0",)),
-        ("register_entity", ("4", "", FIRST, "0", "0", "{}")),
-        ("register_entity", ("4", "q", "", "0", "0", "{}")),
-        ("register_entity", ("4", "q", LONG, "0", "0", "{}")),
-        ("register_entity", ("4", "q", "with a blank", "0", "0", "{}")),
-        ("register_entity", ("4", "q", FIRST, "0", "0", "")),
-        ("register_entity", ("4", "q", FIRST, "2", "0", "{}")),
-        ("register_entity", ("4", "q", FIRST, "", "0", "{}")),
-        ("register_entity", ("4", "q", FIRST, "0", "-1", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "0", "", "{}")),
-        ("limit_namespace", ("4", "-1", "")),
-        ("limit_namespace", ("4", "", "1.5")),
-        ("revise_entity", ("4", "q", LONG, FIRST, SECOND, "1", "0", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, LONG, SECOND, "1", "0", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, LONG, "1", "0", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, "with,a,comma", "1", "0", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "0", "0", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1" * 16, "0", "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "0", "0", "")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "3", "0", "{}")),
-        ("unregister_entity", ("4", "q", LONG, FIRST, "1")),
-        ("unregister_entity", ("4", "q", FIRST, "", "1")),
-        ("unregister_entity", ("4", "q", FIRST, FIRST, "0")),
-        ("unregister_entity", ("4", "q", FIRST, FIRST, "1001")),
-        ("condemn_entity", ("4", "", "q", "", "", FIRST, "1", SECOND, "{}")),
-        ("condemn_entity", ("4", "q", "", "", "", FIRST, "1", SECOND, "{}")),
-        ("condemn_entity", ("4", "q", "q", "", "a b", FIRST, "1", SECOND, "{}")),
-        ("condemn_entity", ("4", "q", "q", "", "", LONG, "1", SECOND, "{}")),
-        ("condemn_entity", ("4", "q", "q", "", "", FIRST, "0", SECOND, "{}")),
-        ("condemn_entity", ("4", "q", "q", "", "", FIRST, "1", "with,a,comma", "{}")),
-        ("condemn_entity", ("4", "q", "q", "", "", FIRST, "1", SECOND, "")),
-        ("list_entities", ("4", "", "0")),
-        ("list_entities", ("4", "", "1001")),
-        ("list_entities", ("4", "", "")),
+        ("register_entity", ("1", "", FIRST, "0", "0", "00", "0", "{}")),
+        ("register_entity", ("1", "q", "", "0", "0", "00", "0", "{}")),
+        ("register_entity", ("1", "q", LONG, "0", "0", "00", "0", "{}")),
+        ("register_entity", ("1", "q", "with a blank", "0", "0", "00", "0", "{}")),
+        ("register_entity", ("1", "q", FIRST, "0", "0", "00", "0", "")),
+        ("register_entity", ("1", "q", FIRST, "2", "0", "00", "0", "{}")),
+        ("register_entity", ("1", "q", FIRST, "", "0", "00", "0", "{}")),
+        ("register_entity", ("1", "q", FIRST, "0", "-1", "00", "0", "{}")),
+        ("revise_entity", ("1", "q", FIRST, FIRST, SECOND, "1", "0", "", "0", "{}")),
+        ("limit_namespace", ("1", "-1", "")),
+        ("limit_namespace", ("1", "", "1.5")),
+        ("revise_entity", ("1", "q", LONG, FIRST, SECOND, "1", "0", "0", "0", "{}")),
+        ("revise_entity", ("1", "q", FIRST, LONG, SECOND, "1", "0", "0", "0", "{}")),
+        ("revise_entity", ("1", "q", FIRST, FIRST, LONG, "1", "0", "0", "0", "{}")),
+        ("revise_entity", ("1", "q", FIRST, FIRST, "with,a,comma", "1", "0", "0", "0", "{}")),
+        ("revise_entity", ("1", "q", FIRST, FIRST, SECOND, "0", "0", "0", "0", "{}")),
+        ("revise_entity", ("1", "q", FIRST, FIRST, SECOND, "1" * 16, "0", "0", "0", "{}")),
+        ("revise_entity", ("1", "q", FIRST, FIRST, SECOND, "1", "0", "0", "0", "")),
+        ("revise_entity", ("1", "q", FIRST, FIRST, SECOND, "1", "3", "0", "0", "{}")),
+        ("unregister_entity", ("1", "q", LONG, FIRST, "1")),
+        ("unregister_entity", ("1", "q", FIRST, "", "1")),
+        ("unregister_entity", ("1", "q", FIRST, FIRST, "0")),
+        ("unregister_entity", ("1", "q", FIRST, FIRST, "1001")),
+        ("condemn_entity", ("1", "", "q", "", "", FIRST, "1", SECOND, "00", "{}")),
+        ("condemn_entity", ("1", "q", "", "", "", FIRST, "1", SECOND, "00", "{}")),
+        ("condemn_entity", ("1", "q", "q", "", "a b", FIRST, "1", SECOND, "00", "{}")),
+        ("condemn_entity", ("1", "q", "q", "", "", LONG, "1", SECOND, "00", "{}")),
+        ("condemn_entity", ("1", "q", "q", "", "", FIRST, "0", SECOND, "00", "{}")),
+        ("condemn_entity", ("1", "q", "q", "", "", FIRST, "1", "with,a,comma", "00", "{}")),
+        ("condemn_entity", ("1", "q", "q", "", "", FIRST, "1", SECOND, "00", "")),
+        ("register_entity", ("1", "q", FIRST, "0", "0", "0", "0", "{}")),
+        ("condemn_entity", ("1", "q", "q", "", "", FIRST, "1", SECOND, "", "{}")),
+        ("begin_bucket", ("0", CHANNEL, "0", "0")),
+        ("begin_bucket", ("1", "elsewhere", "0", "0")),
+        ("begin_bucket", ("1", CHANNEL, "", "0")),
+        ("begin_bucket", ("1", CHANNEL, "0", "2")),
+        ("read_changes", ("1", "-1", "1")),
+        ("read_changes", ("1", "0", "0")),
+        ("read_changes", ("1", "0", "1001")),
+        ("list_entities", ("1", "", "0")),
+        ("list_entities", ("1", "", "1001")),
+        ("list_entities", ("1", "", "")),
     ],
 )
 async def test_a_malformed_call_is_refused(transport: Transport, name: str, arguments: tuple[str, ...]) -> None:
     before = await snapshot(transport)
     with pytest.raises(ScriptRefusedError) as raised:
-        await transport.call(load(name), KEYS, arguments)
+        await transport.call(load(name), HEAD if "namespace" in name else KEYS, arguments)
     assert raised.value.reply_code == "BADCALL"
     assert await snapshot(transport) == before

@@ -26,7 +26,8 @@ from sbredis.registry import EntityChangedError, EntityRecord, Namespace
 from sbredis.rules import Rule, TrueFilter
 from sbredis.transport import Argument, Script, Transport, forget_memory
 from tests.engine.opening import open_with_scripts
-from tests.registry.keys import keys_of, snapshot
+from tests.registry.cuts import opened, settled
+from tests.registry.keys import bucket_of, keys_of, snapshot
 from tests.registry.turns import Cut, Turns
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +60,7 @@ def client(transport: ScriptCaller, clock: Clock, partitions: int = 3) -> Namesp
 async def made(
     transport: Transport, clock: Clock, partitions: int = 3, **changes: Any
 ) -> tuple[Namespace, EntityRecord]:
-    namespace = await Namespace.open(transport, "ns", partitions, told=clock.told)
+    namespace = await opened(transport, "ns", partitions, told=clock.told)
     record = await namespace.create_entity(
         "Q", SETTINGS, partitioned=True, properties={"auto_delete_on_idle": IDLE}, **changes
     )
@@ -98,7 +99,7 @@ async def states(transport: Transport) -> list[dict[bytes, bytes]]:
 
 
 async def only_the_registry_is_left(transport: Transport) -> bool:
-    return list(keys_of(await snapshot(transport), "ns")) == ["{registry}:namespace"]
+    return set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
 
 
 async def test_an_entity_is_removed_after_its_idle_time_and_a_minute(transport: Transport, clock: Clock) -> None:
@@ -159,7 +160,7 @@ async def test_an_update_counts_as_use_and_taking_back_does_not(transport: Trans
 async def test_a_creation_that_nobody_finishes_is_finished_and_later_removed(
     transport: Transport, clock: Clock, at: int
 ) -> None:
-    await Namespace.open(transport, "ns", 2, told=clock.told)
+    await opened(transport, "ns", 2, told=clock.told)
     with pytest.raises(ServiceBusCommunicationError):
         await client(Cut(transport, at, before=False), clock, 2).create_entity("Q", SETTINGS, partitioned=True)
     namespace = client(transport, clock, 2)
@@ -292,7 +293,7 @@ class Between:
 
 
 async def topic_with_subscription(transport: Transport, clock: Clock) -> tuple[Namespace, EntityRecord, EntityRecord]:
-    namespace = await Namespace.open(transport, "ns", 2, told=clock.told)
+    namespace = await opened(transport, "ns", 2, told=clock.told)
     await namespace.create_entity("T", replace(SETTINGS, topic=True), kind="topic", partitioned=True)
     subscription = await namespace.create_subscription(
         "T", "S", replace(SETTINGS, shared=True), rules=[Rule("all", TrueFilter())]
@@ -364,9 +365,10 @@ async def test_a_topic_is_in_use_while_a_subscription_forwards_its_messages(tran
     forwards = replace(SETTINGS, shared=True, forwards=True)
     await namespace.create_subscription("T", "Z", forwards, rules=[Rule("all", TrueFilter())])
     clock.now += IDLE + MINUTE
-    before = keys_of(await snapshot(transport), "ns")["{registry}:entities"]
+    bucket = bucket_of("T", 2)[1]
+    before = (await snapshot(transport))[bucket]
     assert await namespace.remove_if_idle(topic, IDLE) == (False, 0)
-    assert keys_of(await snapshot(transport), "ns")["{registry}:entities"] == before
+    assert (await snapshot(transport))[bucket] == before
     last = (await namespace.list_subscriptions("T"))[-1]
     await namespace.update_entity(last, replace(last.settings, forwards=False))
     clock.now += IDLE + MINUTE

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import MalformedCallError, Request, perform, registry_keys
+from sbredis.engine import MalformedCallError, Request, head_keys, perform
 from sbredis.engine._contracts import contract
 from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import (
@@ -21,7 +21,7 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityChangedError, EntityRecord, NamespaceSlotsError
 from sbredis.registry._entity import EntityDescription
-from sbredis.registry._refusals import NamespaceMissingError, SubscriptionGoneError, rule_refusals
+from sbredis.registry._refusals import BucketMissingError, SubscriptionGoneError, rule_refusals
 from sbredis.registry._registry import Registry, SeenEntity, register_namespace
 from sbredis.registry._rulebook import Rulebook
 from sbredis.rules import Rule
@@ -34,9 +34,11 @@ from tools.repository import ROOT
 
 pytestmark = pytest.mark.anyio
 
-KEYS = registry_keys("ns")
-NAMESPACE, ENTITIES, TALLIES = KEYS[0], KEYS[1], KEYS[6]
 REGISTRY, RULEBOOK = Registry("ns", 2), Rulebook("ns", 2)
+KEYS = REGISTRY.keys("Topic")
+BESIDE = next(name for name in map(str, range(100)) if REGISTRY.keys(name) == KEYS)
+"""The name of an entity in the same bucket as the topic."""
+BUCKET, ENTITIES, TALLIES = KEYS[0], KEYS[1], KEYS[6]
 FIRST, SECOND, THIRD, FOURTH = "first_______", "second______", "third_______", "fourth______"
 LONG = "x" * 13
 TOPIC = EntityDescription(name="Topic", kind="topic", partitions=(0,), settings=OF_TOPIC)
@@ -50,6 +52,7 @@ async def transport(url: str) -> AsyncIterator[Transport]:
     """A transport to a target that has only the namespace ``ns`` of two partitions."""
     async with await open_with_scripts(url) as transport:
         await perform(transport, register_namespace("ns", 2, exact=True))
+        await perform(transport, REGISTRY.begin(REGISTRY.bucket_of("Topic"), limited=False))
         yield transport
 
 
@@ -125,7 +128,7 @@ each = pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request
 @each
 async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_script_names(request_: Request[Any]) -> None:
     header = contract((ROOT / "lua" / f"{request_.script.name}.lua").read_text("utf-8"))
-    assert header.keys == (("registry", len(KEYS)),)
+    assert header.keys == (("bucket", len(KEYS)),)
     assert request_.keys == KEYS
     names = header.arguments[1:] if header.takes_run_id else header.arguments
     rest = request_.arguments[len(names) :]
@@ -155,19 +158,20 @@ def test_the_flags_of_a_script_match_its_use_of_memory() -> None:
     """With full memory, scripts that delete data still run. Only scripts without writes are marked as reading."""
     flags: dict[tuple[str, ...], set[str]] = {
         (): {
-            *("create_rule", "limit_namespace", "register_entity", "register_namespace", "register_subscription"),
-            "update_rule",
+            *("begin_bucket", "create_rule", "limit_namespace", "register_entity", "register_namespace"),
+            *("register_subscription", "update_rule"),
         },
         ("allow-oom",): {
             *("condemn_entity", "delete_rule", "mark_told", "revise_entity", "revise_subscription"),
             "unregister_entity",
         },
         ("no-writes",): {
-            *("list_entities", "list_rules", "list_subscriptions", "read_entity", "read_namespace", "read_rule"),
+            *("find_entity", "list_entities", "list_rules", "list_subscriptions", "read_bucket", "read_changes"),
+            *("read_entity", "read_namespace", "read_rule"),
         },
     }
     headers = {name: contract((ROOT / "lua" / f"{name}.lua").read_text("utf-8")) for name in operations()}
-    of_registry = {name for name, header in headers.items() if header.keys[0][0] in {"registry", "namespace"}}
+    of_registry = {name for name, header in headers.items() if header.keys[0][0] in {"bucket", "namespace"}}
     assert of_registry == set().union(*flags.values())
     for expected, names in flags.items():
         assert {headers[name].flags for name in names} == {expected}
@@ -180,7 +184,7 @@ async def test_a_repeated_call_registers_a_subscription_only_once(transport: Tra
     topic = await with_topic(transport)
     request = REGISTRY.register_subscription(topic, SUB, SECOND, [ANY, SQL])
     record = await ask(transport, request)
-    assert (record.id, record.state, record.stamp) == ("2", "creating", SECOND)
+    assert (record.state, record.stamp) == ("creating", SECOND)
     before = await snapshot(transport)
     assert await ask(transport, request) == record
     assert await snapshot(transport) == before
@@ -249,7 +253,7 @@ async def test_the_version_that_all_partitions_know_never_goes_back(transport: T
     before = await snapshot(transport)
     for outdated in (topic, replace(topic, version=1), replace(topic, version=9, incarnation=FOURTH)):
         assert await ask(transport, REGISTRY.mark_told(outdated)) is False
-    assert await ask(transport, REGISTRY.mark_told(replace(topic, name="Other"))) is False
+    assert await ask(transport, REGISTRY.mark_told(replace(topic, name=BESIDE))) is False
     assert await snapshot(transport) == before
 
 
@@ -270,7 +274,7 @@ async def test_a_topic_under_deletion_accepts_no_subscription_and_keeps_its_vers
     assert (ended.record.state, ended.topic) == ("deleting", deleting)
     assert await ask(transport, REGISTRY.unregister(ended.record)) == (True, False)
     assert await ask(transport, REGISTRY.unregister(deleting)) == (True, False)
-    assert list(await snapshot(transport)) == [NAMESPACE]
+    assert set(await snapshot(transport)) == {*head_keys("ns"), BUCKET, *KEYS[-2:]}, "only the log is left"
 
 
 async def test_a_call_for_another_incarnation_changes_nothing(transport: Transport) -> None:
@@ -309,18 +313,18 @@ async def test_a_subscription_with_many_rules_is_unregistered_in_steps(transport
 
 
 @each
-async def test_every_call_reports_a_missing_namespace(transport: Transport, request_: Request[Any]) -> None:
-    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
-    await refused(transport, request_, NamespaceMissingError)
+async def test_every_call_reports_a_missing_bucket(transport: Transport, request_: Request[Any]) -> None:
+    await transport.command("DEL", BUCKET, key=BUCKET)
+    await refused(transport, request_, BucketMissingError)
 
 
 @each
-async def test_a_namespace_of_other_partitions_or_another_layout_is_not_changed(
+async def test_a_bucket_of_other_slots_or_another_layout_is_not_changed(
     transport: Transport, request_: Request[Any]
 ) -> None:
-    await transport.command("HSET", NAMESPACE, "slots", "40", key=NAMESPACE)
+    await transport.command("HSET", BUCKET, "slots", "40", key=BUCKET)
     await refused(transport, request_, NamespaceSlotsError)
-    await transport.command("HSET", NAMESPACE, "layout", "3", key=NAMESPACE)
+    await transport.command("HSET", BUCKET, "layout", "3", key=BUCKET)
     await refused(transport, request_, DataLayoutError)
 
 
@@ -356,7 +360,10 @@ async def test_records_and_counts_of_another_layout_are_not_changed(
 
 PATH = "t/subscriptions/s"
 GOOD: dict[str, tuple[str, ...]] = {
-    "register_subscription": ("2", "t", FIRST, PATH, SECOND, "{}", "9", "9", "9", f"{PATH} r", "s", "{}"),
+    "register_subscription": (
+        *("2", "t", FIRST, PATH, SECOND, "{}", "9", "9", "9", "00", "0"),
+        *(f"{PATH} r", "s", "{}"),
+    ),
     "revise_subscription": ("2", "t", PATH, FIRST, SECOND, THIRD, "1", "0", "0", "{}"),
     "mark_told": ("2", "t", FIRST, "1"),
     "create_rule": ("2", "t", PATH, FIRST, SECOND, f"{PATH} r", "s", "{}", "9", "9"),
@@ -368,7 +375,8 @@ GOOD: dict[str, tuple[str, ...]] = {
 BAD: dict[str, dict[int, tuple[str, ...]]] = {
     "register_subscription": {
         1: ("",), 2: (LONG, ""), 3: ("",), 4: (LONG,), 5: ("",), 6: ("", "x", "1000000"), 7: ("-1",), 8: ("1.5",),
-        9: ("r", "t/subscriptions/s", "t/subscriptions/s ", "t/subscriptions/ss r"), 10: ("", "x"), 11: ("",),
+        9: ("", "0", "0 0"), 11: ("r", "t/subscriptions/s", "t/subscriptions/s ", "t/subscriptions/ss r"),
+        12: ("", "x"), 13: ("",),
     },
     "revise_subscription": {
         3: (LONG,), 4: ("a b c d e f ",), 5: ("with,a,comma",), 6: ("0", ""), 7: ("2", ""), 8: ("3", ""), 9: ("",),

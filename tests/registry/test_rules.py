@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import registry_keys
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,
@@ -25,12 +24,12 @@ from sbredis.registry._rules import MAXIMUM_RULE_BYTES, decode_rule, encode_rule
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlAction, SqlFilter, TrueFilter
 from sbredis.transport import Transport
 from tests.engine.opening import open_with_scripts
-from tests.registry.keys import snapshot
+from tests.registry.keys import bucket_of, snapshot
 from tests.registry.topics import ANY, CORRELATED, NONE, OF_SUBSCRIPTION, SQL, kept_of, make_topic, require_whole
 
 pytestmark = pytest.mark.anyio
 
-RULES = registry_keys("ns")[4]
+RULES = bucket_of("Topic", 2)[4]
 EVERYTHING = Rule(
     "Every-thing_1.2",
     CorrelationFilter(

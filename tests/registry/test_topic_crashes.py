@@ -25,7 +25,7 @@ from sbredis.rules import Rule, SqlFilter
 from sbredis.transport import Argument, Script, Transport
 from tests.engine.opening import open_with_scripts
 from tests.plugins.targets import SHAPES, partitioned_on
-from tests.registry.cuts import Cuts, Operation
+from tests.registry.cuts import Cuts, Operation, opened, settled
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.topics import (
     ANY,
@@ -133,7 +133,7 @@ async def test_a_half_created_subscription_is_deleted_with_its_topic(
 ) -> None:
     async for namespace, _ in Cuts(transport, with_a_topic(partitioned=partitioned), subscribing).all():
         await namespace.delete_entity("Topic")
-        assert list(keys_of(await snapshot(transport, namespace.name), namespace.name)) == ["{registry}:namespace"]
+        assert set(settled(await snapshot(transport, namespace.name), namespace.name)) == {"{registry}:namespace"}
 
 
 @ways("delete", "get", "create")
@@ -147,7 +147,7 @@ async def test_an_interrupted_deletion_of_a_subscription_is_finished(
             await namespace.delete_entity(SUB)
         elif way == "create":
             record = await subscribing(namespace)
-            assert (record.id, record.state) == ("4", "active")
+            assert record.state == "active"
             require_whole(await kept_of(transport, namespace.name), 3)
             continue
         elif way == "delete" and len(there) == 2:
@@ -225,7 +225,7 @@ async def slowly(transport: Transport, operation: Operation, calls: int) -> tupl
 @in_memory
 @pytest.mark.parametrize("gone", [SUB, "Topic"])
 async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport: Transport, gone: str) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 2)
     assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
@@ -239,7 +239,7 @@ async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport:
 
 @in_memory
 async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport: Transport) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 2)
     changed = await others.update_entity(await others.get_entity(SUB), OF_SUBSCRIPTION, properties={"a": 1})
@@ -253,7 +253,7 @@ async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport
 async def test_a_slowly_created_subscription_belongs_to_the_topic_that_has_the_name_at_that_time(
     transport: Transport,
 ) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 1)
     assert [call.script.name for call in turns.waiting] == ["register_subscription"]
@@ -269,7 +269,7 @@ async def test_a_slowly_created_subscription_belongs_to_the_topic_that_has_the_n
 async def test_a_slow_rule_change_applies_to_the_subscription_that_has_the_name_at_that_time(
     transport: Transport,
 ) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     await make_topic(others)
     await subscribing(others)
     slow, turns = await slowly(transport, RULE_OPERATIONS["create"], 1)
@@ -286,7 +286,7 @@ async def test_a_slow_rule_change_applies_to_the_subscription_that_has_the_name_
 @in_memory
 @pytest.mark.parametrize("calls", [6, 1000], ids=["half deleted", "deleted"])
 async def test_a_slow_restoration_of_a_deleted_entity_is_undone(transport: Transport, calls: int) -> None:
-    others = await Namespace.open(transport, "ns", 2)
+    others = await opened(transport, "ns", 2)
     await make_topic(others)
     record = await subscribing(others)
     slow, turns = await slowly(transport, lambda namespace: namespace.restore_entity(record), 1)
@@ -415,7 +415,7 @@ def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
 ) -> None:
     async def act() -> None:
         async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
-            namespace = await Namespace.open(transport, "ns", 2)
+            namespace = await opened(transport, "ns", 2)
             await make_topic(namespace)
             await subscribing(namespace)
             await Crowd(transport, operations, chance).act()
@@ -432,7 +432,7 @@ def test_after_clients_end_in_mid_operation_a_topic_is_complete_or_missing(
 ) -> None:
     async def act() -> None:
         async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
-            namespace = await Namespace.open(transport, "ns", 2)
+            namespace = await opened(transport, "ns", 2)
             await make_topic(namespace)
             await subscribing(namespace)
             await Crowd(transport, operations, chance, dying).act()

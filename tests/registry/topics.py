@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sbredis.engine import PartitionSettings, registry_salt
 from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, Routes
@@ -10,7 +10,7 @@ from sbredis.registry._entity import decode
 from sbredis.registry._rules import encode_rule
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlFilter
 from sbredis.transport import Transport
-from tests.registry.keys import keys_of, snapshot
+from tests.registry.keys import keys_of, members, require_consistent, snapshot
 from tests.stored_settings import settings_of
 
 __all__ = [
@@ -57,15 +57,18 @@ async def make_topic(namespace: Namespace, name: str = "Topic", *, partitioned: 
 async def kept_of(transport: Transport, name: str = "ns") -> Kept:
     """Return the contents, after a check that the sorted sets have the same entries as the hashes."""
     found = keys_of(await snapshot(transport, name), name)
-    registry = {key.rpartition(":")[2]: value for key, value in found.items() if key.startswith("{registry}")}
+    require_consistent(found)
     assert registry_salt("ns") == "027h"
 
     def listed(kind: str) -> set[str]:
-        return {member.decode() for member in _members(registry.get(kind, []))}
+        return {each.decode() for key, value in found.items() if _kind(key) == kind for each in members(value)}
 
-    entities = {path.decode(): decode(text) for path, text in registry.get("entities", {}).items()}
+    def fields(kind: str) -> dict[bytes, bytes]:
+        return {name: text for key, value in found.items() if _kind(key) == kind for name, text in value.items()}
+
+    entities = {path.decode(): decode(text) for path, text in fields("entities").items()}
     rules: dict[str, dict[str, bytes]] = {}
-    for place, text in registry.get("rules", {}).items():
+    for place, text in fields("rules").items():
         path, _, rule = place.decode().partition(" ")
         rules.setdefault(path, {})[rule] = text
     assert listed("names") | listed("subscriptions") == set(entities)
@@ -75,15 +78,16 @@ async def kept_of(transport: Transport, name: str = "ns") -> Kept:
     for key, value in found.items():
         if key.endswith(":state"):
             versions.setdefault(key.split(":")[1], []).append(int(settings_of(value[b"settings"])["version"]))
-    tallies = {path.decode(): text.decode().split()[1:] for path, text in registry.get("tallies", {}).items()}
+    tallies = {path.decode(): text.decode().split()[1:] for path, text in fields("tallies").items()}
     kept = Kept(entities, rules, tallies, versions, list(found))
     _require_counted(kept)
     return kept
 
 
-def _members(value: Any) -> list[bytes]:
-    flat = [each if isinstance(each, list) else [each] for each in value]
-    return [each for pair in flat for each in pair if isinstance(each, bytes) and not each.replace(b".", b"").isdigit()]
+def _kind(key: str) -> str | None:
+    """Return the kind of a key of a bucket; ``None`` for other keys."""
+    _, kind, *rest = key.split(":")
+    return None if rest else kind
 
 
 def _require_counted(kept: Kept) -> None:
@@ -153,4 +157,4 @@ def require_whole(kept: Kept, partitions: int) -> None:
         if record.parent is not None:
             assert record.store == kept.entities[record.parent.lower()].id
     ids = {record.id for record in kept.entities.values()}
-    assert {key.split(":")[1] for key in kept.keys if not key.startswith("{registry}")} == ids
+    assert {key.split(":")[1] for key in kept.keys if _kind(key) is None} == ids

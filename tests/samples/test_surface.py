@@ -139,6 +139,8 @@ ACCEPTED = {
     "sbredis.management.NamespaceProperties*max_*: added": "namespace-limits",
     "sbredis.management.NamespaceProperties*entity_count*: added": "namespace-limits",
     "sbredis.management.NamespaceProperties*size_in_megabytes*: added": "namespace-limits",
+    "sbredis.management.NamespaceProperties*availability_status*: added": "namespace-limits",
+    "sbredis.management.NamespaceProperties*unreachable_slots*: added": "namespace-limits",
     "sbredis*ServiceBusAdministrationClient.set_namespace_limits: added": "namespace-limits",
     "sbredis.management.NamespaceProperties.*s: missing": "namespace-facts",
     "sbredis.management.NamespaceProperties.get: missing": "namespace-facts",

@@ -23,7 +23,7 @@ from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
 from sbredis.aio.management._unreadable import UnreadableAdministration
 from sbredis.client import Connection, count_of, seconds_of
-from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, NamespaceProperties, moment
+from sbredis.model import AZURE_ADMINISTRATION, ApiVersion, EntityAvailabilityStatus, NamespaceProperties, moment
 from sbredis.registry import NamespaceFacts, UnreadableLog
 from sbredis.transport import parse_target
 
@@ -125,7 +125,11 @@ class ServiceBusAdministrationClient(
     # -- the namespace -------------------------------------------------------------------------------------------------
 
     async def get_namespace_properties(self, *, timeout: float | None = None) -> NamespaceProperties:
-        """Return the properties of the namespace; create it if it does not exist yet."""
+        """Return the properties of the namespace; create it if it does not exist yet.
+
+        The registry is spread over the slots of the namespace. If it cannot be reached in some of them, the counts
+        leave out the entities there, ``availability_status`` is ``Limited``, and ``unreachable_slots`` names the slots.
+        """
         until = self._deadline(timeout)
         await self._connection.open(until)
         return self._facts(await self._namespace.facts(timeout=until - loop_time()))
@@ -139,7 +143,8 @@ class ServiceBusAdministrationClient(
         of the property of the same name of all queues and topics, which counts once for each of their partitions. Then
         creating an entity, or making it larger, raises
         :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if a limit would be exceeded. Entities that exist are
-        kept, even if they are more. A limit protects against mistakes: a user who may create entities can change it.
+        kept, even if they are more. A limit protects against mistakes: a user who may create entities can change it,
+        and two entities that are created or enlarged at the same moment may pass a limit together.
         """
         for limit, name in ((max_entities, "max_entities"), (max_size_in_megabytes, "max_size_in_megabytes")):
             if limit is not None:
@@ -161,4 +166,8 @@ class ServiceBusAdministrationClient(
             max_entities=facts.most_entities,
             size_in_megabytes=facts.megabytes,
             max_size_in_megabytes=facts.most_megabytes,
+            availability_status=EntityAvailabilityStatus.LIMITED
+            if facts.unreachable
+            else EntityAvailabilityStatus.AVAILABLE,
+            unreachable_slots=facts.unreachable,
         )

@@ -19,7 +19,17 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.model import Described
-from sbredis.registry import LONGEST_PAGE, EntityRecord, Kind, Listing, Namespace, Unreadable, UnreadableLog
+from sbredis.registry import (
+    LONGEST_PAGE,
+    EntityList,
+    EntityRecord,
+    IncompleteListError,
+    Kind,
+    Listing,
+    Namespace,
+    Unreadable,
+    UnreadableLog,
+)
 
 __all__ = ["PAGE", "Calls", "Reading"]
 
@@ -30,6 +40,8 @@ PAGE = 100
 """The number of items on a page of a list."""
 
 _PAUSE = 0.05
+_RECENT = 2 * LONGEST_PAGE
+"""The number of records that a list keeps, because a page of the caller may end before the last one that was read."""
 
 Reading = Callable[[str, int, float], Awaitable[ListPage[EntityRecord]]]
 """A function that reads the records after a name. It gets the name, the largest number of records, and a time-out."""
@@ -134,13 +146,34 @@ class Calls(Connected):
                 after = page[-1].name
         return waiting
 
-    async def _entities(self, after: str, most: int, timeout: float) -> ListPage[EntityRecord]:
-        """Return queues and topics whose names come after the name ``after``.
+    def _entities(self) -> Reading:
+        """Return a function that reads queues and topics.
 
-        A page that is not full is the last page.
+        It reads on where the last page ended, or where a page of the caller ended within it, so a caller that goes
+        through all pages reads each bucket of the registry once. If a part of the registry cannot be read, the function
+        raises :class:`IncompleteListError` after the last page.
         """
-        page = await self._namespace.page_of_entities(after, most, timeout=timeout)
-        return self._readable(page)
+        listed: EntityList | None = None
+        recent: list[EntityRecord] = []
+
+        async def read(after: str, most: int, timeout: float) -> ListPage[EntityRecord]:
+            nonlocal listed, recent
+            until, key = loop_time() + timeout, name_key(after)
+            if listed is None or (after != listed.last and key not in {name_key(record.name) for record in recent}):
+                listed, recent = self._namespace.entities(after), []
+            found = [record for record in recent if name_key(record.name) > key]
+            if len(found) < most:
+                if listed.ended and not found and (error := listed.error) is not None:
+                    raise error
+                page = await listed.next(most - len(found), until)
+                found += page.records
+                recent = [*recent, *page.records][-_RECENT:]
+                self._unreadable.note(page.unreadable, (record.path for record in page.records))
+            if listed.ended and listed.error is None:
+                return ListPage(found[:most], None if len(found) <= most else found[most - 1].name)
+            return ListPage(found[:most], listed.last if len(found) <= most else found[most - 1].name)
+
+        return read
 
     def _readable(self, page: Listing[EntityRecord]) -> ListPage[EntityRecord]:
         """Return the records of a page that can be read. Log the other ones, each once."""
@@ -170,7 +203,13 @@ class Calls(Connected):
         while onwards is not None and len(found) + part.skip - skip < most:
             lacking = most - len(found) - part.skip + skip
             share = min(lacking if first else max(lacking, PAGE + 1), LONGEST_PAGE)
-            items, onwards = await read(onwards, share, until - loop_time())
+            try:
+                items, onwards = await read(onwards, share, until - loop_time())
+            except IncompleteListError:
+                if not found:
+                    raise
+                # the next page raises the error, after the caller has got these items
+                return ListPage(found, part.token(name(found[-1]), len(found)))
             accepted = [item for item in items if wanted(item)]
             found += accepted[skip:]
             skip, first = max(0, skip - len(accepted)), False

@@ -129,7 +129,7 @@ class QueueAdministration(Calls):
         The first ``skip`` queues are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
         queues. Queues that are half created or half deleted are listed too, and their status shows this.
         """
-        return self._list(QUEUES, self._entities, list_part(skip, top), timeout)
+        return self._list(QUEUES, self._entities(), list_part(skip, top), timeout)
 
     def list_queues_runtime_properties(
         self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
@@ -143,4 +143,4 @@ class QueueAdministration(Calls):
         async def count(record: EntityRecord, until: float) -> QueueRuntimeProperties:
             return queue_counts(await self._count(record, until))
 
-        return self._list_counts(QUEUES, self._entities, count, list_part(skip, top), timeout)
+        return self._list_counts(QUEUES, self._entities(), count, list_part(skip, top), timeout)

@@ -130,7 +130,7 @@ class TopicAdministration(Calls):
         The first ``skip`` topics are left out, and at most ``top`` are listed. ``timeout`` applies to each page of 100
         topics. Topics that are half created or half deleted are listed too, and their status shows this.
         """
-        return self._list(TOPICS, self._entities, list_part(skip, top), timeout)
+        return self._list(TOPICS, self._entities(), list_part(skip, top), timeout)
 
     def list_topics_runtime_properties(
         self, *, skip: int = 0, top: int | None = None, timeout: float | None = None
@@ -144,7 +144,7 @@ class TopicAdministration(Calls):
         async def count(record: EntityRecord, until: float) -> TopicRuntimeProperties:
             return await self._with_facts(await self._count(record, until), until)
 
-        return self._list_counts(TOPICS, self._entities, count, list_part(skip, top), timeout)
+        return self._list_counts(TOPICS, self._entities(), count, list_part(skip, top), timeout)
 
     async def _with_facts(self, tally: Tally, until: float) -> TopicRuntimeProperties:
         path = tally.record.path

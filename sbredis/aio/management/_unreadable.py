@@ -11,11 +11,22 @@ from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.entities import DEFINITIONS, AsyncItemPaged, ListPage
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import UnreadableEntity
-from sbredis.registry import EntityRecord, KeptRule, Listing, Unreadable, reservation_of, rule_path, split_path
+from sbredis.registry import (
+    EntityRecord,
+    IncompleteListError,
+    KeptRule,
+    Listing,
+    Unreadable,
+    reservation_of,
+    rule_path,
+    split_path,
+)
 
 __all__ = ["UnreadableAdministration"]
 
 _PAGE = 1000
+_REST = "rest"
+"""The token of the page after all that could be read."""
 
 
 class UnreadableAdministration(Calls):
@@ -32,16 +43,25 @@ class UnreadableAdministration(Calls):
         """
         part = list_part(skip, top)
 
-        async def page(_: str) -> ListPage[UnreadableEntity]:
-            until = self._deadline(timeout)
+        async def page(token: str) -> ListPage[UnreadableEntity]:
+            until, found = self._deadline(timeout), list[UnreadableEntity]()
             await self._connection.open(until)
-            return ListPage(part.of([each async for each in self._unreadable_entities(until)]), None)
+            try:
+                async for each in self._unreadable_entities(until):
+                    found.append(each)
+            except IncompleteListError:
+                if token or not found:
+                    raise
+                return ListPage(part.of(found), _REST)  # the next page raises the error
+            return ListPage([] if token else part.of(found), None)
 
         return AsyncItemPaged(page)
 
     async def _unreadable_entities(self, until: float) -> AsyncIterator[UnreadableEntity]:
         namespace = self._namespace
-        async for page in _pages(lambda after, left: namespace.page_of_entities(after, _PAGE, timeout=left), until):
+        entities = namespace.entities()
+        while not entities.ended:
+            page = await entities.next(_PAGE, until)
             for broken in page.unreadable:
                 yield _shown(broken.path, broken.error)
                 if split_path(broken.path)[1] is None:  # it may be a topic
@@ -53,6 +73,8 @@ class UnreadableAdministration(Calls):
                 if record.kind == "topic":
                     async for each in self._of_topic(record.path, until, with_rules=True):
                         yield each
+        if (incomplete := entities.error) is not None:
+            raise incomplete
 
     async def _of_topic(self, topic: str, until: float, *, with_rules: bool) -> AsyncIterator[UnreadableEntity]:
         namespace = self._namespace

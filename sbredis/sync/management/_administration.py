@@ -126,7 +126,11 @@ class ServiceBusAdministrationClient(
     # -- the namespace -------------------------------------------------------------------------------------------------
 
     def get_namespace_properties(self, *, timeout: float | None = None) -> NamespaceProperties:
-        """Return the properties of the namespace; create it if it does not exist yet."""
+        """Return the properties of the namespace; create it if it does not exist yet.
+
+        The registry is spread over the slots of the namespace. If it cannot be reached in some of them, the counts
+        leave out the entities there, ``availability_status`` is ``Limited``, and ``unreachable_slots`` names the slots.
+        """
         return self._bridge.call(self._aio.get_namespace_properties, timeout=timeout)
 
     def set_namespace_limits(
@@ -138,7 +142,8 @@ class ServiceBusAdministrationClient(
         of the property of the same name of all queues and topics, which counts once for each of their partitions. Then
         creating an entity, or making it larger, raises
         :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if a limit would be exceeded. Entities that exist are
-        kept, even if they are more. A limit protects against mistakes: a user who may create entities can change it.
+        kept, even if they are more. A limit protects against mistakes: a user who may create entities can change it,
+        and two entities that are created or enlarged at the same moment may pass a limit together.
         """
         return self._bridge.call(
             self._aio.set_namespace_limits,

@@ -1,0 +1,23 @@
+-- Opens a call on a bucket of the registry: refuses a call that must not run, and otherwise returns the fields of the
+-- bucket.
+--
+-- Refusals: NAMESPACE (the bucket does not exist), LAYOUT (another release wrote the bucket; the detail is `bucket` and
+--   the layout), SLOTS (the bucket belongs to a namespace with another number of slots; the detail is `bucket` and the
+--   number)
+-- @use refuse
+local function open_bucket(key, slots)
+  local kept = redis.call('HMGET', key, 'layout', 'slots', 'last', 'run_id', 'channel', 'limited', 'created', 'floor')
+  if not kept[1] then
+    return nil, refuse('NAMESPACE', 'missing')
+  end
+  if kept[1] ~= '2' then
+    return nil, refuse('LAYOUT', 'bucket ' .. kept[1])
+  end
+  if kept[2] ~= slots then
+    return nil, refuse('SLOTS', 'bucket ' .. kept[2])
+  end
+  return {
+    last = tonumber(kept[3]), run_id = kept[4], channel = kept[5], limited = kept[6] == '1', created = kept[7],
+    floor = tonumber(kept[8]) or 0,
+  }
+end

@@ -3,7 +3,8 @@
 -- topics whose names choose its slot. The first creation of an entity in it begins it.
 --
 -- KEYS[1] bucket         hash: layout, slots, created, channel; `last`, the last number that an id or a change has got,
---   and run_id, the server process that gave it; `floor`, the number of the last deletion that `changes` has lost;
+--   and run_id, the server process that gave it. The first number is the time in ms, so a bucket that was lost and is
+--   begun anew gives no id again; `floor`, the number of the last deletion that `changes` has lost;
 --   `limited`, 1 if the namespace has limits; `megabytes`, the sum of the sizes of queues and topics, and for each of
 --   them `size:` and its name
 -- KEYS[2] entities       hash: from an entity's name (a subscription: its path) in lower case to its record
@@ -44,6 +45,7 @@ if redis.call('HEXISTS', KEYS[1], 'layout') == 1 then
   end
   return nil
 end
-redis.call('HSET', KEYS[1], 'layout', '2', 'slots', ARGV[2], 'created', server_time(), 'last', '0', 'run_id', ARGV[1],
+local now = server_time()
+redis.call('HSET', KEYS[1], 'layout', '2', 'slots', ARGV[2], 'created', now, 'last', now, 'run_id', ARGV[1],
   'channel', ARGV[3], 'floor', '0', 'limited', ARGV[4])
 return nil

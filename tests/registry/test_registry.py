@@ -61,6 +61,7 @@ async def transport(url: str) -> AsyncIterator[Transport]:
     async with await open_with_scripts(url) as transport:
         await perform(transport, register_namespace("ns", 1, exact=True))
         await perform(transport, REGISTRY.begin(0, limited=False))
+        await transport.command("HSET", BUCKET, "last", "0", key=BUCKET)
         yield transport
 
 

@@ -13,9 +13,9 @@ from tests.benchmarks.running import benchmark, mismatches, refused
 NUMBER, GOAL = r" +-?[\d,.]+", r" +goal [≤≥] [\d,.]+: (met|MISSED)"
 
 
-def rows(*whats: str) -> list[str]:
+def rows(*names: str) -> list[str]:
     """Return the patterns of figures; one that ends with ``!`` has a goal."""
-    return [rf"{what.rstrip('!')}{NUMBER}[^:]*{GOAL if what.endswith('!') else ''}" for what in whats]
+    return [rf"{name.rstrip('!')}{NUMBER}[^:]*{GOAL if name.endswith('!') else ''}" for name in names]
 
 
 PATTERNS = [

@@ -47,6 +47,11 @@ BENCHMARKS = {
         "the client beside NATS and bare streams: ways of calling, partitions, cluster, idle latency",
         (("tools/nats",),),
     ),
+    "floor": LongRun(
+        "benchmarks.floor",
+        "what the client costs for each message, beside a minimal client over the same scripts (2 minutes)",
+        (("tools/nats",),),
+    ),
     "sessions": LongRun(
         "benchmarks.sessions", "sessions beside a queue: many in one entity, latency, memory, server time"
     ),

@@ -73,10 +73,6 @@ class Job:
 _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
 _GRACE = 0.05
-_MANY_JOBS = 16
-"""From this number of waiting jobs on, two calls at the same time are faster than one."""
-_FEW = 3
-"""The jobs under way are few if more than this number of times as many wait."""
 
 OTHER_LOOP = (
     "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
@@ -98,8 +94,6 @@ class Lane(ABC, Generic[J, R]):
     notes_time: ClassVar[bool] = False
     """Whether to write the time of its call into each job, because a lock may begin with the call."""
 
-    many: ClassVar[int] = _MANY_JOBS
-    """The number of waiting jobs from which on two calls share them."""
     spans: ClassVar[bool] = False
     """Whether a call also changes partitions other than the one of the lane."""
 
@@ -118,8 +112,8 @@ class Lane(ABC, Generic[J, R]):
     # -- the operation of this kind of lane ----------------------------------------------------------------------------
 
     @abstractmethod
-    def gather(self, queue: deque[J], most: int, *, ordered: bool) -> list[J]:
-        """Take the jobs for one call out of the queue, at most ``most``. End and skip jobs whose future is done.
+    def gather(self, queue: deque[J], *, ordered: bool) -> list[J]:
+        """Take the jobs for one call out of the queue. End and skip jobs whose future is done.
 
         Without ``ordered``, a job that must not overtake earlier jobs stays in the queue.
         """
@@ -169,11 +163,7 @@ class Lane(ABC, Generic[J, R]):
             return future
         self._queue.append(job)
         if not self._woken:
-            for pipeline in self._pipelines:
-                if not pipeline.busy:
-                    self._woken = True  # the woken pipeline also takes jobs that are submitted before it runs
-                    pipeline.wake()
-                    break
+            self._wake()
         if job.deadline < self._timer_at:
             self._watch(min(job.deadline, self._loop.time() + _TICK))
         return future
@@ -210,28 +200,20 @@ class Lane(ABC, Generic[J, R]):
             jobs.clear()
 
     def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
-        """Return the jobs for a pipeline's next call.
-
-        If there are many, and few are under way, half of them are left to the other pipeline. It may be busy now, with
-        a single job that came first. It would leave all others to this pipeline, and then the client and the server
-        would take turns instead of working at the same time.
-        """
+        """Return the jobs for a pipeline's next call. Wake another pipeline for the jobs that this one leaves."""
         self._woken = False
-        most = waiting = len(self._queue)
-        if waiting >= self.many and self.depth > 1:
-            others = [other for other in self._pipelines if other is not pipeline]
-            if sum(len(other.in_flight) for other in others) * _FEW < waiting:
-                most = (waiting + 1) // 2
-                free = next((other for other in others if not other.busy), None)
-                if free is not None:
-                    self._woken = True
-                    free.wake()
-        first = self._pipelines[0]
-        jobs = self.gather(self._queue, most, ordered=pipeline is first)
-        if not jobs and self._queue and not first.busy:  # only the first pipeline may take what is left
-            self._woken = True
-            first.wake()
+        jobs = self.gather(self._queue, ordered=pipeline is self._pipelines[0])
+        if self._queue:
+            self._wake()
         return jobs
+
+    def _wake(self) -> None:
+        """Wake a pipeline that is not busy. It also takes the jobs that are submitted before it runs."""
+        for pipeline in self._pipelines:
+            if not pipeline.busy:
+                self._woken = True
+                pipeline.wake()
+                return
 
     def _all(self) -> list[tuple[list[J] | deque[J], bool]]:
         """Return all jobs, and whether they were sent."""

@@ -104,13 +104,13 @@ class SettleLane(Lane[SettleJob, Settled]):
         self._method = method
         super().__init__(link)
 
-    def gather(self, queue: deque[SettleJob], most: int, *, ordered: bool) -> list[SettleJob]:
+    def gather(self, queue: deque[SettleJob], *, ordered: bool) -> list[SettleJob]:
         """Take the jobs for one call. A call contains each message only once, because the answer names messages."""
         del ordered
         jobs: list[SettleJob] = []
         names: set[str] = set()
-        size, most = 0, min(most, MAXIMUM_CALL_MESSAGES)
-        while queue and len(jobs) < most:
+        size = 0
+        while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
             job = queue[0]
             if job.future.done():
                 queue.popleft().end()
@@ -179,9 +179,9 @@ class RenewLane(Lane[RenewJob, Renewed]):
     letter: ClassVar[str] = "r"
     notes_time: ClassVar[bool] = True
 
-    def gather(self, queue: deque[RenewJob], most: int, *, ordered: bool) -> list[RenewJob]:
+    def gather(self, queue: deque[RenewJob], *, ordered: bool) -> list[RenewJob]:
         """Take the jobs for one call. A call contains each message only once."""
-        del most, ordered
+        del ordered
         jobs: list[RenewJob] = []
         names: set[str] = set()
         while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
@@ -246,9 +246,9 @@ class CallLane(Lane[CallJob[Any], Any]):
         self.letter = letter  # type: ignore[misc]  # one class for all kinds
         super().__init__(link)
 
-    def gather(self, queue: deque[CallJob[Any]], most: int, *, ordered: bool) -> list[CallJob[Any]]:
+    def gather(self, queue: deque[CallJob[Any]], *, ordered: bool) -> list[CallJob[Any]]:
         """Take one job."""
-        del most, ordered
+        del ordered
         while queue:
             job = queue.popleft()
             if not job.future.done():
@@ -313,14 +313,13 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
     depth: ClassVar[int] = 2
     spans: ClassVar[bool] = True
 
-    def gather(self, queue: deque[TransactionJob], most: int, *, ordered: bool) -> list[TransactionJob]:
+    def gather(self, queue: deque[TransactionJob], *, ordered: bool) -> list[TransactionJob]:
         """Take the jobs for one call. The limits of a call keep it from holding the server for long."""
         del ordered
         jobs: list[TransactionJob] = []
         links: set[PartitionClient] = set()
         messages = size = 0
-        most = min(most, MAXIMUM_TRANSACTIONS)
-        while queue and len(jobs) < most:
+        while queue and len(jobs) < MAXIMUM_TRANSACTIONS:
             job = queue[0]
             if job.future.done():
                 queue.popleft().end()

@@ -94,13 +94,13 @@ class SendLane(Lane[SendJob, Sent]):
         super().__init__(link)
         self._elsewhere = elsewhere
 
-    def gather(self, queue: deque[SendJob], most: int, *, ordered: bool) -> list[SendJob]:
+    def gather(self, queue: deque[SendJob], *, ordered: bool) -> list[SendJob]:
         """Take as many jobs as one call may contain, in the order in which they came."""
         jobs: list[SendJob] = []
         count = size = 0
         routing = self.entity.routing
         largest = MAXIMUM_CALL_MESSAGES if routing is None else min(MAXIMUM_CALL_MESSAGES, routing.most)
-        while queue and len(jobs) < most:
+        while queue:
             job = queue.popleft()
             if job.future.done():
                 job.end()

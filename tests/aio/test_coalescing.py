@@ -101,8 +101,8 @@ async def test_sends_made_during_a_running_call_are_gathered_for_the_next_call(u
 
 
 @in_memory
-async def test_a_small_call_under_way_does_not_leave_all_other_sends_to_the_next_call(url: str) -> None:
-    """Otherwise one call would have nearly all sends, and the client would do nothing while the server works on it."""
+async def test_all_sends_that_wait_share_the_second_call(url: str) -> None:
+    """The first call has one send, because the others came later. They are not divided into smaller calls."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -110,13 +110,25 @@ async def test_a_small_call_under_way_does_not_leave_all_other_sends_to_the_next
             await gate.reached()
             tasks += sends(sender, *map(str, range(1, 101)))
             await gate.reached(2)
-            gate.let_one()
-            await gate.reached(3)
             gate.open()
             await asyncio.gather(*tasks)
             sizes = [sum(isinstance(each, bytes) for each in call.arguments[6:]) for call in gate.arrived]
-            assert sizes == [1, 50, 50]
+            assert sizes == [1, 100]
         assert sorted(map(int, flat(await stored_bodies(queue)))) == list(range(101))
+
+
+@in_memory
+async def test_a_second_call_takes_what_the_first_one_leaves(url: str) -> None:
+    """The first call is full. The other messages do not wait until it has ended."""
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=2000) as sender:
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            tasks = [asyncio.create_task(sender.send_messages([ServiceBusMessage("a")] * 600)) for _ in range(2)]
+            await gate.reached(2)
+            assert not any(task.done() for task in tasks)
+            gate.open()
+            await asyncio.gather(*tasks)
+        assert (await queue.counts()).active == 1200
 
 
 @pytest.mark.slow

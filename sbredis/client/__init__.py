@@ -27,7 +27,7 @@ from sbredis.client._lane_kinds import (
 )
 from sbredis.client._partition_client import SETTLEMENTS, PartitionClient, do_due, read_after_due
 from sbredis.client._pauses import Pauses
-from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, call_role, is_held
+from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, is_held
 from sbredis.client._routing import RoutedCopies, Routing, facts_of
 from sbredis.client._send_lane import SendJob
 from sbredis.client._test_hooks import BusHooks, install_hooks, remove_hooks
@@ -73,7 +73,6 @@ __all__ = [
     "TransactionJob",
     "UnmadeError",
     "Watch",
-    "call_role",
     "connection_of",
     "count_of",
     "deadline_of",

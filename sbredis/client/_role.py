@@ -21,13 +21,11 @@ from sbredis.engine import REFUSALS, Request, perform, registry_salt, role_keys,
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sbredis.client._connection import Connection
     from sbredis.engine import ScriptCaller
     from sbredis.transport import Subscription
 
-__all__ = ["IDLE", "MOVE", "OWN", "ROUTE", "Role", "RoleKeeper", "call_role", "is_held", "role_channel"]
+__all__ = ["IDLE", "MOVE", "OWN", "ROUTE", "Role", "RoleKeeper", "is_held"]
 
 ROUTE, MOVE, IDLE = "route", "move", "idle"
 """The roles of maintenance."""
@@ -79,17 +77,6 @@ async def is_held(transport: ScriptCaller, namespace: str, role: str) -> bool:
     return (await Role(transport, namespace, role).give_up()).members > 0
 
 
-def role_channel(namespace: str, role: str) -> bytes:
-    """Return the channel of a role. Clients that have or want the role listen to it."""
-    return slot_channel(namespace, registry_salt(namespace), role)
-
-
-async def call_role(connection: Connection, role: str, call: bytes = b"") -> None:
-    """Call clients to shards of a role. A call for nobody is news for the holders."""
-    channel = role_channel(connection.namespace.name, role)
-    await connection.transport.command("SPUBLISH", channel, call, key=channel)
-
-
 _log = logging.getLogger("sbredis.maintenance")
 _LEAVING = 1.0
 
@@ -97,25 +84,17 @@ _LEAVING = 1.0
 class RoleKeeper:
     """One client's part in a role: the client waits until it has the role, and then keeps it as long as it can."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        role: str,
-        *,
-        called: Callable[[], None] | None = None,
-        seconds: float | None = None,
-    ) -> None:
-        """``called`` is called when there is news for the holder, or may have been news unheard.
-
-        ``seconds`` is the time for which the role is claimed at a time.
-        """
+    def __init__(self, connection: Connection, role: str, *, seconds: float | None = None) -> None:
+        """``seconds`` is the time for which the role is claimed at a time."""
         self.role = role
         self._loop = asyncio.get_running_loop()
         self._connection = connection
-        self._called = called
         self._role = Role(connection.transport, connection.namespace.name, role)
         self.claim = Claim(self._role.asker, connection.timings.claiming if seconds is None else seconds)
         """The decisions about this client's claim."""
+        namespace = connection.namespace.name
+        self._channel_name = slot_channel(namespace, registry_salt(namespace), role)
+        """The channel on which clients are called to the role."""
         self._channel: Subscription | None = None
         self._news = asyncio.Event()
         self.answered = asyncio.Event()
@@ -211,24 +190,19 @@ class RoleKeeper:
 
     async def _call(self, standing: Standing) -> None:
         if standing.call:
-            await call_role(self._connection, self.role, standing.call)
+            channel = self._channel_name
+            await self._connection.transport.command("SPUBLISH", channel, standing.call, key=channel)
 
     async def _listen(self) -> None:
         if self._channel is None:
-            channel = role_channel(self._connection.namespace.name, self.role)
-            self._channel = await self._connection.transport.subscribe(channel, self)
+            self._channel = await self._connection.transport.subscribe(self._channel_name, self)
 
     def message(self, payload: bytes) -> None:
         """Handle a call."""
-        if payload:
-            self.claim.heard(payload, self._loop.time(), random.random())
-            self._news.set()
-        elif self._called is not None:
-            self._called()
+        self.claim.heard(payload, self._loop.time(), random.random())
+        self._news.set()
 
     def gap(self) -> None:
         """Record that the client did not listen for a while, so calls may be lost."""
         self.claim.missed(self._loop.time(), random.random())
         self._news.set()
-        if self._called is not None:
-            self._called()

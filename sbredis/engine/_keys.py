@@ -21,6 +21,7 @@ __all__ = [
     "bucket_keys",
     "bucket_patterns",
     "due_channel",
+    "due_key",
     "due_pattern",
     "entity_of",
     "entity_pattern",
@@ -144,9 +145,18 @@ def due_channel(namespace: str, salt: str) -> bytes:
 
 def state_key(namespace: str, salt: str, entity: str) -> bytes:
     """Return the key that identifies an entity's partition in the slot of ``salt``."""
+    return _own_key(namespace, salt, entity, "state")
+
+
+def due_key(namespace: str, salt: str, entity: str) -> bytes:
+    """Return the key with the events of an entity's partition in the slot of ``salt``."""
+    return _own_key(namespace, salt, entity, "due")
+
+
+def _own_key(namespace: str, salt: str, entity: str, kind: str) -> bytes:
     if not _WORD.fullmatch(entity):
         raise ValueError(f"{quoted(entity)} is not an entity id")
-    return f"{_prefix(namespace, salt)}:{entity}:state".encode()
+    return f"{_prefix(namespace, salt)}:{entity}:{kind}".encode()
 
 
 def entity_of(state: bytes) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sbredis._unreadable import decodes
-from sbredis.engine._keys import KINDS, entity_of, partition_keys, state_key
+from sbredis.engine._keys import KINDS, due_key, entity_of, partition_keys, state_key
 from sbredis.engine._packing import within
 from sbredis.engine._request import Request
 from sbredis.engine._results import NEVER
@@ -44,7 +44,7 @@ def upcoming(
     within("the number of partitions", len(entities), 1, MOST_ASKED)
     if now is not None:
         within("now", now, 0, NEVER - 1)
-    keys = tuple(state_key(namespace, salt, entity) for entity in entities)
+    keys = tuple(of(namespace, salt, entity) for entity in entities for of in (state_key, due_key))
 
     def read(reply: list[Any]) -> tuple[int | None, ...]:
         return tuple(int(each) if each else None for each in reply)

@@ -163,7 +163,7 @@ class Sleep:
 class VisitPace:
     """Limits and pauses for visits and reads."""
 
-    visits_at_once: int = 4
+    visits_at_once: int = 16
     """The number of visits that may run at the same time."""
     patience: float = 1.0
     """A visit or read that takes longer than this number of seconds is *late*.

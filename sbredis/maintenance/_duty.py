@@ -57,13 +57,6 @@ class Duty(ABC):
         self.connection = shared.connection
 
     @abstractmethod
-    def called(self) -> None:
-        """Handle a message on the channel of the role, which another client has sent or may have sent.
-
-        The client may not have the role at that time.
-        """
-
-    @abstractmethod
     async def run(self, tenure: Tenure) -> None:
         """Do the duty until the task is cancelled, because the client has lost the role or is being closed.
 

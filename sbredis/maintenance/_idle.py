@@ -52,9 +52,6 @@ class IdleDuty(Duty):
         self._jobs = BackgroundTasks("removing unused entities", shared.failures, self._news.set)
         self._libraries = OldLibraries(self.connection, shared.failures)
 
-    def called(self) -> None:
-        """Do nothing: the census shows new entities soon enough."""
-
     async def run(self, tenure: Tenure) -> None:
         """Ask and remove when it is time, until the task is cancelled."""
         del tenure

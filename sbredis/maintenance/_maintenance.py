@@ -41,7 +41,7 @@ class _DutyRunner:
         self.duty = duty
         self._connection = duty.connection
         self._failures = duty.shared.failures
-        self.keeper = RoleKeeper(duty.connection, duty.role, called=duty.called)
+        self.keeper = RoleKeeper(duty.connection, duty.role)
 
     async def run(self) -> None:
         """Do the duty whenever no other client does, until the task is cancelled."""

@@ -191,7 +191,7 @@ class Mover:
                 _log.debug("%s still remembers a source that does not exist any more: %s", entity.name, error)
 
 
-PACE = VisitPace(visits_at_once=16, round=7200.0)
+PACE = VisitPace(round=7200.0)
 
 
 class MovingDuty(Duty):
@@ -201,13 +201,10 @@ class MovingDuty(Duty):
 
     def __init__(self, shared: DutyResources) -> None:
         super().__init__(shared)
-        pace = PACE if self.connection.test_hooks is None else VisitPace(visits_at_once=16, between_reads=0.0)
+        pace = PACE if self.connection.test_hooks is None else VisitPace(between_reads=0.0)
         self._news = asyncio.Event()
         self.visitor = Visitor(shared, self, pace, self._news.set)
         self.mover = Mover(shared)
-
-    def called(self) -> None:
-        """Do nothing: the partitions themselves call, on the channels of their slots."""
 
     async def run(self, tenure: Tenure) -> None:
         """Move messages whenever some wait, until the task is cancelled."""

@@ -1,4 +1,4 @@
-"""A client's offer to maintain its namespace, and what a client that does not maintain it tells the one that does.
+"""A client's offer to maintain its namespace, and the warnings of a client whose messages wait for maintenance.
 
 This module does not import maintenance before it begins.
 """
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis import maintenance
-from sbredis.client import MOVE, ROUTE, call_role, is_held
+from sbredis.client import MOVE, ROUTE, is_held
 from sbredis.engine import CallId, Counts, perform
 from sbredis.exceptions import ServiceBusError
 
@@ -66,13 +66,11 @@ class MaintenanceOffer:
             self.maintenance = begun
 
     def scheduled_on(self, connection: Connection, topic: Entity) -> None:
-        """Announce a topic on which a message was scheduled. This is done once for each topic.
-
-        The topic may be new, so the client that maintains the namespace may not know it yet.
-        """
+        """Log a warning if no client would publish the message that was scheduled: once for each topic."""
         if topic.record.incarnation not in self._announced:
             self._announced.add(topic.record.incarnation)
-            connection.attempt("the announcement of a scheduled message", partial(self._announce, connection))
+            warn = partial(self._warn_of_schedule, connection)
+            connection.attempt("the question whether a client publishes scheduled messages", warn)
 
     def moves_from(self, connection: Connection, record: EntityRecord, *, waits: bool) -> None:
         """Log a warning if messages wait in an entity, and no client would move them: once for each entity.
@@ -90,10 +88,8 @@ class MaintenanceOffer:
         warn = partial(self._warn_of_moves, connection, record, key, waits=waits)
         connection.attempt("the question whether a client moves messages", warn)
 
-    async def _announce(self, connection: Connection) -> None:
-        """Announce the topic, and log a warning if no client would publish the message."""
+    async def _warn_of_schedule(self, connection: Connection) -> None:
         try:
-            await call_role(connection, ROUTE)
             if not await self._has_holder(connection, ROUTE):
                 _log.warning(
                     "%s: no client publishes messages that are scheduled on topics, so they wait. Make one client with "

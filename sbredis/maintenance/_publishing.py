@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sbredis._threads import in_thread
-from sbredis.client import CALLING, OF_ONE_JOB, LiveWatch, Pauses, facts_of
+from sbredis.client import CALLING, OF_ONE_JOB, Pauses, facts_of
 from sbredis.engine import (
     LOST_RECORD,
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
+    Awoken,
     CallId,
     Delivery,
-    Looked,
     Outgoing,
     Partition,
     Request,
@@ -30,14 +31,21 @@ from sbredis.engine import (
     is_full,
     payload_offset,
 )
-from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError, ServiceBusServerBusyError
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+    ServiceBusServerBusyError,
+)
 from sbredis.moving import has_reserve
 
 if TYPE_CHECKING:
-    from sbredis.client import BackgroundFailures, Entity, PartitionClient, RoutedCopies, Routing
+    from sbredis.client import Connection, Entity, PartitionClient, RoutedCopies, Routing
+    from sbredis.registry import EntityRecord
     from sbredis.rules import MessageView
 
-__all__ = ["TopicPublisher", "TopicWatcher", "Unpublishable"]
+__all__ = ["Publishing", "TopicPublisher", "Unpublishable"]
 
 _MOST = 500
 _MOST_BYTES = 16 * 1024 * 1024
@@ -112,10 +120,12 @@ class Unpublishable:
 
 
 _log = logging.getLogger("sbredis.maintenance")
-_FULL_PAUSE = 10_000
-"""The pause in ms for a partition with more unpublishable messages than the client can set aside."""
-_PAUSE = 1000
-"""The shortest pause in ms for a partition with an unpublishable message."""
+_FULL_PAUSE = 10.0
+"""The pause in seconds for a partition with more unpublishable messages than the client can set aside."""
+_PAUSE = 1.0
+"""The shortest pause in seconds for a partition with an unpublishable message."""
+_TURN = 0.5
+"""The seconds after which a partition with many messages lets other partitions go first."""
 _MOST_READ = 500
 _OVERHEAD = 256
 """The largest number of bytes that the broker adds to a stored message."""
@@ -140,25 +150,33 @@ class TopicPublisher:
         self._stuck = False
         """Whether there are more unpublishable messages than the client can set aside."""
 
-    async def next_due(self, waiter: bytes) -> int:
-        """Return the ms until a message is due; 0 means never. If this time changes, the partition wakes ``waiter``."""
+    @property
+    def troubled(self) -> bool:
+        """Whether messages are set aside, or there was no room for them."""
+        return self._stuck or bool(len(self._unpublishable))
 
-        def make(partition: Partition, call_id: CallId) -> Request[Looked]:
-            return partition.look(waiter=waiter, call_id=CallId("", 0, call_id.now))
+    async def next_due(self) -> float | None:
+        """Do the other work that is due in the partition. Return the seconds until something is due, if it will be."""
 
-        looked = await self.partition_client.call("j", make, asyncio.get_running_loop().time() + CALLING)
+        def make(partition: Partition, call_id: CallId) -> Request[Awoken]:
+            return partition.due(CallId("", 0, call_id.now))
+
+        awoken = await self.partition_client.call("j", make, asyncio.get_running_loop().time() + CALLING)
+        if awoken.more:
+            return 0.0
         if self._stuck:
             return _FULL_PAUSE
-        if looked.due and self._unpublishable:
+        if awoken.due and self._unpublishable:
             # The unpublishable messages are due already, so the answer does not show when other messages will be due.
             # Each reading also reads the unpublishable messages, so wait longer if they are large.
-            return max(looked.due, _PAUSE, 1000 * self._unpublishable.size // MAXIMUM_CALL_BYTES)
-        return looked.due
+            return max(awoken.due / 1000, _PAUSE, self._unpublishable.size / MAXIMUM_CALL_BYTES)
+        return awoken.due / 1000 if awoken.due else None
 
-    async def publish_due(self, fence: int | None) -> None:
-        """Publish all messages that are due. Set aside messages that cannot be published; they stay scheduled.
+    async def publish_due(self, fence: int | None, until: float = math.inf) -> bool:
+        """Publish messages that are due. Set aside messages that cannot be published; they stay scheduled.
 
-        If another client publishes them at the same time, no message is published twice.
+        Return whether no others are due; false if the time ``until`` has come before that. If another client publishes
+        them at the same time, no message is published twice.
         """
         loop = asyncio.get_running_loop()
         if self.entity.routing is None:
@@ -169,7 +187,7 @@ class TopicPublisher:
             if not wanted:
                 self._unpublishable.only(ripe)
                 self._stuck = False
-                return
+                return True
             if not await self._publish(wanted, fence):
                 if not self._stuck:
                     _log.error(
@@ -178,7 +196,9 @@ class TopicPublisher:
                         self.partition_client,
                     )
                 self._stuck = True
-                return
+                return True
+            if loop.time() >= until:
+                return False
 
     async def _publish(self, ripe: list[Delivery], fence: int | None) -> bool:
         """Publish messages, or set them aside. Return whether this succeeded for all messages."""
@@ -288,64 +308,38 @@ class TopicPublisher:
         return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + CALLING)
 
 
-_WAITING = "route"
+class Publishing:
+    """The publishing of scheduled messages by one client, in all partitions of topics that it visits."""
 
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._troubled: dict[tuple[str, int], TopicPublisher] = {}
+        """The publishers that have set messages aside, by the topic's incarnation and the number of the partition."""
 
-class TopicWatcher:
-    """A watched partition of a topic. It publishes the messages that are due there."""
+    def publisher(self, entity: Entity, number: int) -> TopicPublisher:
+        """Return what publishes in a partition of a topic."""
+        return self._troubled.get((entity.record.incarnation, number)) or TopicPublisher(entity, number)
 
-    def __init__(
-        self,
-        entity: Entity,
-        number: int,
-        failures: BackgroundFailures,
-        *,
-        changed: Callable[[], None],
-        failed: Callable[[TopicWatcher, BaseException], None],
-    ) -> None:
-        """``changed`` is called when there may be something to do. ``failed`` gets the error if publishing failed."""
-        self.partition_client = entity.partition_client(number)
-        self.publisher = TopicPublisher(entity, number)
-        # Every client that has the role waits under the same identity. A partition wakes only one waiter. If each
-        # client had its own identity, the partition might choose a client that has died, or one that has lost the role
-        # and does not know it yet.
-        identity = f"{_WAITING}-{entity.record.id}"
-        self._live = LiveWatch(self.partition_client, identity, changed=changed, failed=self._tell)
-        self.watch = self._live.watch
-        """The decisions about this partition."""
-        self._failures = failures
-        self._changed = changed
-        self._failed = failed
-        self._task: asyncio.Task[None] | None = None
+    async def visit(self, record: EntityRecord, number: int, fence: int | None) -> float | None:
+        """Publish what is due in a partition. Return the seconds until the next visit, if one is needed.
 
-    def begin(self, fence: int | None) -> None:
-        """Start to publish the messages that are due, and then to read the next due time."""
+        If much is due, other partitions get their turn after a while.
+        """
         loop = asyncio.get_running_loop()
-        self.watch.ask(loop.time())
-        self._task = loop.create_task(self._work(fence))
-        self._task.add_done_callback(self._ended)
+        entity = await self._connection.entity(record.path, loop.time() + CALLING)
+        if entity.record.incarnation != record.incarnation:
+            await entity.refresh(loop.time() + CALLING)
+        if entity.record.incarnation != record.incarnation:
+            raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
+        publisher = self.publisher(entity, number)
+        try:
+            return await publisher.next_due() if await publisher.publish_due(fence, loop.time() + _TURN) else 0.0
+        finally:
+            place = record.incarnation, number
+            self._troubled.pop(place, None)
+            if publisher.troubled:
+                self._troubled[place] = publisher
 
-    async def _work(self, fence: int | None) -> None:
-        waiter = self._live.waiter
-        await self.publisher.publish_due(fence)
-        due = await self.publisher.next_due(waiter) if waiter else 0
-        self._live.nothing(due, registered=bool(waiter))
-        self._live.listen()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
-        if (error := task.exception()) is not None and self.watch.under_way:
-            self._live.failed(error)
-            self._tell(error)
-        self._changed()
-
-    def _tell(self, error: BaseException) -> None:
-        self._failures.report(f"{self.partition_client}: the publishing of scheduled messages", error)
-        self._failed(self, error)
-
-    def close(self) -> None:
-        """Stop watching."""
-        if self._task is not None:
-            self._task.cancel()
-        self._live.leave()
+    def forget(self, incarnations: Container[str]) -> None:
+        """Forget the topics that are not among these."""
+        self._troubled = {place: each for place, each in self._troubled.items() if place[0] in incarnations}

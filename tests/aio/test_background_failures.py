@@ -158,7 +158,7 @@ async def test_a_client_is_closed_during_maintenance_without_an_error_in_the_log
             await administration.create_topic(name)
             await administration.create_subscription(name, "s")
         await administration.create_queue("temporary", auto_delete_on_idle=timedelta(minutes=5))
-    for script in ("list_entities", "read_entity", "hold_role", "calling", "quiet"):
+    for script in ("list_entities", "upcoming", "hold_role", "calling", "quiet"):
         for steps in range(14):
             client = ServiceBusClient(url, maintenance=True)
             await client._connection.open(asyncio.get_running_loop().time() + 60)
@@ -173,7 +173,7 @@ async def test_a_client_is_closed_during_maintenance_without_an_error_in_the_log
 
 
 @in_memory
-@pytest.mark.parametrize("script", ["list_entities", "read_entity", "calling"])
+@pytest.mark.parametrize("script", ["list_entities", "upcoming", "calling"])
 async def test_a_client_is_closed_while_a_call_of_maintenance_is_held(
     url: str, script: str, caplog: pytest.LogCaptureFixture
 ) -> None:

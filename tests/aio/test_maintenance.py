@@ -19,11 +19,13 @@ from sbredis.client._claiming import Standing
 from sbredis.client._routing import Judge
 from sbredis.engine import Outgoing, perform, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
+from sbredis.maintenance import TopicPublisher
 from sbredis.maintenance import _publishing as aside
 from sbredis.maintenance import _publishing as publishing
 from sbredis.maintenance._maintenance import DUTIES
-from sbredis.maintenance._publishing import TopicWatcher, Unpublishable
+from sbredis.maintenance._publishing import Unpublishable
 from sbredis.maintenance._routing import RoutingDuty
+from sbredis.maintenance._visiting import Visitor
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
@@ -207,8 +209,7 @@ async def test_waiting_for_a_due_time_takes_almost_no_calls(url: str, partitione
     async with topic_at(url, {"one": None}, partitioned=partitioned, maintenance=True) as subject:
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("x"), soon(3600))
-        watchers = routing_of(subject.client).watchers
-        await eventually(lambda: watchers and all(is_at_rest(watcher, 5) for watcher in watchers.values()))
+        await wait_until_at_rest(subject.client)
         with Calls(subject.client._connection.transport) as calls:
             begun = loop_time()
             await asyncio.sleep(1.2)
@@ -302,15 +303,20 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def watcher_at(client: ServiceBusClient, number: int) -> TopicWatcher:
-    (watcher,) = (each for each in routing_of(client).watchers.values() if each.partition_client.number == number)
-    return watcher
+def visits_of(client: ServiceBusClient) -> Visitor:
+    return routing_of(client).visitor
 
 
-def is_at_rest(watcher: TopicWatcher, seconds: float) -> bool:
-    """Return whether a watcher makes no call by itself for this number of seconds."""
-    watch = watcher.watch
-    return not watch.under_way and watch.look_at is not None and watch.look_at > loop_time() + seconds
+async def publisher_at(client: ServiceBusClient, subject: Subject) -> TopicPublisher:
+    """Return what publishes in the first partition of the topic; new unless it has set messages aside."""
+    entity = await client._connection.entity("t", loop_time() + 60)
+    return routing_of(client)._work.publishing.publisher(entity, (await subject.queue_of()).entity.numbers[0])
+
+
+def is_at_rest(client: ServiceBusClient, seconds: float) -> bool:
+    """Return whether a client makes no visit by itself for this number of seconds."""
+    first = visits_of(client).agenda._due.earliest()
+    return not visits_of(client)._jobs and (first is None or first[0] > routing_of(client)._work.clock() + seconds)
 
 
 @pytest.mark.slow
@@ -329,14 +335,14 @@ async def test_a_message_on_which_the_rules_fail_stays_scheduled_and_blocks_no_o
                 await subject.wait_for_count(name, 4)
             await schedule_at(subject, *"efg")
             await subject.wait_for_count("two", 7)
-            watcher = watcher_at(holder, (await subject.queue_of()).entity.numbers[0])
-            await eventually(lambda: is_at_rest(watcher, 0.5))  # the client does not loop without a pause
+            publisher = await publisher_at(holder, subject)
+            await eventually(lambda: is_at_rest(holder, 0.5))  # the client does not loop without a pause
             met = trouble.met
             await eventually(lambda: trouble.met > met)
             assert await subject.scheduled() == 1
             (complaint,) = complaints(caplog)
             assert complaint.startswith(
-                f"{watcher.partition_client}: the scheduled message {number} cannot be published"
+                f"{publisher.partition_client}: the scheduled message {number} cannot be published"
             )
             assert complaint.endswith("ZeroDivisionError: oh")
             trouble.lasts = False
@@ -395,15 +401,15 @@ async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
         async with maintained(subject) as holder:
             await subject.wait_for_count("one", 2)
             assert await subject.scheduled() == 1
-            watcher = watcher_at(holder, (await subject.queue_of()).entity.numbers[0])
+            publisher = await publisher_at(holder, subject)
             await eventually(lambda: complaints(caplog))
             (complaint,) = complaints(caplog)
-            assert f"{watcher.partition_client}: the scheduled message {number} cannot be published" in complaint
+            assert f"{publisher.partition_client}: the scheduled message {number} cannot be published" in complaint
             assert "DataLayoutError" in complaint
             await sender.cancel_scheduled_messages(number)
             await schedule_at(subject, "c")
             await subject.wait_for_count("one", 3)
-            await eventually(lambda: not watcher.publisher._unpublishable)
+            await eventually(lambda: not publisher.troubled)
         assert await subject.take_bodies("one") == list("abc")
         assert len(complaints(caplog)) == 1
 
@@ -421,14 +427,13 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
         await schedule_at(subject, *"abc")
         async with maintained(subject) as holder:
             await subject.wait_for_count("one", 3)
-            watcher = watcher_at(holder, (await subject.queue_of()).entity.numbers[0])
-            await eventually(lambda: is_at_rest(watcher, 5))
+            publisher = await publisher_at(holder, subject)
+            await eventually(lambda: is_at_rest(holder, 5))
             assert await subject.scheduled() == 5
             assert sum("cannot be published;" in text for text in complaints(caplog)) == 2
             assert sum("too many earlier messages" in text for text in complaints(caplog)) == 1
             trouble.lasts = False
-            routing_of(holder).look_again()
-            watcher.publisher._unpublishable = Unpublishable(PATIENT.publishing_again)
+            publisher._unpublishable = Unpublishable(PATIENT.publishing_again)
             await subject.wait_for_count("one", 8)
 
 
@@ -554,9 +559,8 @@ async def test_another_client_takes_over_after_the_holder_is_killed(url: str, pa
 
 
 async def wait_until_at_rest(client: ServiceBusClient) -> None:
-    """Wait until a client watches its topics and will not look at them by itself for a while."""
-    watchers = routing_of(client).watchers
-    await eventually(lambda: watchers and all(is_at_rest(watcher, 20) for watcher in watchers.values()))
+    """Wait until a client knows what will be due, and will visit nothing by itself for a while."""
+    await eventually(lambda: visits_of(client).at_rest and is_at_rest(client, 20))
 
 
 @pytest.mark.slow
@@ -657,12 +661,12 @@ async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(url: st
         topic_at(url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
         maintained(subject) as holder,
     ):
-        watchers = routing_of(holder).watchers
-        await eventually(lambda: watchers)
+        entity = await subject.client._connection.entity("t", loop_time() + 60)
+        await eventually(lambda: visits_of(holder).agenda.knows(entity.record.id))
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("lost"), soon(0.5))
         await subject.admin.delete_topic("t")
-        await eventually(lambda: not watchers)
+        await eventually(lambda: not visits_of(holder).agenda.knows(entity.record.id))
         for again in (partitioned, not partitioned):
             await subject.admin.create_topic("t", enable_partitioning=again)
             await subject.create({"one": None})
@@ -671,9 +675,6 @@ async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(url: st
             await subject.wait_for_count("one", 1)
             if again is partitioned:
                 await subject.admin.delete_topic("t")
-        entity = holder._connection._entities.get("t")
-        assert entity is not None
-        assert len(entity.watchers) == 0
     with pytest.raises((ValueError, MessagingEntityNotFoundError)):
         await subject.scheduled()
 

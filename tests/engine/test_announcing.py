@@ -117,7 +117,7 @@ async def test_the_end_of_a_lock_on_a_session_is_announced(bench: Bench, announc
     assert await announced.now() == [LOCK]
 
 
-async def test_publishing_announces_a_due_time_for_the_subscription_but_not_for_the_topic(url: str) -> None:
+async def test_publishing_announces_due_times_for_the_topic_and_for_its_subscriptions(url: str) -> None:
     async with await open_with_scripts(url) as transport:
         topic, ear = Topic(transport), Ear()
         for partition in (topic.topic, *topic.subscriptions):
@@ -130,9 +130,42 @@ async def test_publishing_announces_a_due_time_for_the_subscription_but_not_for_
         await transport.command("SPUBLISH", channel, ENOUGH, key=channel)
         await eventually(lambda: ENOUGH in ear.heard)
         heard = [read_announcement(said) for said in ear.heard if said != ENOUGH]
-        assert heard == [("s1", START, START + 4000), ("s3", START, START + 1000)]
+        assert heard == [("t", START, START + 100), ("s1", START, START + 4000), ("s3", START, START + 1000)]
+        request = upcoming("ns", "abc", ["s3", "t", "s2", "s1", "nobody"], START + 50)
+        assert await topic.tell(request) == (950, 50, None, 3950, None)
         request = upcoming("ns", "abc", ["s3", "t", "s2", "s1", "nobody"], START + 1500)
-        assert await topic.tell(request) == (0, None, None, 2500, None)
+        assert await topic.tell(request) == (0, 0, None, 2500, None)
+
+
+async def test_a_message_that_waits_to_be_published_is_not_forgotten(url: str) -> None:
+    """A client that begins to maintain the namespace finds it, whatever other calls have done meanwhile."""
+    async with await open_with_scripts(url) as transport:
+        topic, ear = Topic(transport), Ear()
+        for partition in (topic.topic, *topic.subscriptions):
+            await topic.tell(partition.configure(create=True))
+        await transport.subscribe(topic.topic.channel, ear)
+
+        async def asked(now: int) -> int | None:
+            (answer,) = await topic.tell(upcoming("ns", "abc", ["t"], now))
+            return answer
+
+        sent = await topic.hand_out([Outgoing(b"m", due=START + 100), Outgoing(b"n", due=START + 100)], [None, None])
+        topic.now = START + 200
+        await topic.hand_out([Outgoing(b"m")], [[]])  # this call does the work that is due
+        assert await asked(topic.now) == 0
+        await topic.hand_out([Outgoing(b"l", due=START + 500)], [None])
+        assert await asked(topic.now) == 0
+        published = [Outgoing(b"", origin=str(sent.first)), Outgoing(b"", origin=str(sent.first + 1))]
+        await topic.hand_out(published, [[], []])
+        assert await asked(topic.now) == 300
+        await transport.command("SPUBLISH", topic.topic.channel, ENOUGH, key=topic.topic.channel)
+        await eventually(lambda: ENOUGH in ear.heard)
+        heard = [read_announcement(said) for said in ear.heard if said != ENOUGH]
+        assert [each.due - START for each in heard if each.entity == "t"] == [100, 500]
+        await topic.tell(topic.topic.cancel(topic.call_id(), [str(sent.first + 3)]))
+        topic.now = START + 600
+        await topic.hand_out([Outgoing(b"m")], [[]])
+        assert await asked(topic.now) is None
 
 
 async def test_one_call_asks_several_partitions_for_their_due_times_and_changes_nothing(bench: Bench) -> None:

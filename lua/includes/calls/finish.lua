@@ -13,9 +13,7 @@ local function finish(p, result)
   if p.noted and (p.given or #p.noted > 0) then
     write_settlements(p)
   end
-  if not p.topic then
-    announce_due(p)
-  end
+  announce_due(p)
   if not p.calling and (p.forwards or p.forwards_dead or p.awaits_mover) then
     announce_moves(p)
   end

@@ -112,13 +112,15 @@ class Mechanics(DueWork):
         self.left = self.told = self.own = False
 
     def _announce(self, now: int) -> None:
-        """Announce the next due time if it is before the announced time, or if the announced time has passed."""
-        if self.settings.topic:
-            return
+        """Announce the next due time if it is before the announced time, or if the announced time has passed.
+
+        A topic does not forget the announced time while messages that are due wait to be published.
+        """
         first = min(self.head, self.next_due)
         if self.next_lock < NEVER:
             first = min(first, max(0, self.next_lock - self.offset))
-        if first < self.announced or self.announced <= now < first:
+        waits = self.settings.topic and any(due <= now for due in self._due().values())
+        if first < self.announced or (self.announced <= now < first and not (first == NEVER and waits)):
             self.announced = first
 
     def _check_reading(

@@ -382,12 +382,12 @@ def pinned_up_to(picture: Picture) -> int:
 
 
 def _soonest(picture: Picture) -> int:
-    """Return the earliest time at which an event may be due; a topic has no events of its own."""
+    """Return the earliest time at which an event may be due; on a topic also that of a message that is due."""
     next_due, head, next_lock, offset = (
         whole(picture.state[name]) for name in ("next_due", "head", "next_lock", "offset")
     )
-    if picture.state["topic"] == b"1":
-        return NEVER
+    if picture.state["topic"] == b"1" and next_due == NEVER:
+        next_due = NEVER - bool(picture.sets["due"])  # a message that is due waits, and is not forgotten
     return min(next_due, head, max(0, next_lock - offset) if next_lock < NEVER else NEVER)
 
 

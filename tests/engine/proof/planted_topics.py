@@ -119,4 +119,11 @@ OF_TOPICS = (
         wrong="e.before = ''",
         of="topic",
     ),
+    Bug(
+        "a topic forgets that a message waits to be published",
+        file="includes/announce_due",
+        right="if first == NEVER and p.topic and",
+        wrong="if false and",
+        of="topic",
+    ),
 )

@@ -21,6 +21,8 @@ from sbredis.engine import REFUSALS, Request, perform, registry_salt, role_keys,
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sbredis.client._connection import Connection
     from sbredis.engine import ScriptCaller
     from sbredis.transport import Subscription
@@ -84,12 +86,24 @@ _LEAVING = 1.0
 class RoleKeeper:
     """One client's part in a role: the client waits until it has the role, and then keeps it as long as it can."""
 
-    def __init__(self, connection: Connection, role: str, *, seconds: float | None = None) -> None:
-        """``seconds`` is the time for which the role is claimed at a time."""
+    def __init__(
+        self,
+        connection: Connection,
+        role: str,
+        *,
+        shards: int = 1,
+        seconds: float | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``seconds`` is the time for which the role is claimed at a time.
+
+        ``changed`` is called when this client has got other shards than before, while it keeps the role.
+        """
         self.role = role
         self._loop = asyncio.get_running_loop()
         self._connection = connection
-        self._role = Role(connection.transport, connection.namespace.name, role)
+        self._role = Role(connection.transport, connection.namespace.name, role, shards)
+        self._changed = changed
         self.claim = Claim(self._role.asker, connection.timings.claiming if seconds is None else seconds)
         """The decisions about this client's claim."""
         namespace = connection.namespace.name
@@ -153,9 +167,12 @@ class RoleKeeper:
             await wait_until(self._news, min(claim.ask_at, claim.until))
             if self._loop.time() < claim.ask_at:
                 continue
+            before = self.standing.shards
             try:
                 async with asyncio.timeout_at(claim.until):
                     await self._ask()
+                if self.standing.held and self.standing.shards.keys() != before.keys():
+                    self._changed()
             except (ServiceBusError, TimeoutError) as error:
                 _log.info("%s: the claim to the role %r was not renewed: %s", self._connection.target, self.role, error)
                 claim.failed(self._loop.time(), random.random())

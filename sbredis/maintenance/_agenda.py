@@ -215,28 +215,36 @@ class Agenda:
         return entity in self._entities
 
     def set_entities(self, entities: Mapping[str, Sequence[int]], now: float) -> None:
-        """Replace the list of entities, each with its partition numbers. The places of new entities will be read."""
+        """Replace the list of entities, each with its partition numbers. New places will be read."""
         for gone in [entity for entity in self._entities if entity not in entities]:
             self.remove_entity(gone)
         for entity, numbers in entities.items():
-            if entity not in self._entities:
-                self._entities[entity] = tuple(numbers)
-                for number in numbers:
+            before = self._entities.get(entity, ())
+            if before == numbers:
+                continue
+            self._entities[entity] = tuple(numbers)
+            for number in numbers:
+                if number not in before:
                     self._slots.add(number, entity)
                     self._unread.add(number, entity)
+            for number in before:
+                if number not in numbers:
+                    self._remove(VisitPlace(number, entity))
         if self._round_at == math.inf and self._slots:
             self._round_at = now + self._between_parts()
 
     def remove_entity(self, entity: str) -> None:
         """Forget an entity that does not exist any more."""
         for number in self._entities.pop(entity, ()):
-            place = VisitPlace(number, entity)
-            self._slots.discard(number, entity)
-            self._unread.discard(number, entity)
-            self._due.discard(place)
-            self._visits.pop(place, None)
-            self._due_after_visit.pop(place, None)
-            self._pauses.pop(place, None)
+            self._remove(VisitPlace(number, entity))
+
+    def _remove(self, place: VisitPlace) -> None:
+        self._slots.discard(*place)
+        self._unread.discard(*place)
+        self._due.discard(place)
+        self._visits.pop(place, None)
+        self._due_after_visit.pop(place, None)
+        self._pauses.pop(place, None)
 
     # -- due times -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -36,14 +36,36 @@ class DutyResources:
         return cls(connection, Census(connection.namespace, failures, connection.timings), failures)
 
 
+_MOST_SHARDS = 8
+"""The most shards of a role: as many as clients take part in it, so that each of them has one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """The time for which a client has a role without interruption."""
+    """The time for which a client has shards of a role without interruption. The shards may change meanwhile."""
 
-    fence: Callable[[], int | None]
-    """A function that returns the fence of the role; ``None`` on a test bus, where a client needs no role."""
+    slots: int
+    """The number of slots of the namespace."""
+    shards: int
+    """The number of shards of the role. Each has slots that follow each other, so a shard is on few masters."""
+    fences: Callable[[], Mapping[int, int] | None]
+    """Returns the client's shards, each with its fence; ``None`` on a test bus, where a client needs no role."""
     doubt: Callable[[], None]
-    """A function to call when a partition has refused the fence, because another client seems to have the role."""
+    """A function to call when a partition has refused the fence, because another client seems to have the shard."""
+
+    def fence(self, number: int) -> int | None:
+        """Return the fence for the work in a slot: the lowest one of all if the shard was lost meanwhile."""
+        fences = self.fences()
+        return None if fences is None else fences.get(self._shard(number), 1)
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The numbers of the slots that the client maintains."""
+        fences = self.fences()
+        return frozenset(number for number in range(self.slots) if fences is None or self._shard(number) in fences)
+
+    def _shard(self, number: int) -> int:
+        return number * self.shards // self.slots
 
 
 class Duty(ABC):
@@ -51,10 +73,20 @@ class Duty(ABC):
 
     role: ClassVar[str]
     """The role that has this duty."""
+    by_slot: ClassVar[bool] = True
+    """Whether the duty is divided by slots. Otherwise one client does all of it."""
 
     def __init__(self, shared: DutyResources) -> None:
         self.shared = shared
         self.connection = shared.connection
+
+    @property
+    def shards(self) -> int:
+        """The number of shards of the role."""
+        return min(_MOST_SHARDS, self.connection.namespace.slots) if self.by_slot else 1
+
+    def shards_changed(self) -> None:  # noqa: B027 -- a duty that is not divided has nothing to do here
+        """Begin with the slots of new shards, and stop with those of lost ones, while the duty runs."""
 
     @abstractmethod
     async def run(self, tenure: Tenure) -> None:

@@ -39,6 +39,7 @@ class IdleDuty(Duty):
     """Removes the entities that nobody uses."""
 
     role = IDLE
+    by_slot = False
 
     def __init__(self, shared: DutyResources) -> None:
         super().__init__(shared)

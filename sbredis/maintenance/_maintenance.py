@@ -2,8 +2,8 @@
 
 There are three roles, and each has a duty: publish on topics and visit partitions
 (:mod:`sbredis.maintenance._routing`), move messages from one entity to another, and remove entities that nobody
-uses. A client that offers maintenance wants all three. Each role is claimed separately, so several clients may share
-the roles, and every other client that offers maintenance waits until a role is free.
+uses. A client that offers maintenance wants all three. The first two are divided into shards of slots, so several
+clients share the work, and a client that is alone does all of it.
 
 Clients of a test bus do all duties without claiming a role, so that no test waits for a role.
 """
@@ -23,7 +23,7 @@ from sbredis.maintenance._moving import MovingDuty
 from sbredis.maintenance._routing import RoutingDuty
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from sbredis.client import Connection
 
@@ -41,22 +41,25 @@ class _DutyRunner:
         self.duty = duty
         self._connection = duty.connection
         self._failures = duty.shared.failures
-        self.keeper = RoleKeeper(duty.connection, duty.role)
+        self.keeper = RoleKeeper(duty.connection, duty.role, shards=duty.shards, changed=duty.shards_changed)
 
     async def run(self) -> None:
         """Do the duty whenever no other client does, until the task is cancelled."""
         if self._connection.test_hooks is not None:
-            await self._work(Tenure(lambda: None, lambda: None))
+            await self._work(self._tenure(lambda: None))
         try:
             while True:
                 await self.keeper.take()
                 _log.debug("%s: this client has the role %r", self._connection.target, self.duty.role)
                 async with TaskScope() as tasks:
-                    tasks.start(self._work(Tenure(lambda: self.keeper.standing.fence, self.keeper.doubt)))
+                    tasks.start(self._work(self._tenure(lambda: self.keeper.standing.shards)))
                     await self.keeper.keep()
                     tasks.cancel()
         finally:
             await self.keeper.leave()
+
+    def _tenure(self, fences: Callable[[], Mapping[int, int] | None]) -> Tenure:
+        return Tenure(self._connection.namespace.slots, self.duty.shards, fences, self.keeper.doubt)
 
     async def _work(self, tenure: Tenure) -> None:
         await self._failures.tend(

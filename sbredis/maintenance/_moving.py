@@ -205,13 +205,15 @@ class MovingDuty(Duty):
         self._news = asyncio.Event()
         self.visitor = Visitor(shared, self, pace, self._news.set)
         self.mover = Mover(shared)
+        self._tenure: Tenure | None = None
 
     async def run(self, tenure: Tenure) -> None:
         """Move messages whenever some wait, until the task is cancelled."""
-        del tenure  # two clients that move messages at the same time do no harm, so the calls carry no fence
+        self._tenure = tenure  # two clients that move messages at the same time do no harm, so calls carry no fence
         loop = asyncio.get_running_loop()
         ended_reading = self.shared.census.use(self._census_read)
         try:
+            self.visitor.serve(tenure.numbers)
             await self.visitor.begin()
             while True:
                 self._news.clear()
@@ -219,6 +221,12 @@ class MovingDuty(Duty):
         finally:
             ended_reading()
             await self.visitor.close()
+            self._tenure = None
+
+    def shards_changed(self) -> None:
+        """Visit the partitions in the slots of the present shards."""
+        if self._tenure is not None:
+            self.visitor.serve(self._tenure.numbers)
 
     def _census_read(self) -> None:
         census = self.shared.census

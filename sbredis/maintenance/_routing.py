@@ -56,7 +56,7 @@ class DueWork:
         self._census = shared.census
         self._connection = shared.connection
         self.publishing = Publishing(shared.connection)
-        self.tenure = Tenure(lambda: None, lambda: None)
+        self.tenure: Tenure | None = None
         """The tenure of the role, whose fence goes with what is published."""
 
     def clock(self) -> float:
@@ -84,10 +84,12 @@ class DueWork:
         """Do a share of the work that is due. Return the time of the next visit, if one is needed."""
         connection, since = self._connection, self.clock()
         if record.kind == "topic":
+            tenure = self.tenure
+            assert tenure is not None  # visits are made during a tenure
             try:
-                seconds = await self.publishing.visit(record, place.number, self.tenure.fence())
+                seconds = await self.publishing.visit(record, place.number, tenure.fence(place.number))
             except RoleLostError:
-                self.tenure.doubt()  # find out which client has the role
+                tenure.doubt()  # find out which client has the shard
                 raise
             return None if seconds is None else self.clock() + _until(1000 * seconds)
         partition = connection.namespace.partition(record, place.number)
@@ -134,6 +136,7 @@ class RoutingDuty(Duty):
         ended_reading = self.shared.census.use(self._census_read)
         try:
             if self.connection.test_hooks is None:
+                self.visitor.serve(tenure.numbers)
                 await self.visitor.begin()
             while True:
                 self._news.clear()
@@ -142,6 +145,12 @@ class RoutingDuty(Duty):
             ended_moving()
             ended_reading()
             await self.visitor.close()
+            self._work.tenure = None
+
+    def shards_changed(self) -> None:
+        """Visit the partitions in the slots of the present shards."""
+        if self._work.tenure is not None:
+            self.visitor.serve(self._work.tenure.numbers)
 
     def look_again(self) -> None:
         """Look at the due times again, because the clock was moved."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -59,7 +59,7 @@ class _AnnouncementListener:
 
 
 class SlotChannels:
-    """The channels of all slots of a namespace. A slot that cannot be heard yet is tried again and again."""
+    """The channels of the slots that a client maintains. A slot that cannot be heard yet is tried again and again."""
 
     def __init__(
         self, shared: DutyResources, heard: Callable[[int, bytes], None], missed: Callable[[int], None]
@@ -72,38 +72,43 @@ class SlotChannels:
         self._failures = shared.failures
         self._heard = heard
         self._missed = missed
+        self._chosen: frozenset[int] = frozenset()
         self._subscriptions: dict[int, Subscription] = {}
         self._heard_slots: set[int] = set()
         self._all_heard = asyncio.Event()
+        """Set while the client hears all slots that it has chosen."""
         self._refused: dict[int, asyncio.TimerHandle] = {}
         """For each slot whose channel was refused, the timer that asks again."""
 
-    async def open(self) -> None:
-        """Listen to all slots. If a slot does not answer soon, do not wait for it."""
-        if self._subscriptions or self._refused:
-            return
-        for number in range(self._connection.namespace.slots):
+    def choose(self, numbers: frozenset[int]) -> None:
+        """Listen to these slots, and to no others."""
+        before, self._chosen = self._chosen, numbers
+        for number in before - numbers:
+            timer, subscription = self._refused.pop(number, None), self._subscriptions.pop(number, None)
+            if timer is not None:
+                timer.cancel()
+            if subscription is not None and not self._connection.closed:  # otherwise it ends with the connection
+                subscription.close()
+            self._heard_slots.discard(number)
+        self._all_heard.clear()
+        for number in numbers - before:
             self._listen(number)
+        self._check()
+
+    async def opened(self) -> None:
+        """Wait until the client hears the slots. If a slot does not answer soon, do not wait for it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE):
                 await self._all_heard.wait()
 
-    def close(self) -> None:
-        """Stop listening."""
-        for timer in self._refused.values():
-            timer.cancel()
-        self._refused.clear()
-        if not self._connection.closed:  # otherwise the subscriptions end with the connection
-            for subscription in self._subscriptions.values():
-                subscription.close()
-        self._subscriptions.clear()
-        self._heard_slots.clear()
-        self._all_heard.clear()
-
     @property
     def all_open(self) -> bool:
-        """Whether the client hears all slots."""
+        """Whether the client hears all slots that it has chosen."""
         return self._all_heard.is_set()
+
+    def _check(self) -> None:
+        if self._chosen and self._heard_slots >= self._chosen:
+            self._all_heard.set()
 
     def _listen(self, number: int) -> None:
         namespace = self._connection.namespace
@@ -113,15 +118,15 @@ class SlotChannels:
         self._subscriptions[number] = self._connection.transport.listen(channel, listener, refused)
 
     def _begun(self, number: int) -> None:
-        self._heard_slots.add(number)
-        if len(self._heard_slots) == self._connection.namespace.slots:
-            self._all_heard.set()
-        self._missed(number)
+        if number in self._chosen:
+            self._heard_slots.add(number)
+            self._check()
+            self._missed(number)
 
     def _ask_later(self, number: int, error: ServiceBusError) -> None:
         """Ask again for a channel that was refused: its user may get the right."""
         self._subscriptions.pop(number, None)
-        if self._connection.closed:
+        if self._connection.closed or number not in self._chosen:
             return
         _log.info("the announcements in slot %d cannot be received yet: %s", number, error)
         again = partial(self._failures.guard, f"listening to slot {number}", partial(self._ask_again, number))
@@ -172,29 +177,42 @@ class Visitor:
         self._failures = shared.failures
         self._slots = SlotChannels(shared, self._heard, self._missed)
         self._jobs = BackgroundTasks("visiting partitions", shared.failures, changed)
-        self._listed = False
-        """Whether the entities are known."""
+        self._records: Collection[EntityRecord] | None = None
+        """The entities; ``None`` before they are known."""
+        self._numbers = frozenset(range(shared.connection.namespace.slots))
+        """The slots whose partitions are visited."""
 
     async def begin(self) -> None:
-        """Listen to all slots. If a slot does not answer soon, do not wait for it."""
-        await self._slots.open()
+        """Listen to the slots. If a slot does not answer soon, do not wait for it."""
+        self._slots.choose(self._numbers)
+        await self._slots.opened()
+
+    def serve(self, numbers: frozenset[int]) -> None:
+        """Visit the partitions in these slots from now on, and no others. New ones will be read."""
+        self._numbers = numbers
+        self._slots.choose(numbers)
+        if self._records is not None:
+            self.set_entities(self._records)
 
     async def close(self) -> None:
         """Stop visiting, and forget all due times."""
-        self._slots.close()
+        self._slots.choose(frozenset())
         self.agenda = Agenda(self._pace)
-        self._listed = False
+        self._records = None
         await self._jobs.cancel()
 
     @property
     def at_rest(self) -> bool:
         """Whether the due times of all entities are known, and no visit is under way."""
-        return self._slots.all_open and self._listed and self.agenda.all_read and not self._jobs
+        return self._slots.all_open and self._records is not None and self.agenda.all_read and not self._jobs
 
-    def set_entities(self, records: Iterable[EntityRecord]) -> None:
+    def set_entities(self, records: Collection[EntityRecord]) -> None:
         """Replace the list of entities to visit."""
-        self._listed = True
-        entities = {record.id: record.partitions for record in records}
+        self._records = records
+        entities: dict[str, tuple[int, ...]] = {}
+        for record in records:
+            if numbers := tuple(number for number in record.partitions if number in self._numbers):
+                entities[record.id] = numbers
         self.agenda.set_entities(entities, asyncio.get_running_loop().time())
         self._changed()
 

@@ -55,7 +55,13 @@ async def doing(
     duty: Duty, fence: Callable[[], int | None] = lambda: None, doubt: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
     """Do a duty, as a client with its role."""
-    task = asyncio.create_task(duty.run(Tenure(fence, doubt)))
+    slots = duty.connection.namespace.slots
+
+    def fences() -> dict[int, int] | None:
+        number = fence()
+        return None if number is None else {0: number}
+
+    task = asyncio.create_task(duty.run(Tenure(slots, 1, fences, doubt)))
     try:
         await asyncio.sleep(0)  # the duty begins to use the census
         yield

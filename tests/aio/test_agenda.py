@@ -211,6 +211,20 @@ def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     assert agenda.next(6.0, 6.0) == first
 
 
+def test_an_entity_gains_and_loses_places() -> None:
+    """The client has got the shards of other slots."""
+    agenda = Agenda(PACE)
+    agenda.set_entities({"a": (0, 1)}, 0.0)
+    for number in (0, 1):
+        assert agenda.next(number, 0.0) == Read(number, ("a",))
+        agenda.read_done(Read(number, ("a",)), [9.0])
+    agenda.set_entities({"a": (1, 2)}, 1.0)
+    assert agenda.due_at(VisitPlace(0, "a")) is None
+    assert agenda.due_at(VisitPlace(1, "a")) == 9.0
+    assert not agenda.announced(VisitPlace(0, "a"), 5.0)
+    assert agenda.next(2.0, 0.0) == Read(2, ("a",))
+
+
 def test_a_read_that_succeeds_ends_the_growth_of_the_pauses() -> None:
     agenda, now, pause = Agenda(PACE), 0.0, 0.0
     agenda.set_entities({"a": [0]}, now)

@@ -574,7 +574,7 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
 
     async def claim(self: Role, seconds: float = 10.0, **options: Any) -> Standing:
         standing = await real(self, seconds, **options)
-        return standing if standing.held else Standing({0: fences.setdefault(id(self), 1)}, seconds)
+        return standing if standing.held else Standing(dict.fromkeys(range(3), fences.setdefault(id(self), 1)), seconds)
 
     real, fences = Role.claim, dict[int, int]()
     monkeypatch.setattr(Role, "claim", claim)
@@ -600,7 +600,7 @@ async def test_two_clients_with_valid_fences_publish_once(
     real = Role.claim
 
     async def claim(self: Role, seconds: float = 10.0, **options: Any) -> Standing:
-        return (await real(self, seconds, **options))._replace(shards={0: 5})
+        return (await real(self, seconds, **options))._replace(shards=dict.fromkeys(range(3), 5))
 
     monkeypatch.setattr(Role, "claim", claim)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:

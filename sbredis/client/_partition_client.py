@@ -11,7 +11,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from sbredis.client._lane import Lane
+from sbredis.client._lane import OTHER_LOOP, Lane
 from sbredis.client._lane_kinds import (
     CallJob,
     CallLane,
@@ -290,6 +290,7 @@ class PartitionClient:
         """Return the lane for settlements of a kind: complete, abandon, release, interrupt, defer or dead_letter."""
         lane = self._settling.get(kind)
         if lane is None:
+            self._check_loop()
             letter, method = SETTLEMENTS[kind]
             lane = self._settling[kind] = SettleLane(self, letter, method)
         return lane
@@ -298,8 +299,14 @@ class PartitionClient:
         """Return the lane with this letter, for calls that are not shared."""
         lane = self._calling.get(letter)
         if lane is None:
+            self._check_loop()
             lane = self._calling[letter] = CallLane(self, letter)
         return lane
+
+    def _check_loop(self) -> None:
+        """Raise if the caller is in another event loop, to which a new lane would belong."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(OTHER_LOOP)
 
     def borrow_lane(self) -> str:
         """Return the letter of a free lane for a receiver. The receiver must return the lane later.

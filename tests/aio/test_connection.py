@@ -438,6 +438,42 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
         thread.join()
 
 
+@pytest.mark.parametrize("call", ["complete_message", "renew_message_lock", "peek_messages", "defer_message"])
+def test_a_second_event_loop_is_refused_also_for_a_kind_of_call_that_the_first_has_not_made(
+    shared_server: LocalServer, call: str
+) -> None:
+    """Such a call makes a new lane, which would belong to the wrong event loop."""
+    shared_server.ask("FLUSHALL")
+    client = ServiceBusClient(shared_server.url)
+    received: list[Any] = []
+    go, done = threading.Event(), threading.Event()
+
+    async def first() -> None:
+        await client.ensure_queue("q")
+        async with client.get_queue_sender("q") as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        receiver = client.get_queue_receiver("q")
+        received.extend([receiver, *await receiver.receive_messages(1, 60)])
+        go.set()
+        await asyncio.to_thread(done.wait, 60)
+        await client.close()
+
+    async def second() -> None:
+        receiver, message = received
+        arguments = () if call == "peek_messages" else (message,)
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await asyncio.wait_for(getattr(receiver, call)(*arguments), 60)
+
+    thread = threading.Thread(target=lambda: asyncio.run(first(), debug=True))
+    thread.start()
+    try:
+        assert go.wait(60)
+        asyncio.run(second(), debug=True)
+    finally:
+        done.set()
+        thread.join()
+
+
 def test_a_client_is_refused_in_a_second_event_loop_after_the_first_has_ended(shared_server: LocalServer) -> None:
     shared_server.ask("FLUSHALL")
     client = ServiceBusClient(shared_server.url)

@@ -55,7 +55,10 @@ async def apply(
             existing = await operating.existing_in(administration)
             await _require_readable(administration, declared)
             held = await operating.held_in(administration, operating.undeclared(declared, existing)) if prune else {}
-            plan = operating.make_plan(name, declared, existing, prune=prune, prune_nonempty=prune_nonempty, held=held)
+            slots = (await administration.get_namespace_properties()).slot_count
+            plan = operating.make_plan(
+                name, declared, existing, prune=prune, prune_nonempty=prune_nonempty, held=held, slots=slots
+            )
             _print(invocation, plan, done=plan_only or not plan.steps)
             if plan_only or not plan.steps:
                 return ExitCode.DIFFERENT if plan.steps else ExitCode.DONE

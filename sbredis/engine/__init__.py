@@ -63,6 +63,7 @@ from sbredis.engine._perform import ScriptCaller, is_full, perform
 from sbredis.engine._placement import (
     MOST_PARTITIONS,
     MOST_SLOTS,
+    USUAL_PARTITIONS,
     bucket_of_id,
     bucket_word,
     partition_for_key,
@@ -157,6 +158,7 @@ __all__ = [
     "NEVER",
     "NO_CALL_ID",
     "REFUSALS",
+    "USUAL_PARTITIONS",
     "Accepted",
     "AccessTo",
     "Awoken",

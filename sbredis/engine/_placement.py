@@ -32,6 +32,7 @@ from sbredis.transport import SLOTS
 __all__ = [
     "MOST_PARTITIONS",
     "MOST_SLOTS",
+    "USUAL_PARTITIONS",
     "bucket_of_id",
     "bucket_word",
     "partition_for_key",
@@ -46,6 +47,8 @@ MOST_SLOTS = 1024
 """The largest number of slots of a namespace."""
 MOST_PARTITIONS = 256
 """The largest number of partitions of an entity."""
+USUAL_PARTITIONS = 16
+"""The number of partitions of a partitioned entity, unless it is given, if the namespace has so many slots."""
 
 
 # -- the slots of a namespace ------------------------------------------------------------------------------------------

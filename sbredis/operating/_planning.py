@@ -19,7 +19,7 @@ import yaml
 
 from sbredis._counting import counted
 from sbredis._nearest import nearest_name
-from sbredis.engine import PartitionSettings, name_key
+from sbredis.engine import USUAL_PARTITIONS, PartitionSettings, name_key
 from sbredis.model import entity_created
 from sbredis.operating._declared import DeclaredEntity, Mistake, MistakesError
 from sbredis.operating._kinds import (
@@ -126,14 +126,17 @@ def make_plan(
     prune: bool = False,
     prune_nonempty: bool = False,
     held: Mapping[Key, int | None] | None = None,
+    slots: int | None = None,
 ) -> ChangePlan:
     """Return the plan. Raises :class:`~sbredis.operating.MistakesError` if it would not be legal as a whole.
+
+    ``slots`` is the number of slots of the namespace, if it is known.
 
     With ``prune``, entities that are not declared are deleted; ``held`` has the number of messages of each, or ``None``
     if it is not known. Those that have or may have messages are spared, unless ``prune_nonempty`` is set. Those that
     are protected are spared too, and so are those to which a spared one forwards.
     """
-    planner = _Planner(declared, {each.key: each for each in existing})
+    planner = _Planner(declared, {each.key: each for each in existing}, slots)
     if prune:
         planner.prune(held or {}, prune_nonempty=prune_nonempty)
     planner.check()
@@ -148,6 +151,7 @@ def make_plan(
 class _Planner:
     declared: Sequence[DeclaredEntity]
     existing: Mapping[Key, Existing]
+    slots: int | None
     mistakes: list[Mistake] = field(default_factory=list[Mistake])
     steps: list[PlanStep] = field(default_factory=list[PlanStep])
     deletions: list[PlanStep] = field(default_factory=list[PlanStep])
@@ -247,6 +251,10 @@ class _Planner:
             if before is not None and fields[name].fixed and not fields[name].same(before.properties[name], value):
                 now = before.properties[name]
                 self._wrong(each, name, f"{name} cannot be changed: it is {written(now)}, and not {written(value)}")
+        count = each.properties.get(_PARTITIONS)
+        if before is None and self.slots is not None and count is not None and count > self.slots:
+            have = f"the namespace has {counted(self.slots, 'slot')}, and each partition needs a slot of its own"
+            self._wrong(each, _PARTITIONS, f"{_PARTITIONS}: {count} partitions are too many: {have}")
         related = {name: value for name, value in self._after(each).items() if name in _RELATED}
         try:
             kept = entity_created(each.kind.properties, {**each.properties, **related}, PartitionSettings())
@@ -295,6 +303,8 @@ class _Planner:
             return
         after = {**(known.properties if known else {}), **(wanted.properties if wanted else {})}
         count, own = after.get(_PARTITIONS), each.properties.get(_PARTITIONS)
+        if known is None and count is None and after.get(_NEIGHBOUR) is None and self.slots is not None:
+            count = min(USUAL_PARTITIONS, self.slots)
         if bool(after.get(_PARTITIONED)) != bool(each.properties.get(_PARTITIONED)):
             is_ = "is" if after.get(_PARTITIONED) else "is not"
             text = f"{value!r} {is_} partitioned; either both are partitioned, or neither is"

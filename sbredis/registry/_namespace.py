@@ -13,6 +13,7 @@ from sbredis._quoting import quoted
 from sbredis._tasks import loop_time
 from sbredis.engine import (
     MOST_PARTITIONS,
+    USUAL_PARTITIONS,
     Partition,
     PartitionSettings,
     Request,
@@ -85,8 +86,6 @@ T = TypeVar("T")
 SLOTS_OF_NEW = 256
 """The number of slots of a new namespace, if its first client gives no other."""
 """The number of slots of a new namespace, unless its creator names one."""
-_PARTITIONS = 16
-"""The number of partitions of a new partitioned entity, unless its creator names one."""
 
 
 class Namespace:
@@ -554,7 +553,7 @@ class Namespace:
         if beside is None:
             if not partitioned:
                 return (slot_for_name(name, self.slots),)
-            return slots_for_name(name, min(_PARTITIONS, self.slots) if partitions is None else partitions, self.slots)
+            return slots_for_name(name, partitions or min(USUAL_PARTITIONS, self.slots), self.slots)
         there = f"{quoted(name)} cannot be colocated with '{beside.path}', which "
         if partitioned != beside.partitioned:
             raise ValueError(f"{there}is {'not ' * partitioned}partitioned: either both are partitioned, or neither is")

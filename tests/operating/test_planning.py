@@ -299,6 +299,21 @@ ILLEGAL: dict[str, tuple[str, list[Existing], dict[str, Any], str]] = {
         {},
         "f:1: queue q: colocate_with: 'x' has 16 partitions, and not 8",
     ),
+    "a new neighbour with another number of partitions": (
+        (
+            "queues:\n  x: {enable_partitioning: true}\n"
+            "  q: {partition_count: 8, colocate_with: x, enable_partitioning: true}"
+        ),
+        [],
+        {"slots": 256},
+        "f:3: queue q: colocate_with: 'x' has 16 partitions, and not 8",
+    ),
+    "more partitions than slots": (
+        "queues: {q: {enable_partitioning: true, partition_count: 8}}",
+        [],
+        {"slots": 4},
+        "f:1: queue q: partition_count: 8 partitions are too many: the namespace has 4 slots, and each",
+    ),
     "partitions of an entity that is not partitioned": (
         "queues: {q: {partition_count: 8}}",
         [],

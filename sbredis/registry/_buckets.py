@@ -250,7 +250,7 @@ class EntityList:
                 await self._read(reads, until)
             rows = self._merge.take(min(limit - len(found), _DECODED))
             for row in rows:
-                found += read_all(list(row), lambda name, text: decode(text, name))
+                found += read_all(list(row), lambda name, text: decode(text, name, self._steps.registry.slots))
                 self.last = onward_of(row[0]) or self.last
             await asyncio.sleep(0)
         records = tuple(each for each in found if isinstance(each, EntityRecord))

@@ -263,10 +263,11 @@ def head_of(record: bytes) -> Head | None:
     return found and Head(found["id"].decode(), found["incarnation"].decode(), int(found["version"]))
 
 
-def decode(record: bytes, path: str | None = None) -> EntityRecord:
+def decode(record: bytes, path: str | None = None, slots: int = MOST_SLOTS) -> EntityRecord:
     """Read a record; raise :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read.
 
-    ``path`` is the name under which the registry has the record, if the caller knows it.
+    ``path`` is the name under which the registry has the record, if the caller knows it, and ``slots`` the number of
+    slots of the namespace.
     """
     if layout_of(record) is not None:
         raise unreadable("record", path, record, "")
@@ -286,6 +287,10 @@ def decode(record: bytes, path: str | None = None) -> EntityRecord:
         )
         if path is not None and name_key(read.path) != name_key(path):
             raise ValueError(f"it describes {quoted(read.path)}")  # noqa: TRY301 -- as all other mistakes in the record
+        if (last := max(read.partitions)) >= slots:
+            raise ValueError(  # noqa: TRY301 -- as above
+                f"it has a partition in slot {last}, and the namespace has the slots 0 to {slots - 1}"
+            )
     except Exception as error:  # noqa: BLE001 -- whatever the record contains, it costs this entity alone
         raise unreadable("record", path, record, reason_of(error)) from None
     if read.generation:
@@ -301,9 +306,9 @@ def _time(text: bytes) -> int:
 
 
 @lru_cache(maxsize=4096)
-def decode_again(path: str, record: bytes) -> EntityRecord:
+def decode_again(path: str, record: bytes, slots: int) -> EntityRecord:
     """Read a record that clients read often, such as that of a subscription. Results are cached by their bytes."""
-    return decode(record, path)
+    return decode(record, path, slots)
 
 
 def _described(body: dict[str, Any]) -> dict[str, Any]:

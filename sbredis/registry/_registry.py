@@ -10,7 +10,7 @@ The operations on rules are in ``_rulebook.py``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
@@ -415,7 +415,8 @@ class Registry:
             if reply is None:
                 return None
             record, behind, subscriptions, sql, correlation = reply
-            return SeenEntity(decode(record, path), behind == 1, behind == 2, subscriptions, sql, correlation)
+            entity = decode(record, path, self.slots)
+            return SeenEntity(entity, behind == 1, behind == 2, subscriptions, sql, correlation)
 
         return Request.of("read_entity", self.keys(path), self._read(path), read)
 
@@ -423,7 +424,7 @@ class Registry:
         """Read the record of an entity, if it exists."""
 
         def read(reply: list[Any] | None) -> EntityRecord | None:
-            return None if reply is None else decode(reply[0], path)
+            return None if reply is None else decode(reply[0], path, self.slots)
 
         return Request.of("read_entity", self.keys(path), self._read(path), read)
 
@@ -483,7 +484,8 @@ class Registry:
             edition, more, *rest = reply
             paths, texts, marks = rest[::3], rest[1::3], [each.decode() for each in rest[2::3]]
             named = [each for pair in zip(paths, texts, strict=True) for each in pair]
-            pairs = list(zip(read_all(named, decode_again), marks, strict=True))
+            records = read_all(named, partial(decode_again, slots=self.slots))
+            pairs = list(zip(records, marks, strict=True))
             return Page(
                 edition.decode(),
                 bool(more),

@@ -317,7 +317,7 @@ class Steps:
             if text is None:
                 return None
             try:
-                return decode(text, path)  # another client has repaired or condemned it
+                return decode(text, path, self.registry.slots)  # another client has repaired or condemned it
             except DataLayoutError as found:
                 if found.layout is not None:
                     raise

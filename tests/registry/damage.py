@@ -38,6 +38,7 @@ DAMAGED: dict[str, Damage] = {
     "no fields": _described(b"{}"),
     "a wrong type": _altered(rb'"partitions":\[[^]]*\]', b'"partitions":"all"'),
     "an absurd number": _altered(rb'"partitions":\[[^]]*\]', b'"partitions":[' + b"9" * 300 + b"]"),
+    "a partition in no slot of the namespace": _altered(rb'"partitions":\[[^]]*\]', b'"partitions":[1023]'),
     "a time that never comes": _altered(rb" [0-9]{13} ", b" 999999999999999 "),
     "a destination that is no name": _altered(rb'"properties":\{', b'"properties":{"forward_to":[5],'),
     "another entity": _altered(rb'"name":"[^"]*"', b'"name":"stranger"'),

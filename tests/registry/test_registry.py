@@ -49,7 +49,7 @@ REGISTRY = Registry("ns", 1)
 HEAD = head_keys("ns")
 KEYS = REGISTRY.bucket_keys(0)
 BUCKET, ENTITIES, NAMES = KEYS[:3]
-ORDERS = EntityDescription(name="Billing/Orders", partitions=(1,))
+ORDERS = EntityDescription(name="Billing/Orders", partitions=(0,))
 FIRST, SECOND, THIRD = "first_______", "second______", "third_______"
 
 on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
@@ -170,7 +170,7 @@ async def test_an_entity_is_registered_with_its_whole_record(transport: Transpor
     record = await ask(transport, REGISTRY.register(ORDERS, FIRST))
     assert record == EntityRecord(
         name="Billing/Orders",
-        partitions=(1,),
+        partitions=(0,),
         id="001",
         incarnation=FIRST,
         version=1,

@@ -47,6 +47,7 @@ class FailureKind(enum.Enum):
     UNREACHABLE = enum.auto()
     UNSUITABLE = enum.auto()
     UNSERVED = enum.auto()
+    UNWRITABLE = enum.auto()
     LOST = enum.auto()
     TIMED_OUT = enum.auto()
     UNCONFIRMED = enum.auto()
@@ -205,6 +206,7 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
     FailureKind.UNREACHABLE: _NOT_SENT,
     FailureKind.UNSUITABLE: (ServerUnsuitableError, "{detail}"),
     FailureKind.UNSERVED: _BUSY,
+    FailureKind.UNWRITABLE: (ServiceBusError, "{subject} was not sent, because its text could not be made: {detail}"),
     FailureKind.LOST: (
         ServiceBusCommunicationError,
         "The connection{where} was lost during {subject}{tried}: {detail}",

@@ -278,7 +278,11 @@ class Wire:
                 loading = b"" if load is None else load.payload(run_id)
                 payload = call.payload(run_id, head)
             except Exception as error:  # noqa: BLE001  # the text of a script cannot be read; the other calls go on
-                call.future.set_result(self._lost(f"the call could not be written: {error}", sent=False))
+                call.future.set_result(
+                    Failure(
+                        FailureKind.UNWRITABLE, str(error), outcome=Outcome.NEVER_SENT, endpoint=self.facts.endpoint
+                    )
+                )
                 self._release(call)
                 continue
             if load is not None:

@@ -19,6 +19,7 @@ LASTING = {
     FailureKind.REFUSED,
     FailureKind.BROKE,
     FailureKind.UNSUITABLE,
+    FailureKind.UNWRITABLE,
     FailureKind.UNCONFIRMED,
     FailureKind.FULL,
     FailureKind.CLOSED,

@@ -91,6 +91,7 @@ ENDS = [
     (Kind.UNREACHABLE, NEVER, ServiceBusConnectionError, True, True, True),
     (Kind.UNSUITABLE, NEVER, ServerUnsuitableError, False, False, False),
     (Kind.UNSERVED, NEVER, ServiceBusServerBusyError, True, True, True),
+    (Kind.UNWRITABLE, NEVER, ServiceBusError, False, False, False),
     (Kind.LOST, NEVER, ServiceBusCommunicationError, True, True, True),
     (Kind.LOST, UNKNOWN, ServiceBusCommunicationError, True, False, True),
     (Kind.TIMED_OUT, NEVER, OperationTimeoutError, True, False, False),

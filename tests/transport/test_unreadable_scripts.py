@@ -24,7 +24,7 @@ async def test_a_script_whose_text_cannot_be_read_fails_its_own_call_alone(serve
     async with await open_transport(server.url) as transport:
         assert await transport.call(echo, [b"k"], [b"warm"]) == b"warm"
         calls = [
-            transport.call(script, [b"k"], [text], timeout=1)
+            transport.call(script, [b"k"], [text])
             for script, text in ((echo, b"first"), (gone, b"second"), (echo, b"third"))
         ]
         first, second, third = await asyncio.gather(*calls, return_exceptions=True)
@@ -32,6 +32,7 @@ async def test_a_script_whose_text_cannot_be_read_fails_its_own_call_alone(serve
         assert isinstance(second, ServiceBusError)
         assert second.outcome is Outcome.NEVER_SENT
         assert "the file of the script is gone" in str(second)
+        assert not second.is_transient
         assert await transport.call(echo, [b"k"], [b"fourth"]) == b"fourth"
 
 

@@ -92,6 +92,7 @@ PROOFS = {
         "tests.workers.chaos.run",
         "workers: kills, signals, outages, pauses, failovers, memory (ARGS='kills --times 20')",
     ),
+    "lanes": LongRun("tests.client.lane_machine", "lanes: lost calls, repetitions, moves, deadlines (a minute)"),
     "bytes": LongRun(
         "tests.hostile.run", "bytes that a decoder does not read as it should (ARGS='message --seconds 600')"
     ),

@@ -1,0 +1,607 @@
+"""Decide which credit a receiver grants to a partition, and which messages it hands out. Pure.
+
+No module of the product uses this decider yet. ``tests/engine/proof/credit_machine.py`` runs it against a model of the
+partition.
+
+Theory
+------
+
+A receiver grants *credit* to a partition: the number of messages, and of their bytes, that the partition may still give
+to it. The partition gives messages in the reply to a grant, and later in pushes. Every message that it gives is locked.
+A set of messages that is given at once is a *gift*, and is one lease.
+
+Replies and pushes cross, pushes get lost, and calls are repeated and overtake each other. So all counts are absolute:
+
+- A *grant* has a rising number. A grant with an older number changes nothing.
+- Its *limits* count from the receiver's first grant: the messages (and bytes) that were given until then may reach the
+  limit. So a repeated grant gives nothing twice. A grant with a lower limit is a *withdrawal*.
+- A gift has the next *serial* of the receiver's *prefix*, and says how many messages and bytes were given, itself
+  included. The receiver hands out gifts in the order of their serials. It ignores a serial that it has had, and a
+  prefix that is not its own.
+- Each grant says the last serial without a gap before it (*seen*), and what the receiver has *counted* until there.
+
+The partition gives no more than 17 gifts beyond *seen*. So it can bring all of them again: a grant with *again* is
+answered with all gifts after *seen* that still hold messages, and with the last serial before the pushes of this call.
+The serials between that are not in the reply are *gone*: their locks have ended. The partition answers a repeated grant
+in this way too. The receiver asks for it
+
+- with the first grant of a prefix, for the earlier prefixes,
+- when a serial has been missing for 50 ms,
+- when a call has failed, because the call may have run,
+- when it withdraws credit, so that it learns of everything that was given before.
+
+A *prefix* serves one subscription to one server process. A grant names this process, and another process does not take
+the grant. A receiver takes a new prefix whenever it enters one of these states:
+
+======= =============================================================================================================
+unheard There is no subscription. Credit ends with the reply to each call.
+fresh   The subscription is confirmed. No grant with the prefix was answered yet, so the partition may begin a word.
+open    The partition knows the prefix. If it has forgotten it, it does not take the grant.
+ended   The partition has refused the grant, because nobody may receive now. The receiver waits until it may ask again.
+======= =============================================================================================================
+
+Earlier prefixes are *retired*. Each grant names them, until *again* has answered for them. Until then the receiver
+hands out no gift of the new prefix, and it takes gifts of the retired ones from this answer only. So gifts have one
+order. With the first grant of a prefix the partition counts anew: what the receiver has counted, and what it will be
+given again, counts as given.
+
+A partition that has no word with a prefix begins one only if the receiver says that it may: no grant with this prefix
+was answered yet, and the first one was made less than ten seconds ago. So a late call begins no word a second time.
+
+A grant is *once* if the first gift ends it. It is *now* if it ends with the reply. It is *announced* if the partition
+does not push messages for it, but only the news that there are some.
+
+A gift whose lock cannot be dated (:mod:`sbredis.receiving._server_clock`), or has ended before it is handed out, is to
+be given back. It counts as given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from sbredis.receiving._server_clock import ServerClock
+
+__all__ = [
+    "MOST_UNSEEN",
+    "TABLE",
+    "CreditAnswer",
+    "CreditDemand",
+    "CreditEvent",
+    "CreditGift",
+    "CreditGrant",
+    "CreditPush",
+    "CreditReply",
+    "CreditState",
+    "GiftPlace",
+    "HandedGift",
+    "PartitionCredit",
+]
+
+MOST_UNSEEN: Final = 16
+"""The largest number of unseen gifts of a prefix. A reply may add one."""
+_GAP: Final = 0.05
+_REPORT: Final = 0.5
+_RENEW: Final = 120.0
+_POLL: Final = 1.0
+_UNANSWERED: Final = 10.0
+"""The seconds in which a partition may begin a word with a prefix.
+
+The partition remembers a word for these seconds longer than a call may be repeated. So it cannot begin a word twice.
+"""
+_SERIALS: Final = 1 << 18
+
+Message = TypeVar("Message")
+
+
+class CreditState(Enum):
+    """The state of the credit of a receiver in a partition."""
+
+    UNHEARD = auto()
+    FRESH = auto()
+    OPEN = auto()
+    ENDED = auto()
+
+
+class CreditEvent(Enum):
+    """An event that can change the state."""
+
+    SUBSCRIBED = auto()
+    """A subscription is confirmed."""
+    UNSUBSCRIBED = auto()
+    """The subscription is lost."""
+    TAKEN = auto()
+    """The partition has taken the latest grant, or one with this prefix."""
+    FORGOTTEN = auto()
+    """The partition does not know the prefix."""
+    ELSEWHERE = auto()
+    """Another server process has answered."""
+    REFUSED = auto()
+    """Nobody may receive now."""
+    UNANSWERED = auto()
+    """The prefix was not answered in time."""
+    USED_UP = auto()
+    """The prefix has no serials left."""
+    ASKED = auto()
+    """The partition may be asked again."""
+
+
+_S, _E = CreditState, CreditEvent
+TABLE: Final[dict[tuple[CreditState, CreditEvent], CreditState]] = {
+    (_S.UNHEARD, _E.SUBSCRIBED): _S.FRESH,
+    (_S.UNHEARD, _E.ELSEWHERE): _S.UNHEARD,
+    (_S.UNHEARD, _E.FORGOTTEN): _S.UNHEARD,
+    (_S.UNHEARD, _E.USED_UP): _S.UNHEARD,
+    (_S.UNHEARD, _E.UNANSWERED): _S.UNHEARD,
+    (_S.FRESH, _E.SUBSCRIBED): _S.FRESH,
+    (_S.FRESH, _E.UNSUBSCRIBED): _S.UNHEARD,
+    (_S.FRESH, _E.TAKEN): _S.OPEN,
+    (_S.FRESH, _E.FORGOTTEN): _S.FRESH,
+    (_S.FRESH, _E.ELSEWHERE): _S.UNHEARD,
+    (_S.FRESH, _E.UNANSWERED): _S.FRESH,
+    (_S.OPEN, _E.SUBSCRIBED): _S.FRESH,
+    (_S.OPEN, _E.UNSUBSCRIBED): _S.UNHEARD,
+    (_S.OPEN, _E.FORGOTTEN): _S.FRESH,
+    (_S.OPEN, _E.ELSEWHERE): _S.UNHEARD,
+    (_S.OPEN, _E.REFUSED): _S.ENDED,
+    (_S.OPEN, _E.USED_UP): _S.FRESH,
+    (_S.ENDED, _E.ASKED): _S.FRESH,
+    (_S.ENDED, _E.FORGOTTEN): _S.ENDED,
+    (_S.ENDED, _E.UNANSWERED): _S.ENDED,
+    (_S.ENDED, _E.SUBSCRIBED): _S.ENDED,
+    (_S.ENDED, _E.UNSUBSCRIBED): _S.UNHEARD,
+    (_S.ENDED, _E.ELSEWHERE): _S.UNHEARD,
+}
+"""The transitions. An event without a row changes nothing; a row takes a new prefix, except that of TAKEN.
+
+A refusal is an answer, so TAKEN comes before REFUSED. A fresh prefix cannot be used up: the partition gives no more
+than 17 gifts until it was answered.
+"""
+
+
+class CreditAnswer(Enum):
+    """What a partition did with a grant."""
+
+    TAKEN = auto()
+    KNOWN = auto()
+    """It has had this grant, or a later one. The reply answers *again*."""
+    FORGOTTEN = auto()
+    """It has no word with the prefix of the grant, or is at another server process now."""
+    REFUSED = auto()
+    """Nobody may receive now."""
+
+
+class GiftPlace(NamedTuple):
+    """A place in the order of gifts."""
+
+    serial: int
+    messages: int
+    """The number of messages that were given until here."""
+    size: int
+    """The number of their bytes."""
+
+
+class CreditGift(NamedTuple, Generic[Message]):
+    """Messages under one lease."""
+
+    prefix: str
+    place: GiftPlace
+    until: float
+    """The end of the lock by the clock of the server, in milliseconds."""
+    messages: Sequence[Message]
+
+
+class CreditGrant(NamedTuple):
+    """The part of a call that grants credit. The call is a receive, or a settlement."""
+
+    number: int
+    run: str
+    """The server process that the prefix belongs to."""
+    prefix: str
+    begins: bool
+    """Whether the partition may begin a word: no grant with this prefix was answered yet."""
+    seen: GiftPlace
+    """The last gift without a gap before it, and what was counted until there."""
+    begun: int
+    """The last serial of which the application has begun a message."""
+    hands: int
+    """The number of messages that the application may begin before the next report."""
+    callers: int
+    """The limit of messages for which callers wait."""
+    limit: int
+    """The limit of all messages, those for later callers included."""
+    size_limit: int
+    retired: tuple[tuple[str, int, int], ...]
+    """The earlier prefixes, each with the serials seen and begun."""
+    again: bool
+    once: bool
+    now: bool
+    announced: bool
+    suspects: bool
+    """Whether the receiver takes suspects."""
+
+
+class CreditReply(NamedTuple, Generic[Message]):
+    """The part of a reply that answers a grant."""
+
+    run: str
+    clock: float
+    """The clock of the server, in milliseconds."""
+    answer: CreditAnswer
+    prefix: str
+    """The prefix of the receiver's word; empty if there is none."""
+    last: GiftPlace
+    """The last gift of this prefix."""
+    limit: int
+    """The limit of messages that is left after this reply."""
+    gifts: Sequence[CreditGift[Message]]
+    again: bool
+    """Whether the gifts are all gifts that the partition still holds for the receiver after those that it has seen."""
+    due: float | None
+    """The seconds until the receiver must make a call, because something is due then."""
+
+
+class CreditPush(NamedTuple, Generic[Message]):
+    """A push: a gift, or the news that there are messages or that something has changed."""
+
+    run: str
+    clock: float
+    gift: CreditGift[Message] | None
+
+
+class HandedGift(NamedTuple, Generic[Message]):
+    """A gift that is handed out."""
+
+    prefix: str
+    serial: int
+    ends: float | None
+    """The client's time at which the lock ends; None if the messages must be given back uncounted."""
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class CreditDemand:
+    """The messages that a receiver wants from a partition now, without those that it was handed already."""
+
+    callers: int = 0
+    """The number of messages for which callers wait."""
+    stock: int = 0
+    """The number of messages to keep for later callers."""
+    room: int = 1 << 20
+    """The number of bytes that may be given beyond what was counted."""
+    once: bool = False
+    now: bool = False
+    announced: bool = False
+    suspects: bool = True
+    hands: int = 1
+
+
+class _Early(NamedTuple, Generic[Message]):
+    """A gift that waits for earlier ones."""
+
+    gift: CreditGift[Message]
+    ends: float | None
+
+
+_NONE: Final = GiftPlace(0, 0, 0)
+
+
+class PartitionCredit(Generic[Message]):
+    """The credit of one receiver in one partition: for its messages, for its sessions, or for those of one session.
+
+    Its owner tells it of events, and hands out what they return. After each event, and at the time ``next_at``, the
+    owner asks :meth:`needs_call`, and makes a call with :meth:`grant`. Any other call may carry a grant too.
+    """
+
+    __slots__ = (
+        "_again",
+        "_begun",
+        "_clocks",
+        "_dated",
+        "_demand",
+        "_due_at",
+        "_early",
+        "_known",
+        "_latest",
+        "_made_at",
+        "_met",
+        "_missing_since",
+        "_new_prefix",
+        "_number",
+        "_once_after",
+        "_open",
+        "_prefix",
+        "_retired",
+        "_run",
+        "_seen",
+        "_serials",
+        "_told",
+        "_under_way",
+        "_unreported_since",
+        "_used_at",
+        "state",
+    )
+
+    def __init__(
+        self,
+        clocks: Callable[[str], ServerClock],
+        new_prefix: Callable[[], str],
+        run: str,
+        *,
+        dated: bool = True,
+        serials: int = _SERIALS,
+    ) -> None:
+        """Begin without a subscription, at the server process ``run``.
+
+        ``clocks`` returns the clock of a server process. With ``dated=False`` gifts have no ends of their own: they are
+        the messages of a session that the receiver holds.
+        """
+        self._clocks, self._new_prefix, self._run = clocks, new_prefix, run
+        self._dated, self._serials = dated, serials
+        self.state = CreditState.UNHEARD
+        self._number = 0
+        self._seen, self._begun = _NONE, 0
+        self._prefix = new_prefix()
+        self._retired: dict[str, tuple[int, int]] = {}
+        self._early: dict[int, _Early[Message]] = {}
+        self._demand = CreditDemand()
+        self._latest: CreditGrant | None = None
+        """The latest grant; None if it is void, because the prefix is a new one or the partition did not take it."""
+        self._open = 0
+        """The limit up to which the partition may give, as far as the receiver knows."""
+        self._used_at = math.inf
+        """The time of the first grant with the prefix."""
+        self._met = False
+        """Whether the partition has answered that it knows the prefix."""
+        self._under_way = 0
+        self._again = self._told = False
+        self._known = 0
+        """The largest serial of the prefix of which the receiver has heard."""
+        self._made_at = -math.inf
+        self._missing_since = self._unreported_since = self._due_at = math.inf
+        self._once_after: float = math.inf
+        """The serial after which the next gift ends the latest grant, because the grant is *once*."""
+
+    # -- what the receiver wants ---------------------------------------------------------------------------------------
+
+    def want(self, demand: CreditDemand) -> None:
+        """Set what the receiver wants now."""
+        self._demand = demand
+
+    def ask_again(self) -> None:
+        """Ask a partition again that has refused."""
+        self._happens(CreditEvent.ASKED)
+
+    def began(self, prefix: str, serial: int) -> None:
+        """Note that the application has begun a message of a gift."""
+        if prefix == self._prefix:
+            self._begun = max(self._begun, serial)
+        elif prefix in self._retired:
+            seen, begun = self._retired[prefix]
+            self._retired[prefix] = (seen, max(begun, serial))
+
+    # -- the subscription ----------------------------------------------------------------------------------------------
+
+    def subscribed(self, run: str) -> None:
+        """Note a new subscription, which the server process ``run`` has confirmed."""
+        self._run = run
+        self._happens(CreditEvent.SUBSCRIBED)
+
+    def unsubscribed(self) -> None:
+        """Note that the subscription is lost."""
+        self._happens(CreditEvent.UNSUBSCRIBED)
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """Whether the partition can give nothing to the receiver, and the receiver knows all that it gave."""
+        return not (
+            self._under_way
+            or self._again
+            or self._retired
+            or self._early
+            or self._open > self._seen.messages
+            or self._missing_since < math.inf
+        )
+
+    @property
+    def next_at(self) -> float:
+        """The time at which a call is needed if nothing happens before."""
+        kept = self._retired or (self._wanted and self.state is not CreditState.ENDED)
+        lasts = _POLL if self.state is CreditState.UNHEARD else _RENEW
+        return min(
+            self._missing_since + _GAP,
+            self._unreported_since + _REPORT,
+            self._due_at,
+            self._made_at + lasts if kept else math.inf,
+        )
+
+    def needs_call(self, now: float) -> bool:
+        """Return whether a call is needed now."""
+        return self._told or self._again or self._wants_other_limits() or self.next_at <= now
+
+    def grant(self, now: float) -> CreditGrant:
+        """Return the grant for a call that is made now. Each grant must be answered: `replied`, or `failed`."""
+        if not self._met and now >= self._used_at + _UNANSWERED:
+            self._happens(CreditEvent.UNANSWERED)
+        demand, seen = self._demand, self._seen
+        unheard = self.state is CreditState.UNHEARD
+        limit = seen.messages + self._wanted
+        self._number += 1
+        again = self._again or bool(self._retired) or now >= self._missing_since + _GAP or limit < self._open
+        self._latest = CreditGrant(
+            number=self._number,
+            run=self._run,
+            prefix=self._prefix,
+            begins=not self._met,
+            seen=seen,
+            begun=self._begun,
+            hands=demand.hands,
+            callers=min(seen.messages + demand.callers, limit),
+            limit=limit,
+            size_limit=seen.size + demand.room,
+            retired=tuple((prefix, *serials) for prefix, serials in self._retired.items()),
+            again=again,
+            once=demand.once,
+            now=demand.now or unheard,
+            announced=demand.announced,
+            suspects=demand.suspects,
+        )
+        self._open, self._made_at = limit, now
+        self._again = self._told = False
+        if again:
+            self._missing_since = math.inf
+        self._unreported_since = self._due_at = self._once_after = math.inf
+        self._under_way += 1
+        self._used_at = min(self._used_at, now)
+        return self._latest
+
+    def failed(self, grant: CreditGrant) -> None:
+        """Note that a call has failed. It may have run."""
+        self._under_way -= 1
+        self._again = True
+        if grant is self._latest:
+            self._latest = None
+
+    def replied(
+        self, grant: CreditGrant, reply: CreditReply[Message], written: float, now: float
+    ) -> list[HandedGift[Message]]:
+        """Return what to hand out after a reply. The call of the grant was last written at the time ``written``."""
+        self._under_way -= 1
+        self._clocks(reply.run).replied(reply.clock, written, now)
+        handed = self._resolve_retired(grant, reply, now) if reply.again else []
+        if grant.prefix != self._prefix:  # the receiver has taken another prefix since
+            return handed + self._advance(now)
+        if reply.run != self._run:
+            self._run = reply.run
+            self._happens(CreditEvent.ELSEWHERE)
+            return handed
+        if reply.answer is CreditAnswer.FORGOTTEN:
+            self._happens(CreditEvent.FORGOTTEN)
+            return handed
+        if grant is self._latest:
+            self._due_at = math.inf if reply.due is None else now + reply.due
+            self._open = min(self._open, reply.limit)
+            if grant.once:
+                self._once_after = reply.last.serial
+        self._met = True
+        self._happens(CreditEvent.TAKEN)
+        handed += self._take_reply(reply, now)
+        if reply.answer is CreditAnswer.REFUSED:
+            self._happens(CreditEvent.REFUSED)
+        return handed
+
+    def pushed(self, push: CreditPush[Message], now: float) -> list[HandedGift[Message]]:
+        """Return what to hand out after a push."""
+        if push.gift is None:
+            self._told = True
+            return []
+        if push.run != self._run or push.gift.prefix != self._prefix:
+            return []
+        self._put(push.gift, push.clock, now)
+        return self._advance(now)
+
+    # -- gifts ---------------------------------------------------------------------------------------------------------
+
+    def _resolve_retired(
+        self, grant: CreditGrant, reply: CreditReply[Message], now: float
+    ) -> list[HandedGift[Message]]:
+        """Hand out what the partition holds under earlier prefixes. All their other gifts are gone."""
+        handed: list[HandedGift[Message]] = []
+        for prefix, _, _ in grant.retired:
+            if self._retired.pop(prefix, None) is None:
+                continue
+            gifts = sorted((gift for gift in reply.gifts if gift.prefix == prefix), key=lambda gift: gift.place)
+            handed += [self._hand_out(gift, self._end_of(gift, reply.run, reply.clock, now), now) for gift in gifts]
+        return handed
+
+    def _take_reply(self, reply: CreditReply[Message], now: float) -> list[HandedGift[Message]]:
+        if reply.prefix != self._prefix:
+            return []
+        for gift in reply.gifts:
+            if gift.prefix == self._prefix:
+                self._put(gift, reply.clock, now)
+        self._known = max(self._known, reply.last.serial)
+        handed = self._advance(now, gone_until=reply.last.serial if reply.again else 0)
+        if reply.last.serial == self._seen.serial and reply.prefix == self._prefix:
+            self._seen = reply.last
+        return handed
+
+    def _put(self, gift: CreditGift[Message], shown: float, now: float) -> None:
+        serial = gift.place.serial
+        if serial > self._seen.serial and serial not in self._early:
+            self._known = max(self._known, serial)
+            self._early[serial] = _Early(gift, self._end_of(gift, self._run, shown, now))
+            self._unreported_since = min(self._unreported_since, now)
+
+    def _end_of(self, gift: CreditGift[Message], run: str, shown: float, now: float) -> float | None:
+        return self._clocks(run).ends(gift.until, shown, now) if self._dated else math.inf
+
+    def _advance(self, now: float, gone_until: int = 0) -> list[HandedGift[Message]]:
+        """Return the gifts that no serial is missing before. Serials up to ``gone_until`` are not missing but gone."""
+        handed: list[HandedGift[Message]] = []
+        while not self._retired:
+            serial = self._seen.serial + 1
+            early = self._early.pop(serial, None)
+            if early is not None:
+                handed.append(self._hand_out(early.gift, early.ends, now))
+                self._seen = early.gift.place
+                if serial > self._once_after:
+                    self._open = min(self._open, self._seen.messages)
+            elif serial <= gone_until:
+                self._seen = self._seen._replace(serial=serial)
+            else:
+                break
+        if self._known <= self._seen.serial or self._retired:
+            self._missing_since = math.inf
+        elif self._missing_since == math.inf or handed:
+            self._missing_since = now
+        if self._seen.serial > self._serials - 2 * MOST_UNSEEN:
+            self._happens(CreditEvent.USED_UP)
+        return handed
+
+    def _hand_out(self, gift: CreditGift[Message], ends: float | None, now: float) -> HandedGift[Message]:
+        return HandedGift(gift.prefix, gift.place.serial, ends if ends and ends > now else None, gift.messages)
+
+    # -- the state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _wanted(self) -> int:
+        """The number of messages that the partition may give now."""
+        return 0 if self.state is CreditState.ENDED else self._demand.callers + self._demand.stock
+
+    def _wants_other_limits(self) -> bool:
+        """Return whether the latest grant does not say what the receiver wants."""
+        demand, latest, seen, wanted = self._demand, self._latest, self._seen, self._wanted
+        if latest is None:
+            return wanted > 0 or bool(self._retired)
+        if latest.now and (demand.now or self.state is CreditState.UNHEARD):  # it ends by itself
+            return seen.messages + wanted > latest.limit
+        if seen.messages + wanted != self._open:
+            return True
+        return wanted > 0 and (
+            (latest.suspects, latest.announced) != (demand.suspects, demand.announced)
+            or seen.messages + demand.callers > latest.callers
+            or latest.size_limit - seen.size < demand.room // 2
+        )
+
+    def _happens(self, event: CreditEvent) -> None:
+        """Change the state; see the table."""
+        state = TABLE.get((self.state, event))
+        if state is None:
+            return
+        self.state = state
+        if event is CreditEvent.TAKEN:
+            return
+        if self._used_at < math.inf:
+            self._retired[self._prefix] = (self._seen.serial, self._begun)
+        self._prefix = self._new_prefix()
+        self._seen, self._begun = self._seen._replace(serial=0), 0
+        self._early.clear()
+        self._known, self._latest, self._open = 0, None, 0
+        self._used_at, self._met = math.inf, False
+        self._missing_since = self._unreported_since = self._due_at = self._once_after = math.inf

@@ -80,6 +80,7 @@ PROOFS = {
     "engine": LongRun("tests.engine.proof.long_run", "the state machine of the engine against its model"),
     "moves": LongRun("tests.engine.proof.moves_run", "moves: movers, receivers and failures"),
     "reserved": LongRun("tests.engine.proof.reserved_run", "reserved ranges: readers that crash, old calls, failovers"),
+    "credit": LongRun("tests.engine.proof.credit_run", "credit: receivers, a model, and a network with faults"),
     "time": LongRun("tests.engine.proof.looking", "the effects of time, with and without looks in between"),
     "sessions": LongRun("tests.engine.proof.sessions_run", "sessions: their order and their locks (some minutes)"),
     "removal": LongRun("tests.registry.removal.run", "the removal of unused entities"),

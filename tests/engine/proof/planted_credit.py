@@ -1,0 +1,294 @@
+"""Bugs that are planted in the decider of credit and in its model, one at a time: the machine must find each of them.
+
+python -m tests.engine.proof.planted_credit [NAME...]
+
+A bug is a text in a module and its replacement. The modules are loaded with this text into memory, never onto a disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.engine.proof.bugs import Bug
+
+__all__ = ["CREDIT_BUGS", "find", "text_of"]
+
+ROOT = Path(__file__).parents[3]
+DECIDER, DATES, MODEL = (
+    "sbredis/receiving/_credit.py",
+    "sbredis/receiving/_server_clock.py",
+    "tests/engine/model/credit.py",
+)
+LOADED = (DATES, DECIDER, MODEL, "tests/engine/proof/credit_machine.py")
+"""The modules of a search, each after those that it imports."""
+RUNS, STEPS = 300, 400
+
+CREDIT_BUGS = (
+    # -- the decider: counting
+    Bug(
+        "a gift is handed out before an earlier one",
+        file=DECIDER,
+        right="serial = self._seen.serial + 1\n            early",
+        wrong="serial = min(self._early, default=self._seen.serial + 1)\n            early",
+    ),
+    Bug(
+        "the limit is relative to the last one",
+        file=DECIDER,
+        right="limit = seen.messages + self._wanted\n",
+        wrong="limit = max(self._open, seen.messages) + self._wanted\n",
+    ),
+    Bug(
+        "a push of an earlier prefix is taken",
+        file=DECIDER,
+        right="if push.run != self._run or push.gift.prefix != self._prefix:",
+        wrong="if push.run != self._run:",
+    ),
+    Bug(
+        "a failed call is not asked for again",
+        file=DECIDER,
+        right="self._under_way -= 1\n        self._again = True",
+        wrong="self._under_way -= 1\n        self._again = False",
+    ),
+    Bug(
+        "a missing serial is not asked for again",
+        file=DECIDER,
+        right="or now >= self._missing_since + _GAP or limit < self._open",
+        wrong="or limit < self._open",
+    ),
+    Bug(
+        "earlier prefixes are not named",
+        file=DECIDER,
+        right="retired=tuple((prefix, *serials) for prefix, serials in self._retired.items()),",
+        wrong="retired=(),",
+    ),
+    Bug(
+        "gifts are handed out although earlier prefixes are not answered",
+        file=DECIDER,
+        right="while not self._retired:",
+        wrong="while True:",
+    ),
+    Bug(
+        "gone messages stay counted as coming",
+        file=DECIDER,
+        right="if reply.last.serial == self._seen.serial and reply.prefix == self._prefix:",
+        wrong="if False:",
+    ),
+    Bug(
+        "gone serials stay missing",
+        file=DECIDER,
+        right="gone_until=reply.last.serial if reply.again else 0",
+        wrong="gone_until=0",
+    ),
+    Bug(
+        "a prefix is always a new one",
+        file=DECIDER,
+        right="begins=not self._met,",
+        wrong="begins=True,",
+    ),
+    Bug(
+        "a prefix that nobody answers is used for ever",
+        file=DECIDER,
+        right="if not self._met and now >= self._used_at + _UNANSWERED:",
+        wrong="if False:",
+    ),
+    Bug(
+        "a new subscription keeps the prefix",
+        file=DECIDER,
+        right="        if event is CreditEvent.TAKEN:\n",
+        wrong="        if event in (CreditEvent.TAKEN, CreditEvent.SUBSCRIBED, CreditEvent.UNSUBSCRIBED):\n",
+    ),
+    # -- the decider: calls
+    Bug(
+        "what was seen is not reported",
+        file=DECIDER,
+        right="self._unreported_since = min(self._unreported_since, now)",
+        wrong="pass",
+    ),
+    Bug(
+        "interest is not answered",
+        file=DECIDER,
+        right="        if push.gift is None:\n            self._told = True",
+        wrong="        if push.gift is None:\n            self._told = False",
+    ),
+    Bug(
+        "nobody calls when something is due",
+        file=DECIDER,
+        right="self._due_at = math.inf if reply.due is None else now + reply.due",
+        wrong="self._due_at = math.inf",
+    ),
+    # -- the dating of locks
+    Bug(
+        "a bound begins when the reply comes",
+        file=DATES,
+        right="clock + _ROUNDED - written * _SPEED",
+        wrong="clock + _ROUNDED - now * _SPEED",
+    ),
+    Bug(
+        "a leap of the clock voids no bound",
+        file=DATES,
+        right="            bounds.clear()\n",
+        wrong="            return True\n",
+    ),
+    Bug(
+        "a gift is handed out after the end of its lock",
+        file=DECIDER,
+        right="ends if ends and ends > now else None",
+        wrong="ends",
+    ),
+    # -- the partition: grants
+    Bug(
+        "an older grant is taken",
+        file=MODEL,
+        right="if grant.number <= word.number:\n                self.cases",
+        wrong="if grant.number == word.number:\n                self.cases",
+    ),
+    Bug(
+        "a grant for another server process is taken",
+        file=MODEL,
+        right="if grant.run != self.run:",
+        wrong="if False:",
+    ),
+    Bug(
+        "after an epoch a word begins with its old prefix",
+        file=MODEL,
+        right="(grant.number <= word.number or grant.prefix == word.prefix)",
+        wrong="grant.number <= word.number",
+    ),
+    Bug(
+        "an epoch forgets the numbers of grants",
+        file=MODEL,
+        right="            word.unseen.clear()\n\n    def _lapse",
+        wrong="            word.number, word.prefix = 0, ''\n\n    def _lapse",
+    ),
+    Bug(
+        "a new prefix does not count what will be given again",
+        file=MODEL,
+        right="grant.seen.messages + len(names)",
+        wrong="grant.seen.messages",
+    ),
+    Bug(
+        "a word is forgotten too early",
+        file=MODEL,
+        right="WORD_LIFE = DELIVERY_CALLS + 10_000",
+        wrong="WORD_LIFE = 5_000",
+    ),
+    Bug(
+        "too few gifts are given again",
+        file=MODEL,
+        right="range(seen + 1, seen + MOST_PUSHES + 2)",
+        wrong="range(seen + 1, seen + 3)",
+    ),
+    Bug(
+        "the reply counts the pushes of its own call",
+        file=MODEL,
+        right="            last=last,\n",
+        wrong="            last=word.last if word else last,\n",
+    ),
+    Bug(
+        "a message is given although nobody listens",
+        file=MODEL,
+        right="heard = self.publish(",
+        wrong="heard = 1 + self.publish(",
+    ),
+    # -- the partition: interest, due times, ends
+    Bug(
+        "interest that nobody answers is not passed on",
+        file=MODEL,
+        right="word.told_at, word.passed = None, True",
+        wrong="pass",
+    ),
+    Bug(
+        "what is too large to push is not announced",
+        file=MODEL,
+        right="        if caller is None:\n            self._announce()\n",
+        wrong="",
+    ),
+    Bug(
+        "the next keeper is not told",
+        file=MODEL,
+        right="if able and all(word.told_at is None for word in able):",
+        wrong="if False:",
+    ),
+    Bug(
+        "a keeper is not told of an earlier time",
+        file=MODEL,
+        right="word.calls_at > due + later and",
+        wrong="False and",
+    ),
+    Bug(
+        "a receiver is not told that its credit has ended",
+        file=MODEL,
+        right="            self.untold.append(word.key)\n",
+        wrong="",
+    ),
+    Bug(
+        "messages stay locked when their session is free",
+        file=MODEL,
+        right="                del self.leases[token]\n                self._put_back(lease.names)\n",
+        wrong="                self._put_back(lease.names)\n",
+    ),
+)
+
+
+def text_of(bug: Bug) -> str:
+    """Return the text of the module of a bug, with the bug."""
+    text = (ROOT / bug.file).read_text(encoding="utf-8")
+    assert text.count(bug.right) == 1, f"{bug.file} has the text of the bug {bug.name!r} {text.count(bug.right)} times"
+    return text.replace(bug.right, bug.wrong)
+
+
+@contextmanager
+def _machine_with(texts: Mapping[str, str]) -> Iterator[Any]:
+    """Load the machine and what it imports, with these texts. Other modules keep what they have imported."""
+    names = {file: file.removesuffix(".py").replace("/", ".") for file in LOADED}
+    before = {name: sys.modules.get(name) for name in names.values()}
+    try:
+        for file, name in names.items():
+            module = sys.modules[name] = ModuleType(name)
+            text = texts.get(file) or (ROOT / file).read_text(encoding="utf-8")
+            exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - our own text, with a bug
+        yield sys.modules[names[LOADED[-1]]]
+    finally:
+        for name, module_before in before.items():
+            sys.modules.pop(name)
+            if module_before is not None:
+                sys.modules[name] = module_before
+
+
+def find(bug: Bug | None, runs: int = RUNS) -> str:
+    """Return how the machine finds a bug; an empty text if it finds none, which is right without a bug."""
+    with _machine_with({bug.file: text_of(bug)} if bug else {}) as machine:
+        for seed in range(runs):
+            try:
+                machine.run(seed, STEPS)
+            except AssertionError as error:
+                return f"run {seed}: {str(error) or 'an assertion of the model'}"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the bugs to search for; all by default")
+    given = parser.parse_args()
+    bugs = [bug for bug in CREDIT_BUGS if not given.names or bug.name in given.names]
+    wrong = 0
+    for bug in bugs:
+        started = time.monotonic()
+        found = find(bug)
+        wrong += not found
+        line = f"{bug.name:<66} {time.monotonic() - started:5.1f} s  {found[:90] or 'not found'}\n"
+        sys.stdout.write(line if found else f"WRONG: {line}")
+        sys.stdout.flush()
+    sys.stdout.write(f"{len(bugs)} searches, {wrong} not as it should be\n")
+    return 1 if wrong or not bugs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

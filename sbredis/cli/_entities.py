@@ -5,7 +5,7 @@ The commands and their options follow from the table of kinds and from the prope
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -16,7 +16,7 @@ from sbredis.cli._commands import command, group, wrong_arguments
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._output import Output, TableColumn
 from sbredis.cli._parameters import RULE_VALUE, names_of
-from sbredis.exceptions import DataLayoutError
+from sbredis.exceptions import DataLayoutError, ServiceBusError
 from sbredis.model import (
     Choice,
     CorrelationRuleFilter,
@@ -228,8 +228,11 @@ def _add_list(kind: EntityKind, made: OrderedGroup) -> None:
         parents = _pop_names(kind.parents, given)
         with wrong_arguments():
             async with invocation.administration() as administration, invocation.looking_for(path_of(parents)):
-                rows = await _rows(administration, kind, parents)
-        invocation.out.table(_columns(kind), rows, empty=f"no {kind.plural}")
+                rows, incomplete = await _rows(administration, kind, parents)
+        if incomplete is None or rows:
+            invocation.out.table(_columns(kind), rows, empty=f"no {kind.plural}")
+        if incomplete is not None:
+            raise incomplete
 
     command(
         "list",
@@ -251,12 +254,14 @@ def _columns(kind: EntityKind) -> list[TableColumn]:
 
 async def _rows(
     administration: ServiceBusAdministrationClient, kind: EntityKind, parents: Names
-) -> list[dict[str, Any]]:
-    listed: list[Described] = [each async for each in kind.call(administration, "list")(*parents)]
+) -> tuple[list[dict[str, Any]], ServiceBusError | None]:
+    """Return the rows of a list, and the error that the list lacks entities, if it does."""
+    listed, incomplete = await _listed(kind.call(administration, "list")(*parents))
     if kind is RULE:
-        return [{"name": each.name, **_rule_row(each)} for each in listed]
-    counts = {each.name: each async for each in kind.call(administration, "list", of="_runtime_properties")(*parents)}
-    return [
+        return [{"name": each.name, **_rule_row(each)} for each in listed], incomplete
+    counted, _ = await _listed(kind.call(administration, "list", of="_runtime_properties")(*parents))
+    counts = {each.name: each for each in counted}
+    rows = [
         {
             "name": each.name,
             "status": written(each["status"]),
@@ -264,6 +269,20 @@ async def _rows(
         }
         for each in listed
     ]
+    return rows, incomplete
+
+
+async def _listed(items: AsyncIterator[Any]) -> tuple[list[Any], ServiceBusError | None]:
+    """Return the items of a list, and the error at its end that it lacks entities."""
+    from sbredis.registry import IncompleteListError
+
+    found: list[Any] = []
+    try:
+        async for each in items:
+            found.append(each)  # noqa: PERF401 -- what came before the error is wanted
+    except IncompleteListError as error:
+        return found, error
+    return found, None
 
 
 def _rule_row(rule: Described) -> dict[str, Any]:

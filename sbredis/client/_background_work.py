@@ -117,6 +117,10 @@ class BackgroundTasks:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
+    async def wait(self) -> None:
+        """Wait until one of the tasks has ended."""
+        await asyncio.wait(list(self._tasks), return_when=asyncio.FIRST_COMPLETED)
+
     async def cancel(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
         tasks = list(self._tasks)

@@ -37,10 +37,10 @@ class Timings:
     """The time for which a redrive claims its dead-letter queue. The claim of a killed client ends after this time."""
     renewing_redrive: float = 3.0
     """The time after which the claim to a redrive is renewed."""
-    listing: float = 10.0
-    """The time between two readings of the census, for each call that a reading needs."""
-    listing_soon: float = 1.0
-    """The time between two readings after an announcement by an unknown entity, for each call that a reading needs."""
+    reading_buckets: float = 1800.0
+    """The time after which the census reads a bucket of the registry again, even if it has announced no change."""
+    finishing_deletions: float = 10.0
+    """The time after which the deletion of an entity is finished that another client has begun."""
     publishing_again: tuple[float, float] = (10.0, 300.0)
     """The first and the longest pause before a message that could not be published is tried again."""
     moving_first: float = 2.0

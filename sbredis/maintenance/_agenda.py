@@ -216,11 +216,16 @@ class Agenda:
 
     def set_entities(self, entities: Mapping[str, Sequence[int]], now: float) -> None:
         """Replace the list of entities, each with its partition numbers. New places will be read."""
-        for gone in [entity for entity in self._entities if entity not in entities]:
-            self.remove_entity(gone)
+        gone: dict[str, Sequence[int]] = {entity: () for entity in self._entities if entity not in entities}
+        self.update_entities({**gone, **entities}, now)
+
+    def update_entities(self, entities: Mapping[str, Sequence[int]], now: float) -> None:
+        """Note which partitions these entities have: none if they are gone. New places will be read."""
         for entity, numbers in entities.items():
             before = self._entities.get(entity, ())
-            if before == numbers:
+            if not numbers:
+                self.remove_entity(entity)
+            if before == numbers or not numbers:
                 continue
             self._entities[entity] = tuple(numbers)
             for number in numbers:
@@ -230,8 +235,8 @@ class Agenda:
             for number in before:
                 if number not in numbers:
                     self._remove(VisitPlace(number, entity))
-        if self._round_at == math.inf and self._slots:
-            self._round_at = now + self._between_parts()
+        if self._slots:
+            self._round_at = min(self._round_at, now + self._between_parts())
 
     def remove_entity(self, entity: str) -> None:
         """Forget an entity that does not exist any more."""

@@ -1,174 +1,240 @@
-"""The census: the list of all entities of a namespace. A client that has a role reads it repeatedly."""
+"""The census: all entities of a namespace. A client that has a role reads their changes.
+
+The registry lies in buckets, one in each slot, and each bucket has a log of changes (the registry's README).
+:mod:`sbredis.maintenance._bucket_logs` decides which buckets are read, and when. A bucket that has changed announces
+this on the channel of its slot, and is read at once: usually one call with one record. So a census costs nothing while
+nothing changes, however many entities there are.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.client import CALLING
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from sbredis.registry import UnreadableLog, split_path
+from sbredis.client import CALLING, BackgroundTasks
+from sbredis.engine import bucket_of_id
+from sbredis.exceptions import DataLayoutError, ServiceBusError
+from sbredis.maintenance._bucket_logs import BucketLogs, LogPace
+from sbredis.maintenance._slot_channels import SlotChannels, is_bucket_announcement
+from sbredis.registry import Unreadable, UnreadableLog, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-    from sbredis.client import BackgroundFailures, Timings
-    from sbredis.registry import EntityRecord, Namespace, Unreadable
+    from sbredis.client import BackgroundFailures, Connection
+    from sbredis.maintenance._bucket_logs import News
+    from sbredis.registry import EntityRecord
 
-__all__ = ["Census"]
+__all__ = ["Census", "is_visited"]
 
-_PAGE = 1000
-_PAUSE = 1.0
-_MOST_MISSED = 10_000
+_PAGE = 250
+"""The number of records in a page. Decoding that many takes some 5 ms; then other tasks may run."""
+
+
+def is_visited(record: EntityRecord) -> bool:
+    """Return whether the partitions of an entity may need a visit.
+
+    A queue or topic that is being removed does not: a visit would take its removal back.
+    """
+    return record.state != "deleting" if record.kind == "subscription" else record.state == "active"
 
 
 class Census:
-    """The entities that the last reading found. The subscriptions of a topic are read again only if it has changed.
+    """The entities of a namespace, as far as the logs of all buckets were read.
 
     All duties of a client share a census. It is read while at least one of them uses it.
     """
 
-    def __init__(self, namespace: Namespace, failures: BackgroundFailures, timings: Timings) -> None:
-        self._namespace = namespace
-        self._timings = timings
+    def __init__(self, connection: Connection, failures: BackgroundFailures) -> None:
+        self._connection = connection
+        self._namespace = connection.namespace
         self._failures = failures
-        self._known: dict[str, tuple[int, list[EntityRecord]]] = {}
-        """A mapping from a topic's incarnation to its subscriptions, and to its version when they were read."""
-        self.topics: list[EntityRecord] = []
-        self.others: list[EntityRecord] = []
-        """The active queues and subscriptions."""
-        self.by_id: dict[str, EntityRecord] = {}
-        """All entities in every state, also topics, by their ids."""
-        self._missed: dict[str, float] = {}
-        """The ids that were asked for and were not in the census, each with the time of the first question."""
-        self._complete_since = -math.inf
-        """The time when the last complete reading began."""
-        self._complete = True
-        """Whether all records could be read."""
+        self._pace = LogPace(round=connection.timings.reading_buckets)
+        if connection.test_hooks is not None:
+            self._pace = self._pace._replace(between=0.0)
+        self._logs = BucketLogs(self._namespace.slots, self._pace)
+        self._by_path: list[dict[str, EntityRecord]] = [{} for _ in range(self._namespace.slots)]
+        """For each bucket its entities by path in lower case."""
+        self._broken: dict[str, tuple[int, Unreadable]] = {}
+        """The entities whose records cannot be read, by path, each with the number of its bucket."""
+        self._errors: dict[int, ServiceBusError] = {}
+        """The buckets whose last reading failed."""
         self._unreadable = UnreadableLog()
-        self.read_count = 0
-        """The number of complete readings."""
-        self.pages = 0
-        """The number of calls that a reading needs if nothing has changed."""
-        self._users: list[Callable[[], None]] = []
+        self.by_id: dict[str, EntityRecord] = {}
+        """All entities in every state, by their ids."""
+        self.topics: dict[str, EntityRecord] = {}
+        """The topics among them."""
+        self._users: list[Callable[[Collection[str]], None]] = []
+        self._newcomers: list[Callable[[Collection[str]], None]] = []
+        """The users that do not know yet what was read before they came."""
         self._news = asyncio.Event()
-        self._read_at = 0.0
-        self._began_at = 0.0
+        self._channels = SlotChannels(connection, failures, self._heard, self._missed)
+        self._reads = BackgroundTasks("reading the registry", failures, self._news.set)
+        self._applying = asyncio.Lock()
 
-    # -- when to read --------------------------------------------------------------------------------------------------
+    # -- what is known -------------------------------------------------------------------------------------------------
 
-    def use(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Read the census from now on, and call ``changed`` after each reading. Return a function that ends this."""
-        self._users.append(changed)
-        self.read_now()
-        return lambda: self._users.remove(changed)
-
-    def read_now(self) -> None:
-        """Read the census now, because an entity may have been created or deleted."""
-        self._read_at = 0.0
-        self._news.set()
-
-    def read_soon(self) -> None:
-        """Read the census soon, because there may be an entity that is not known yet."""
-        self._read_at = min(self._read_at, self._began_at + self._timings.listing_soon * max(1, self.pages))
-        self._news.set()
-
-    async def run(self) -> None:
-        """Read the census repeatedly, until the task is cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            self._news.clear()
-            now = loop.time()
-            if self._users and now >= self._read_at:
-                self._began_at = now
-                self._read_at = now + self._timings.listing * max(1, self.pages)
-                try:
-                    await self.read()
-                except ServiceBusError as error:
-                    self._failures.report("the list of entities", error)
-                    self._read_at = min(self._read_at, loop.time() + _PAUSE)
-                except Exception:
-                    self._read_at = 0.0
-                    raise
-                else:
-                    for changed in list(self._users):
-                        self._failures.guard("a use of the list of entities", changed)
-                continue
-            await wait_until(self._news, self._read_at if self._users else math.inf)
+    @property
+    def whole(self) -> bool:
+        """Whether all buckets were read, and nothing newer is known to be unread."""
+        return self._logs.whole
 
     def changed(self, record: EntityRecord) -> None:
         """Replace the record of an entity by a newer one."""
         if record.id in self.by_id:
             self.by_id[record.id] = record
 
+    async def find(self, entity_id: str) -> EntityRecord | None:
+        """Return the entity with this id, in any state; ``None`` if it does not exist any more."""
+        record = self.by_id.get(entity_id)
+        return record if record is not None else await self._namespace.find_entity(entity_id, timeout=CALLING)
+
+    # -- when to read --------------------------------------------------------------------------------------------------
+
+    def use(self, changed: Callable[[Collection[str]], None]) -> Callable[[], None]:
+        """Read the census from now on. Return a function that ends this.
+
+        ``changed`` is called with the ids of entities that are new, have changed, or are gone.
+        """
+        self._users.append(changed)
+        self._newcomers.append(changed)
+        self.read_now()
+
+        def end() -> None:
+            self._users.remove(changed)
+            with suppress(ValueError):
+                self._newcomers.remove(changed)
+            self._news.set()
+
+        return end
+
+    def doubt_entity(self, entity_id: str) -> None:
+        """Read the bucket of an entity that is not known, or is believed to be gone."""
+        number = bucket_of_id(entity_id, self._namespace.slots)
+        if number is not None:
+            self.doubt(number)
+
+    def read_now(self) -> None:
+        """Read all buckets, because an entity may have been created or deleted."""
+        self._logs.missed_everywhere()
+        self._news.set()
+
+    def doubt(self, number: int) -> None:
+        """Read a bucket, because what is known of an entity there may be out of date."""
+        self._logs.heard(number)
+        self._news.set()
+
+    def _heard(self, number: int, payload: bytes) -> None:
+        if is_bucket_announcement(payload):
+            self.doubt(number)
+
+    def _missed(self, number: int) -> None:
+        self._logs.missed(number)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Read the changes of all buckets, until the task is cancelled."""
+        loop, everywhere = asyncio.get_running_loop(), frozenset(range(self._namespace.slots))
+        try:
+            while True:
+                self._news.clear()
+                if not self._users:
+                    self._channels.choose(frozenset())
+                    await self._news.wait()
+                    continue
+                self._channels.choose(everywhere)
+                await self._welcome()
+                for number in self._logs.begin(loop.time()):
+                    self._reads.start(self._read(number))
+                await wait_until(self._news, loop.time() + self._logs.seconds(loop.time()))
+        finally:
+            self._channels.choose(frozenset())
+            await self._reads.cancel()
+
+    async def _welcome(self) -> None:
+        """Tell new users what is known already."""
+        while self._newcomers:
+            newcomer, known = self._newcomers.pop(), list(self.by_id)
+            for start in range(0, len(known), _PAGE):
+                self._failures.guard("a use of the list of entities", partial(newcomer, known[start : start + _PAGE]))
+                await asyncio.sleep(0)
+
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def read(self) -> None:
-        """Read the list of entities."""
-        began = asyncio.get_running_loop().time()
-        records: list[EntityRecord] = []
-        unreadable: list[Unreadable] = []
-        pages, entities = 0, self._namespace.entities()
-        while not entities.ended:
-            page = await entities.next(_PAGE, asyncio.get_running_loop().time() + CALLING)
-            pages += 1
-            records += page.records
-            unreadable += page.unreadable
-        if (error := entities.error) is not None:
-            raise error
-        topics = [record for record in records if record.kind == "topic"]
-        others = [record for record in records if record.kind != "topic" and record.state == "active"]
-        known: dict[str, tuple[int, list[EntityRecord]]] = {}
-        for topic in topics:
-            before = self._known.get(topic.incarnation)
-            if before is None or before[0] != topic.version:
-                found, broken = await self._subscriptions(topic.path)
-                before = -1 if broken else topic.version, found
-                unreadable += broken
-            known[topic.incarnation] = before
-            records += before[1]
-            if topic.state == "active":
-                others += [each for each in before[1] if each.state != "deleting"]
-        for each in list(unreadable):
-            if split_path(each.path)[1] is None:  # it may be a topic, and its subscriptions need maintenance too
-                found, broken = await self._subscriptions(each.path)
-                records += found
-                others += [record for record in found if record.state != "deleting"]
-                unreadable += broken
-        self.topics = [topic for topic in topics if topic.state == "active"]
-        self._known, self.others, self.pages = known, others, pages
-        self.by_id = {record.id: record for record in records}
-        self._complete = not unreadable
-        self._complete_since = began
-        self.read_count += 1
-        self._unreadable.note_all(unreadable)
+        """Read all changes that there are now. Raise an error if a bucket cannot be read."""
+        loop = asyncio.get_running_loop()
+        self._logs.missed_everywhere()
+        self._errors.clear()
+        while not self._logs.whole:
+            for number in self._logs.begin(loop.time()):
+                self._reads.start(self._read(number))
+            if self._reads:
+                await self._reads.wait()
+            else:
+                await asyncio.sleep(self._logs.seconds(loop.time()))
+            for error in self._errors.values():
+                raise error
 
-    def is_gone(self, entity_id: str) -> bool:
-        """Return whether an entity does not exist any more. If the census is too old to say, it is read soon."""
-        if entity_id in self.by_id:
-            self._missed.pop(entity_id, None)
-            return False
-        if len(self._missed) >= _MOST_MISSED:
-            self._missed.clear()
-        if not self._complete:
-            return False  # it may be one of those that cannot be read
-        if self._complete_since > self._missed.setdefault(entity_id, asyncio.get_running_loop().time()):
-            return True
-        self.read_soon()
-        return False
+    async def _read(self, number: int) -> None:
+        """Read the next changes of a bucket. If this fails, it is read again after a pause."""
+        loop, log = asyncio.get_running_loop(), self._logs.logs[number]
+        try:
+            changes = await self._namespace.changes(number, log.after, _PAGE, timeout=CALLING)
+        except ServiceBusError as error:
+            self._failures.report(f"the reading of the registry in slot {number}", error)
+            self._errors[number] = error
+            self._logs.failed(number, loop.time())
+        except BaseException:
+            self._logs.failed(number, loop.time())
+            raise
+        else:
+            self._errors.pop(number, None)
+            async with self._applying:  # what many replies say is not decoded in one go
+                self._apply(number, self._logs.took(number, changes, loop.time()))
+                await asyncio.sleep(0)
 
-    async def _subscriptions(self, topic: str) -> tuple[list[EntityRecord], list[Unreadable]]:
-        """Return the subscriptions of a topic, and those whose records cannot be read."""
-        found: list[EntityRecord] = []
-        unreadable: list[Unreadable] = []
-        with suppress(MessagingEntityNotFoundError):  # the topic was deleted meanwhile
-            after: str | None = ""
-            while after is not None:
-                page = await self._namespace.page_of_subscriptions(topic, after, _PAGE, timeout=CALLING)
-                found += page.records
-                unreadable += page.unreadable
-                after = page.onward
-        return found, unreadable
+    def _apply(self, number: int, news: News) -> None:
+        """Note what a reply says of the entities of a bucket, and tell all users."""
+        there, changed = self._by_path[number], set[str]()
+        for path, text in news.records:
+            changed |= self._note(number, path, text)
+        if news.only is not None:
+            for path in [path for path in there if path not in news.only]:
+                changed |= self._note(number, path, None)
+            of_bucket = [path for path, (bucket, _) in self._broken.items() if bucket == number]
+            for path in of_bucket:
+                if path not in news.only:
+                    del self._broken[path]
+        if any(bucket == number for bucket, _ in self._broken.values()):
+            self._logs.logs[number].restart()  # a record that is mended by hand is no change of the log
+        self._unreadable.note_all(broken for _, broken in self._broken.values())
+        self._tell(changed)
+
+    def _note(self, number: int, path: str, text: bytes | None) -> set[str]:
+        """Note the record of an entity. Return the ids of the entities that have changed, or are gone."""
+        there = self._by_path[number]
+        before, record = there.pop(path, None), None
+        self._broken.pop(path, None)
+        if text is not None:
+            try:
+                record = decode(text, path, self._namespace.slots)
+            except DataLayoutError as error:
+                self._broken[path] = number, Unreadable(path, text, error)
+        changed = {each.id for each in (before, record) if each is not None} if before != record else set[str]()
+        if before is not None and (record is None or record.id != before.id):
+            self.by_id.pop(before.id, None)
+            self.topics.pop(before.id, None)
+        if record is not None:
+            there[path] = self.by_id[record.id] = record
+            if record.kind == "topic":
+                self.topics[record.id] = record
+        return changed
+
+    def _tell(self, changed: Collection[str]) -> None:
+        for user in self._users:
+            if user not in self._newcomers:
+                self._failures.guard("a use of the list of entities", partial(user, changed))

@@ -25,7 +25,7 @@ class DutyResources:
 
     connection: Connection
     census: Census
-    """The list of all entities. It is read once for all duties."""
+    """All entities. It is read once for all duties."""
     failures: BackgroundFailures
     """The failures of maintenance, each of which is logged once."""
 
@@ -33,7 +33,7 @@ class DutyResources:
     def of(cls, connection: Connection) -> Self:
         """Return the objects for the duties of a client."""
         failures = BackgroundFailures(_log, lambda: connection.closed)
-        return cls(connection, Census(connection.namespace, failures, connection.timings), failures)
+        return cls(connection, Census(connection, failures), failures)
 
 
 _MOST_SHARDS = 8

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
@@ -26,6 +27,8 @@ from sbredis.maintenance._old_libraries import OldLibraries
 from sbredis.registry import IDLE_PROPERTY
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sbredis.registry import EntityRecord
 
 __all__ = ["IdleDuty"]
@@ -46,10 +49,10 @@ class IdleDuty(Duty):
         self._pace = IdlePace() if self.connection.test_hooks is None else IdlePace(between_reads=0.0, first_pause=0.5)
         self.agenda = IdleAgenda(self._pace)
         self._news = asyncio.Event()
-        self._listed = False
-        self._records: dict[str, EntityRecord] = {}
-        self._unfinished: set[str] = set()
-        """The ids of entities that were being deleted when the census was read last."""
+        self._changed: set[str] = set()
+        """The ids of entities that have changed in the census since the agenda was told."""
+        self._deleting: dict[str, float] = {}
+        """For each entity that is being deleted the time to finish that, if its client has stopped."""
         self._jobs = BackgroundTasks("removing unused entities", shared.failures, self._news.set)
         self._libraries = OldLibraries(self.connection, shared.failures)
 
@@ -64,45 +67,55 @@ class IdleDuty(Duty):
         try:
             while True:
                 self._news.clear()
-                if self._listed:
-                    self._listed = False
-                    self._set_entities(clock.now())
+                self._note_changes(clock.now())
+                finish_at = self._finish_deletions()
                 while not isinstance(todo := self.agenda.next(loop.time(), clock.now()), Wait):
                     self._jobs.start(self._read(todo) if isinstance(todo, ReadQuiet) else self._remove(todo))
-                await wait_until(self._news, loop.time() + todo.seconds)
+                await wait_until(self._news, min(finish_at, loop.time() + todo.seconds))
         finally:
             ended_moving()
             ended_reading()
-            self._records.clear()
-            self._unfinished.clear()
+            self._changed.clear()
+            self._deleting.clear()
             await self._jobs.cancel()
 
-    def _census_read(self) -> None:
-        self._listed = True
+    def _census_read(self, changed: Collection[str]) -> None:
+        self._changed.update(changed)
         self._news.set()
 
-    def _set_entities(self, clock: float) -> None:
-        records = self.shared.census.by_id
-        self._records = {id_: each for id_, each in records.items() if each.state != "deleting"}
-        self.agenda.set_entities(
-            {
-                id_: Temporary(each.partitions, idle / 1000)
-                for id_, each in self._records.items()
-                if (idle := _idle(each))
-            },
-            clock,
-        )
-        deleting = {id_ for id_, each in records.items() if each.state == "deleting"}
-        for id_ in deleting & self._unfinished:  # the client that deletes it has probably stopped
-            self._jobs.start(self._finish(records[id_]))
-        self._unfinished = deleting
+    def _note_changes(self, clock: float) -> None:
+        """Tell the agenda which entities have changed."""
+        now = asyncio.get_running_loop().time()
+        while self._changed:
+            entity = self._changed.pop()
+            record = self.shared.census.by_id.get(entity)
+            idle = 0 if record is None or record.state == "deleting" else _idle(record)
+            if record is not None and record.state == "deleting":
+                self._deleting.setdefault(entity, now + self.connection.timings.finishing_deletions)
+            if record is not None and idle:
+                self.agenda.set_entity(entity, Temporary(record.partitions, idle / 1000), clock)
+            else:
+                self.agenda.forget(entity)
+
+    def _finish_deletions(self) -> float:
+        """Finish deletions that have lasted for long: their clients have probably stopped. Return the next time."""
+        now, again = asyncio.get_running_loop().time(), self.connection.timings.finishing_deletions
+        for entity, at in list(self._deleting.items()):
+            record = self.shared.census.by_id.get(entity)
+            if record is None:
+                del self._deleting[entity]
+            elif at <= now:
+                self._deleting[entity] = now + again
+                self._jobs.start(self._finish(record))
+        return min(self._deleting.values(), default=math.inf)
 
     # -- asking and removing -------------------------------------------------------------------------------------------
 
     async def _read(self, read: ReadQuiet) -> None:
         connection, agenda = self.connection, self.agenda
         since = connection.clock.now()
-        asked = [(id_, self._records[id_].store if id_ in self._records else None) for id_ in read.entities]
+        records = self.shared.census.by_id
+        asked = [(id_, records[id_].store if id_ in records else None) for id_ in read.entities]
         namespace = connection.namespace
         request = quiet(namespace.name, namespace.salt(read.number), asked, connection.clock.told())
         try:
@@ -119,7 +132,7 @@ class IdleDuty(Duty):
 
     async def _remove(self, removal: RemoveIdle) -> None:
         agenda, clock = self.agenda, self.connection.clock
-        record = self._records.get(removal.entity)
+        record = self.shared.census.by_id.get(removal.entity)
         idle = 0 if record is None else _idle(record)
         if record is None or not idle or record.settings.forwards:
             agenda.kept(removal.entity, 0.0, clock.now())
@@ -131,7 +144,7 @@ class IdleDuty(Duty):
         except ServiceBusError as error:
             self.shared.failures.report(f"{record.path}: the removal of the unused entity", error)
             agenda.removal_failed(removal.entity, clock.now())
-            self.shared.census.read_soon()
+            self.shared.census.doubt_entity(removal.entity)
         except BaseException:
             agenda.removal_failed(removal.entity, clock.now())
             raise
@@ -141,7 +154,7 @@ class IdleDuty(Duty):
                 agenda.removed(removal.entity)
             else:
                 agenda.kept(removal.entity, done.quiet / 1000, clock.now())
-                self.shared.census.read_soon()  # the record may have changed
+                self.shared.census.doubt_entity(removal.entity)
 
     async def _finish(self, record: EntityRecord) -> None:
         try:

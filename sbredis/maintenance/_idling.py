@@ -108,16 +108,20 @@ class IdleAgenda:
     def set_entities(self, entities: Mapping[str, Temporary], clock: float) -> None:
         """Replace the list of entities."""
         for gone in [entity for entity in self._entities if entity not in entities]:
-            self._forget(gone)
+            self.forget(gone)
         for entity, what in entities.items():
-            watched = self._entities.get(entity)
-            if watched is None:
-                self._entities[entity] = _Watched(what)
-                self._idle_at[entity] = clock
-            elif watched.what != what:
-                watched.what = what
-                if not watched.removing:
-                    self._restart(entity, watched, clock)
+            self.set_entity(entity, what, clock)
+
+    def set_entity(self, entity: str, what: Temporary, clock: float) -> None:
+        """Add an entity, or note what it is now."""
+        watched = self._entities.get(entity)
+        if watched is None:
+            self._entities[entity] = _Watched(what)
+            self._idle_at[entity] = clock
+        elif watched.what != what:
+            watched.what = what
+            if not watched.removing:
+                self._restart(entity, watched, clock)
 
     def read_done(self, read: ReadQuiet, used: Sequence[float | None], clock: float) -> None:
         """End a read. ``used`` has the time of the last use of each partition; ``None`` if it does not exist."""
@@ -161,7 +165,7 @@ class IdleAgenda:
     def removed(self, entity: str) -> None:
         """End a successful attempt to remove an entity."""
         self._ended(entity)
-        self._forget(entity)
+        self.forget(entity)
 
     # -- what to do ----------------------------------------------------------------------------------------------------
 
@@ -225,7 +229,8 @@ class IdleAgenda:
             watched.removing = False
         return watched
 
-    def _forget(self, entity: str) -> None:
+    def forget(self, entity: str) -> None:
+        """Forget an entity that is gone, or is never removed."""
         watched = self._entities.pop(entity, None)
         self._idle_at.discard(entity)
         if watched is not None and watched.asking is not None:

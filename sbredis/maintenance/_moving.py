@@ -27,6 +27,8 @@ from sbredis.model import Purpose
 from sbredis.moving import Carrier, Destinations, Finder, NotKnownYetError, ask
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sbredis.client import Entity
     from sbredis.engine import Delivery, Destination, MovesRead, Origin
     from sbredis.maintenance._agenda import Read, VisitPlace
@@ -74,15 +76,11 @@ class _Targets(Finder):
         return entity, entity.name
 
     async def by_id(self, entity_id: str, path: str | None) -> Entity:
-        """Return the entity with this id. The census knows the names of all ids, so ``path`` is not needed."""
+        """Return the entity with this id. The registry finds it, so ``path`` is not needed."""
         del path
-        census, until = self._shared.census, asyncio.get_running_loop().time() + CALLING
-        record = census.by_id.get(entity_id)
+        until = asyncio.get_running_loop().time() + CALLING
+        record = await self._shared.census.find(entity_id)
         if record is None:
-            if not census.is_gone(entity_id):
-                raise NotKnownYetError(
-                    f"The entity with the id {entity_id!r} is not in the census yet.", outcome=Outcome.NEVER_SENT
-                )
             raise MessagingEntityNotFoundError(f"The entity with the id {entity_id!r} does not exist any more.")
         entity = await self._shared.connection.entity(record.path, until)
         if entity.record.id != entity_id:
@@ -174,16 +172,19 @@ class Mover:
         return failed or error
 
     def knows_the_gone(self) -> bool:
-        """Return whether a source does not exist any more that a destination remembers."""
-        return bool(self._gone())
-
-    def _gone(self) -> list[Origin]:
-        return [origin for origin in self._strangers if self.shared.census.is_gone(origin.entity)]
+        """Return whether a source that a destination remembers does not seem to exist any more."""
+        return any(origin.entity not in self.shared.census.by_id for origin in self._strangers)
 
     async def forget_the_gone(self) -> None:
-        """Let the destinations forget sources that do not exist any more, according to the census."""
-        gone = [(origin, *self._strangers.pop(origin)) for origin in self._gone()]
-        for origin, entity, number in gone:
+        """Let the destinations forget sources that do not exist any more."""
+        for origin, (entity, number) in list(self._strangers.items()):
+            try:
+                if await self.shared.census.find(origin.entity) is not None:
+                    continue
+            except ServiceBusError as error:
+                _log.debug("it is not known whether the source %s exists: %s", origin.entity, error)
+                continue
+            self._strangers.pop(origin, None)
             request = partial(Partition.forget_source, origins=[origin], now=self.connection.clock.told())
             try:
                 await ask(self.connection, entity, number, request)
@@ -228,9 +229,11 @@ class MovingDuty(Duty):
         if self._tenure is not None:
             self.visitor.serve(self._tenure.numbers)
 
-    def _census_read(self) -> None:
-        census = self.shared.census
-        self.visitor.set_entities([*census.topics, *census.others])
+    def _census_read(self, changed: Collection[str]) -> None:
+        self.visitor.update(changed)
+        self._forget()
+
+    def _forget(self) -> None:
         if self.mover.knows_the_gone():
             self.visitor.start(self.mover.forget_the_gone())
 
@@ -256,4 +259,6 @@ class MovingDuty(Duty):
             await source.refresh(until)
         if source.record.id != record.id:
             raise MessagingEntityNotFoundError(f"'{record.path}' was deleted and created again.")
-        return None if await self.mover.move_all(source, place.number) else self.clock()
+        done = await self.mover.move_all(source, place.number)
+        self._forget()
+        return None if done else self.clock()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -340,6 +340,8 @@ class Publishing:
             if publisher.troubled:
                 self._troubled[place] = publisher
 
-    def forget(self, incarnations: Container[str]) -> None:
+    def forget_others(self, topics: Mapping[str, EntityRecord]) -> None:
         """Forget the topics that are not among these."""
-        self._troubled = {place: each for place, each in self._troubled.items() if place[0] in incarnations}
+        if self._troubled:
+            known = {topic.incarnation for topic in topics.values()}
+            self._troubled = {place: each for place, each in self._troubled.items() if place[0] in known}

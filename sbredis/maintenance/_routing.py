@@ -33,6 +33,8 @@ from sbredis.maintenance._publishing import Publishing
 from sbredis.maintenance._visiting import Visitor, is_move_announcement
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sbredis.maintenance._agenda import Read, VisitPlace
     from sbredis.registry import EntityRecord
 
@@ -126,8 +128,6 @@ class RoutingDuty(Duty):
         self._work = DueWork(shared)
         pace = VisitPace() if self.connection.test_hooks is None else VisitPace(between_reads=0.0)
         self.visitor = Visitor(shared, self._work, pace, self._news.set)
-        self._moved = False
-        """Whether the clock of a test bus was moved since the last reading of the census."""
 
     async def run(self, tenure: Tenure) -> None:
         """Publish and visit when something is due, until the task is cancelled."""
@@ -155,16 +155,18 @@ class RoutingDuty(Duty):
     def look_again(self) -> None:
         """Look at the due times again, because the clock was moved."""
         if self.connection.test_hooks is not None:
-            self._moved = True
-            self.shared.census.read_now()
+            self.visitor.start(self._visit_all())
         self._news.set()
 
-    def _census_read(self) -> None:
+    async def _visit_all(self) -> None:
+        """Read the due times of all entities. On a test bus, nothing becomes due before the clock is moved."""
         census = self.shared.census
-        self._work.publishing.forget({topic.incarnation for topic in census.topics})
+        await census.read()
+        self.visitor.update(census.by_id)
+        self.visitor.agenda.missed_everywhere()
+        self._news.set()
+
+    def _census_read(self, changed: Collection[str]) -> None:
+        self._work.publishing.forget_others(self.shared.census.topics)
         if self.connection.test_hooks is None:
-            self.visitor.set_entities([*census.topics, *census.others])
-        elif self._moved:  # on a test bus nothing becomes due before the clock is moved
-            self._moved = False
-            self.visitor.set_entities([*census.topics, *census.others])
-            self.visitor.agenda.missed_everywhere()
+            self.visitor.update(changed)

@@ -12,26 +12,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sbredis.client import BackgroundTasks
-from sbredis.engine import due_channel
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.maintenance._agenda import Agenda, Read, Sleep, Visit, VisitPace, VisitPlace
+from sbredis.maintenance._census import is_visited
+from sbredis.maintenance._slot_channels import SlotChannels, is_bucket_announcement
 from sbredis.moving import NotKnownYetError
 
 if TYPE_CHECKING:
     from sbredis.maintenance._duty import DutyResources
     from sbredis.registry import EntityRecord
-    from sbredis.transport import Subscription
 
-__all__ = ["Errand", "SlotChannels", "Visitor", "is_move_announcement"]
+__all__ = ["Errand", "Visitor", "is_move_announcement"]
 
 _log = logging.getLogger("sbredis.maintenance")
-_PAUSE = 1.0
+_MOST_EARLY = 1000
+"""The number of announcements that are kept for entities that are not known yet."""
+_PORTION = 250
+"""The number of entities that are looked at before other tasks may run."""
 _MOVE = b" move"
 """The end of an announcement which says that messages wait to be moved. Other announcements end with a due time."""
 
@@ -39,103 +39,6 @@ _MOVE = b" move"
 def is_move_announcement(payload: bytes) -> bool:
     """Return whether a partition announces that messages wait to be moved, and not that something will be due."""
     return payload.endswith(_MOVE)
-
-
-@dataclass(frozen=True, slots=True)
-class _AnnouncementListener:
-    """Passes on the announcements of the partitions in one slot."""
-
-    number: int
-    heard: Callable[[int, bytes], None]
-    missed: Callable[[int], None]
-
-    def message(self, payload: bytes) -> None:
-        """Pass on an announcement."""
-        self.heard(self.number, payload)
-
-    def gap(self) -> None:
-        """Record that the client did not listen for a while."""
-        self.missed(self.number)
-
-
-class SlotChannels:
-    """The channels of the slots that a client maintains. A slot that cannot be heard yet is tried again and again."""
-
-    def __init__(
-        self, shared: DutyResources, heard: Callable[[int, bytes], None], missed: Callable[[int], None]
-    ) -> None:
-        """``heard`` gets the number of a slot and an announcement. ``missed`` gets the number of a slot.
-
-        ``missed`` is called whenever the client begins to hear a slot, because it may have missed announcements before.
-        """
-        self._connection = shared.connection
-        self._failures = shared.failures
-        self._heard = heard
-        self._missed = missed
-        self._chosen: frozenset[int] = frozenset()
-        self._subscriptions: dict[int, Subscription] = {}
-        self._heard_slots: set[int] = set()
-        self._all_heard = asyncio.Event()
-        """Set while the client hears all slots that it has chosen."""
-        self._refused: dict[int, asyncio.TimerHandle] = {}
-        """For each slot whose channel was refused, the timer that asks again."""
-
-    def choose(self, numbers: frozenset[int]) -> None:
-        """Listen to these slots, and to no others."""
-        before, self._chosen = self._chosen, numbers
-        for number in before - numbers:
-            timer, subscription = self._refused.pop(number, None), self._subscriptions.pop(number, None)
-            if timer is not None:
-                timer.cancel()
-            if subscription is not None and not self._connection.closed:  # otherwise it ends with the connection
-                subscription.close()
-            self._heard_slots.discard(number)
-        self._all_heard.clear()
-        for number in numbers - before:
-            self._listen(number)
-        self._check()
-
-    async def opened(self) -> None:
-        """Wait until the client hears the slots. If a slot does not answer soon, do not wait for it."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE):
-                await self._all_heard.wait()
-
-    @property
-    def all_open(self) -> bool:
-        """Whether the client hears all slots that it has chosen."""
-        return self._all_heard.is_set()
-
-    def _check(self) -> None:
-        if self._chosen and self._heard_slots >= self._chosen:
-            self._all_heard.set()
-
-    def _listen(self, number: int) -> None:
-        namespace = self._connection.namespace
-        channel = due_channel(namespace.name, namespace.salt(number))
-        listener = _AnnouncementListener(number, self._heard, self._begun)
-        refused = partial(self._ask_later, number)
-        self._subscriptions[number] = self._connection.transport.listen(channel, listener, refused)
-
-    def _begun(self, number: int) -> None:
-        if number in self._chosen:
-            self._heard_slots.add(number)
-            self._check()
-            self._missed(number)
-
-    def _ask_later(self, number: int, error: ServiceBusError) -> None:
-        """Ask again for a channel that was refused: its user may get the right."""
-        self._subscriptions.pop(number, None)
-        if self._connection.closed or number not in self._chosen:
-            return
-        _log.info("the announcements in slot %d cannot be received yet: %s", number, error)
-        again = partial(self._failures.guard, f"listening to slot {number}", partial(self._ask_again, number))
-        self._refused[number] = asyncio.get_running_loop().call_later(_PAUSE, again)
-
-    def _ask_again(self, number: int) -> None:
-        del self._refused[number]
-        if not self._connection.closed:
-            self._listen(number)
 
 
 class Errand(Protocol):
@@ -165,7 +68,7 @@ class Errand(Protocol):
 
 
 class Visitor:
-    """The visits of one client, on one errand, to the partitions of all entities that it is given."""
+    """The visits of one client, on one errand, to the partitions of all entities in the slots that it serves."""
 
     def __init__(self, shared: DutyResources, errand: Errand, pace: VisitPace, changed: Callable[[], None]) -> None:
         """``changed`` is called when there may be something to do."""
@@ -175,10 +78,10 @@ class Visitor:
         self._errand = errand
         self._changed = changed
         self._failures = shared.failures
-        self._slots = SlotChannels(shared, self._heard, self._missed)
+        self._slots = SlotChannels(shared.connection, shared.failures, self._heard, self._missed)
         self._jobs = BackgroundTasks("visiting partitions", shared.failures, changed)
-        self._records: Collection[EntityRecord] | None = None
-        """The entities; ``None`` before they are known."""
+        self._early: dict[VisitPlace, float] = {}
+        """The due times that places of unknown entities have announced."""
         self._numbers = frozenset(range(shared.connection.namespace.slots))
         """The slots whose partitions are visited."""
 
@@ -191,30 +94,40 @@ class Visitor:
         """Visit the partitions in these slots from now on, and no others. New ones will be read."""
         self._numbers = numbers
         self._slots.choose(numbers)
-        if self._records is not None:
-            self.set_entities(self._records)
+        self.start(self._reconsider())
 
     async def close(self) -> None:
         """Stop visiting, and forget all due times."""
         self._slots.choose(frozenset())
         self.agenda = Agenda(self._pace)
-        self._records = None
+        self._early.clear()
         await self._jobs.cancel()
 
     @property
     def at_rest(self) -> bool:
         """Whether the due times of all entities are known, and no visit is under way."""
-        return self._slots.all_open and self._records is not None and self.agenda.all_read and not self._jobs
+        return self._slots.all_open and self._census.whole and self.agenda.all_read and not self._jobs
 
-    def set_entities(self, records: Collection[EntityRecord]) -> None:
-        """Replace the list of entities to visit."""
-        self._records = records
-        entities: dict[str, tuple[int, ...]] = {}
-        for record in records:
-            if numbers := tuple(number for number in record.partitions if number in self._numbers):
-                entities[record.id] = numbers
-        self.agenda.set_entities(entities, asyncio.get_running_loop().time())
+    def update(self, entities: Collection[str]) -> None:
+        """Visit those of these entities from now on that may need visits, according to the census, and no others."""
+        places: dict[str, tuple[int, ...]] = {}
+        for entity in entities:
+            record = self._census.by_id.get(entity)
+            wanted = record.partitions if record is not None and is_visited(record) else ()
+            places[entity] = tuple(number for number in wanted if number in self._numbers)
+        self.agenda.update_entities(places, asyncio.get_running_loop().time())
+        if self._early:
+            for place in [VisitPlace(number, entity) for entity in places for number in places[entity]]:
+                if (at := self._early.pop(place, None)) is not None:
+                    self.agenda.announced(place, at)
         self._changed()
+
+    async def _reconsider(self) -> None:
+        """Look at all entities again, because the slots have changed."""
+        known = list(self._census.by_id)
+        for start in range(0, len(known), _PORTION):
+            self.update(known[start : start + _PORTION])
+            await asyncio.sleep(0)
 
     def act(self) -> float:
         """Start all visits and reads that are due now. Return the seconds to wait for an event before the next call."""
@@ -235,6 +148,8 @@ class Visitor:
     # -- announcements -------------------------------------------------------------------------------------------------
 
     def _heard(self, number: int, payload: bytes) -> None:
+        if is_bucket_announcement(payload):
+            return  # the census hears it too
         try:
             announced = self._errand.announced(payload)
         except DataLayoutError as error:
@@ -243,14 +158,20 @@ class Visitor:
         if announced is None:
             return
         entity, at = announced
-        if self.agenda.announced(VisitPlace(number, entity), at):
+        place = VisitPlace(number, entity)
+        if self.agenda.announced(place, at):
             self._changed()
-        else:
-            self._census.read_soon()  # the entity is new; its partitions are read after the census
+            return
+        if len(self._early) >= _MOST_EARLY:
+            self._early.clear()
+        self._early[place] = at
+        if entity in self._census.by_id:  # a visit did not find it
+            self.update([entity])
+        else:  # it is new
+            self._census.doubt_entity(entity)
 
     def _missed(self, number: int) -> None:
         self.agenda.missed(number)
-        self._census.read_soon()  # a new entity may have made an announcement
         self._changed()
 
     # -- reading and visiting ------------------------------------------------------------------------------------------
@@ -280,7 +201,7 @@ class Visitor:
             at = await errand.visit(place, record)
         except MessagingEntityNotFoundError:
             agenda.remove_entity(place.entity)
-            self._census.read_soon()
+            self._census.doubt_entity(place.entity)
         except ServiceBusError as error:
             if isinstance(error, NotKnownYetError):
                 # The first messages for a new entity often come before its census: that is no news for an operator.

@@ -304,7 +304,7 @@ class Registry:
         """Read the record of the entity with this id, if it exists."""
 
         def read(reply: list[bytes] | None) -> EntityRecord | None:
-            return None if reply is None else decode(reply[1], reply[0].decode())
+            return None if reply is None else decode(reply[1], reply[0].decode(), self.slots)
 
         return Request.of("find_entity", self.bucket_keys(number), (self.slots, entity_id), read)
 

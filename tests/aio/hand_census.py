@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import cast
@@ -21,28 +21,34 @@ class HandCensus:
     """A census that is read when the test says so."""
 
     def __init__(self) -> None:
-        self.topics: list[EntityRecord] = []
-        self.others: list[EntityRecord] = []
+        self.whole = True
         self.by_id: dict[str, EntityRecord] = {}
-        self._users: list[Callable[[], None]] = []
+        self.doubted: list[str] = []
+        """The ids of entities whose bucket was to be read."""
+        self._users: list[Callable[[Collection[str]], None]] = []
 
-    def use(self, changed: Callable[[], None]) -> Callable[[], None]:
+    @property
+    def topics(self) -> dict[str, EntityRecord]:
+        return {entity: record for entity, record in self.by_id.items() if record.kind == "topic"}
+
+    def use(self, changed: Callable[[Collection[str]], None]) -> Callable[[], None]:
         self._users.append(changed)
         return lambda: self._users.remove(changed)
 
     def read_now(self) -> None:
         """Do nothing: the test decides when the census is read."""
 
-    def read_soon(self) -> None:
+    async def read(self) -> None:
         """Do nothing."""
+
+    def doubt_entity(self, entity: str) -> None:
+        self.doubted.append(entity)
 
     def show(self, *records: EntityRecord) -> None:
         """Let all users know that these are the entities."""
-        self.by_id = {record.id: record for record in records}
-        self.topics = [record for record in records if record.kind == "topic" and record.state == "active"]
-        self.others = [record for record in records if record.kind != "topic" and record.state == "active"]
+        before, self.by_id = self.by_id, {record.id: record for record in records}
         for changed in self._users:
-            changed()
+            changed(before.keys() | self.by_id.keys())
 
 
 def shared_of(client: ServiceBusClient, census: HandCensus) -> DutyResources:

@@ -177,8 +177,8 @@ PLANTED = (
     Planted(
         "sources that exist are forgotten",
         file="sbredis/maintenance/_moving.py",
-        right="return [origin for origin in self._strangers if self.shared.census.is_gone(origin.entity)]",
-        wrong="return list(self._strangers)",
+        right="if await self.shared.census.find(origin.entity) is not None:",
+        wrong="if origin.entity is None:",
         test="tests/aio/test_forwarding.py::test_a_former_destination_forgets_the_sources_that_are_gone_and_no_others",
     ),
     Planted(
@@ -226,9 +226,9 @@ PLANTED = (
     Planted(
         "a deletion under way is finished by another client",
         file="sbredis/maintenance/_idle.py",
-        right="for id_ in deleting & self._unfinished:",
-        wrong="for id_ in deleting:",
-        test="tests/aio/test_idle_duty.py::test_a_deletion_is_finished_when_two_readings_of_the_census_have_seen_it",
+        right="elif at <= now:",
+        wrong="else:",
+        test="tests/aio/test_idle_duty.py::test_a_deletion_is_finished_if_it_lasts_for_long",
     ),
     Planted(
         "a topic is dropped that cannot be found",

@@ -50,7 +50,7 @@ class _Annoying(Duty):
     async def run(self, tenure: Tenure) -> None:
         del tenure
 
-        def read() -> None:
+        def read(_: object) -> None:
             self.reads.append(len(self.shared.census.by_id))
             raise AttributeError("read")
 
@@ -118,7 +118,7 @@ async def test_a_duty_with_a_defect_is_tried_again_and_harms_nothing_else(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["list_entities", "hold_role", "upcoming", "calling", "quiet"])
+@pytest.mark.parametrize("script", ["read_changes", "hold_role", "upcoming", "calling", "quiet"])
 async def test_a_defect_in_any_call_of_maintenance_is_logged_once_and_passes(
     url: str, script: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,7 +158,7 @@ async def test_a_client_is_closed_during_maintenance_without_an_error_in_the_log
             await administration.create_topic(name)
             await administration.create_subscription(name, "s")
         await administration.create_queue("temporary", auto_delete_on_idle=timedelta(minutes=5))
-    for script in ("list_entities", "upcoming", "hold_role", "calling", "quiet"):
+    for script in ("read_changes", "upcoming", "hold_role", "calling", "quiet"):
         for steps in range(14):
             client = ServiceBusClient(url, maintenance=True)
             await client._connection.open(asyncio.get_running_loop().time() + 60)
@@ -173,7 +173,7 @@ async def test_a_client_is_closed_during_maintenance_without_an_error_in_the_log
 
 
 @in_memory
-@pytest.mark.parametrize("script", ["list_entities", "upcoming", "calling"])
+@pytest.mark.parametrize("script", ["read_changes", "upcoming", "calling"])
 async def test_a_client_is_closed_while_a_call_of_maintenance_is_held(
     url: str, script: str, caplog: pytest.LogCaptureFixture
 ) -> None:

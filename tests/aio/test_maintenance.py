@@ -521,7 +521,7 @@ async def test_the_role_is_renewed_after_a_third_of_its_time(url: str, answered_
         await asyncio.sleep(answered_after)
         return answer
 
-    async with topic_at(url, timings=replace(PATIENT, claiming=0.9, listing=3600.0)) as subject:
+    async with topic_at(url, timings=replace(PATIENT, claiming=0.9)) as subject:
         async with subject.other_client(maintenance=True) as holder:
             await eventually(lambda: holds(holder) == [True])
             through = holder._connection.transport.call
@@ -656,9 +656,8 @@ async def test_scheduling_with_a_maintenance_client_does_not_warn(
 @pytest.mark.slow
 @both
 async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(url: str, partitioned: bool) -> None:
-    timings = replace(PATIENT, listing=0.2)
     async with (
-        topic_at(url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
+        topic_at(url, {"one": None}, partitioned=partitioned) as subject,
         maintained(subject) as holder,
     ):
         entity = await subject.client._connection.entity("t", loop_time() + 60)

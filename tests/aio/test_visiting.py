@@ -144,9 +144,8 @@ async def test_moving_the_test_clock_expires_messages(url: str, partitioned: boo
 @pytest.mark.slow
 @both
 async def test_maintenance_finds_a_new_entity_by_its_announcement(url: str, partitioned: bool) -> None:
-    """The announcement arrives long before the next listing of entities."""
-    timings = replace(PATIENT, listing=3600.0, listing_soon=0.1)
-    async with queue_at(url, timings=timings) as queue, maintained(queue):
+    """The announcement arrives long before the next reading of all buckets."""
+    async with queue_at(url) as queue, maintained(queue):
         namespace = queue.client._connection.namespace
         await namespace.create_entity("new", PartitionSettings(**BRIEF), partitioned=partitioned)
         entity = await queue.client._connection.entity("new", loop_time() + 60)
@@ -216,9 +215,8 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
 @pytest.mark.slow
 @both
 async def test_changed_settings_and_deleted_entities_are_noticed(url: str, partitioned: bool) -> None:
-    timings = replace(PATIENT, listing=3600.0)
     async with (
-        queue_at(url, partitioned=partitioned, timings=timings, **BRIEF) as queue,
+        queue_at(url, partitioned=partitioned, **BRIEF) as queue,
         maintained(queue) as holder,
     ):
         namespace = queue.client._connection.namespace

@@ -6,7 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -18,8 +19,12 @@ from sbredis.maintenance._agenda import Read, VisitPace, VisitPlace
 from sbredis.maintenance._visiting import Visitor
 from sbredis.moving import NotKnownYetError
 from sbredis.registry import EntityRecord
+from tests.aio.hand_census import HandCensus
 from tests.aio.queues import in_memory, queue_at
 from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from sbredis.maintenance._census import Census
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("partitions of all slots are read")]
 PACE = VisitPace(between_reads=0.0, first_pause=0.01, longest_pause=0.02)
@@ -36,10 +41,10 @@ class Hand:
         self.fail_read: Callable[[Read], None] = lambda _: None
         self.fail_visit: Callable[[VisitPlace], None] = lambda _: None
         self.news = asyncio.Event()
-        self.visitor = Visitor(shared, self, PACE, self.news.set)
-        self.census = shared.census
-        self.census.by_id = {record.id: record for record in records}
-        self.visitor.set_entities(records)
+        self.census = HandCensus()
+        self.visitor = Visitor(replace(shared, census=cast("Census", self.census)), self, PACE, self.news.set)
+        self.census.use(self.visitor.update)
+        self.census.show(*records)
 
     def clock(self) -> float:
         return asyncio.get_running_loop().time()
@@ -118,16 +123,30 @@ async def test_announcements_that_cannot_be_read_or_concern_others_cause_no_visi
         assert logged[0].startswith("slot 0: An announcement cannot be read")
 
 
-async def test_an_announcement_of_an_unknown_entity_and_a_gap_cause_a_census(url: str) -> None:
-    async with visiting(url) as (hand, _, connection):
+async def test_an_unknown_entity_that_has_announced_work_is_visited_when_the_census_knows_it(url: str) -> None:
+    async with visiting(url) as (hand, record, connection):
         await eventually(lambda: hand.visitor.at_rest)
-        hand.census._news.clear()
-        await announce(connection, 1, b"unknown")
-        await eventually(hand.census._news.is_set)
-        hand.census._news.clear()
-        hand.visitor._missed(1)
-        assert hand.census._news.is_set()
+        hand.census.show()
+        await announce(connection, 1, record.id.encode())
+        await eventually(lambda: hand.census.doubted == [record.id])
         assert hand.visits == []
+        hand.census.show(record)
+        await eventually(lambda: hand.visits == [VisitPlace(1, record.id)])
+
+
+async def test_an_entity_that_a_visit_did_not_find_is_visited_again_when_it_announces_work(url: str) -> None:
+    def gone(_: object) -> None:
+        if len(hand.visits) == 1:
+            raise MessagingEntityNotFoundError("no such queue")
+
+    async with visiting(url) as (hand, record, connection):
+        await eventually(lambda: hand.visitor.at_rest)
+        hand.fail_visit = gone
+        await announce(connection, 2, record.id.encode())
+        await eventually(lambda: not hand.visitor.agenda.knows(record.id))
+        assert hand.census.doubted == [record.id]
+        await announce(connection, 2, record.id.encode())
+        await eventually(lambda: len(hand.visits) == 2)
 
 
 @in_memory
@@ -181,11 +200,10 @@ async def test_an_entity_that_is_gone_is_not_visited_again(url: str) -> None:
 
     async with visiting(url) as (hand, record, connection):
         await eventually(lambda: hand.visitor.at_rest)
-        hand.census._news.clear()
         hand.fail_visit = gone
         await announce(connection, 2, record.id.encode())
         await eventually(lambda: not hand.visitor.agenda.knows(record.id))
-        assert hand.census._news.is_set()
+        assert hand.census.doubted == [record.id]
         assert hand.visits == [VisitPlace(2, record.id)]
 
 

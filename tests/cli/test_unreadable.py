@@ -46,6 +46,25 @@ def test_lists_leave_out_what_cannot_be_read_and_say_so(bus: Bus, damage: str) -
         assert ran.err.count(f"The record of '{path}' cannot be read") == 1
 
 
+def test_a_list_without_a_part_of_the_registry_prints_the_rest_and_fails(bus: Bus) -> None:
+    async def spoilt() -> None:
+        async with ServiceBusClient(bus.url) as client:
+            await client._connection.open(asyncio.get_running_loop().time() + 60)
+            bucket = client._connection.namespace._steps.registry.keys("bad")[0]
+            await client._connection.transport.command("HSET", bucket, "layout", "3", key=bucket)
+
+    asyncio.run(spoilt())
+    ran = bus.run("queue", "list", "--output", "json")
+    assert ran.code != 0
+    assert [row["name"] for row in ran.json] == ["good"]
+    assert "The list lacks the entities whose names belong to 1 slot of the namespace" in ran.err
+    assert "has data layout 3" in ran.err
+    shown = bus.run("namespace", "show", "--output", "json")
+    assert shown.code == 0
+    assert shown.json["availability_status"] == "Limited"
+    assert len(shown.json["unreachable_slots"]) == 1
+
+
 @pytest.mark.parametrize("damage", ["missing", "not JSON"])
 def test_the_doctor_says_what_to_do_about_a_damaged_record(bus: Bus, damage: str) -> None:
     spoil(bus, "bad", damage)

@@ -132,7 +132,7 @@ PURE = {
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
         "client": ("_claiming", "_delivering", "_pauses", "_timings", "_watching"),
-        "maintenance": ("_agenda", "_idling", "_library_judgement"),
+        "maintenance": ("_agenda", "_bucket_logs", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
         "registry": ("_merging",),
         "receiving": ("_credit", "_fetching", "_searching", "_server_clock"),

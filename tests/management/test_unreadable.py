@@ -383,9 +383,7 @@ async def test_maintenance_goes_on_with_all_other_entities(
             await eventually(forwarded)
             offer = maintaining._offer.maintenance
             assert offer is not None
-            first = offer.census.read_count
-            offer.census.read_now()
-            await eventually(lambda: offer.census.read_count > first)
+            await offer.census.read()
             assert [warnings(caplog, path) for path in ("bad", "weather", SUBSCRIPTION)] == [1, 1, 1]
             assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
             assert not maintaining._connection.closed
@@ -433,15 +431,13 @@ async def test_an_entity_is_not_taken_for_gone_while_a_record_cannot_be_read(url
         bad = (await it.client._connection.entity("bad", asyncio.get_running_loop().time() + 60)).record.id
         record = it.registered("bad")
         await record.spoil(UNREADABLE["no head"])
-        await offer.census.read()
-        assert not offer.census.is_gone(bad)
-        await offer.census.read()
-        assert not offer.census.is_gone(bad)
+        with pytest.raises(DataLayoutError):
+            await it.client._connection.namespace.find_entity(bad)
         await it.admin.delete_queue("bad")
         await offer.census.read()
-        assert not offer.census.is_gone(bad) or bad not in offer.census.by_id
-        await offer.census.read()
-        assert offer.census.is_gone(bad)
+        assert await offer.census.find(bad) is None
+        await it.admin.create_queue("bad")
+        assert await offer.census.find(bad) is None
 
 
 async def test_counts_that_cannot_be_read_stop_changes_of_rules_and_nothing_else(url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -155,19 +156,22 @@ class Calls(Connected):
         """
         listed: EntityList | None = None
         recent: list[EntityRecord] = []
+        keys: list[str] = []
 
         async def read(after: str, most: int, timeout: float) -> ListPage[EntityRecord]:
-            nonlocal listed, recent
+            nonlocal listed, recent, keys
             until, key = loop_time() + timeout, name_key(after)
-            if listed is None or (after != listed.last and key not in {name_key(record.name) for record in recent}):
-                listed, recent = self._namespace.entities(after), []
-            found = [record for record in recent if name_key(record.name) > key]
+            place = bisect_right(keys, key)
+            if listed is None or (after != listed.last and keys[place - 1 : place] != [key]):
+                listed, recent, keys, place = self._namespace.entities(after), [], [], 0
+            found = recent[place:]
             if len(found) < most:
                 if listed.ended and not found and (error := listed.error) is not None:
                     raise error
                 page = await listed.next(most - len(found), until)
                 found += page.records
                 recent = [*recent, *page.records][-_RECENT:]
+                keys = [*keys, *(name_key(record.name) for record in page.records)][-_RECENT:]
                 self._unreadable.note(page.unreadable, (record.path for record in page.records))
             if listed.ended and listed.error is None:
                 return ListPage(found[:most], None if len(found) <= most else found[most - 1].name)

@@ -1,0 +1,195 @@
+"""Decide which buckets of the registry to read, and what a reply says of the entities there. Pure.
+
+The registry lies in buckets, and each bucket has a log of changes: a number for each entity, that of its last change.
+A client that has read a log up to a number asks for what came later. It reads a bucket
+
+- at once, after the bucket has announced a change,
+- soon, after the client may have missed an announcement,
+- again after a long *round*, even if no announcement was lost.
+
+A log is read from the beginning if it may lack a change that the client has not seen: a deletion that is no longer in
+it, or changes that were lost with the life of the bucket. Then everything that is not found is gone. Until the reading
+from the beginning has ended, what was known before stays.
+
+A *reading* of a log has pages. If another page follows, the bucket is read again at once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from sbredis.client import Pauses
+
+if TYPE_CHECKING:
+    from sbredis.registry import BucketChanges
+
+__all__ = ["BucketLog", "BucketLogs", "LogPace", "News"]
+
+
+class News(NamedTuple):
+    """What a reply says."""
+
+    records: tuple[tuple[str, bytes | None], ...] = ()
+    """For each changed entity its path and its record; ``None`` if the entity is gone."""
+    only: frozenset[str] | None = None
+    """The paths of all entities of the bucket, if it was read from the beginning to the end."""
+
+
+class BucketLog:
+    """How far a client has read the log of a bucket."""
+
+    __slots__ = ("_anew", "_floor", "_found", "_life", "_number")
+
+    def __init__(self) -> None:
+        self._life: str = ""
+        self._floor: int = 0
+        self._found: set[str] | None = set()
+        """The paths that were found since the beginning, while the log is read from the beginning."""
+        self._number: int = 0
+        self._anew = False
+        """Whether the log is read from the beginning next time, although nothing is known to be lost."""
+
+    @property
+    def after(self) -> int:
+        """The number after which the next page begins."""
+        return 0 if self._anew else self._number
+
+    @property
+    def whole(self) -> bool:
+        """Whether the log was read to the end."""
+        return self._found is None
+
+    def took(self, changes: BucketChanges | None) -> tuple[News, bool]:
+        """Take a reply, ``None`` if there is no bucket. Return what it says, and whether another page follows."""
+        if self._anew:
+            self._anew, self._number, self._found = False, 0, set()
+        if changes is None:
+            self._life, self._found, self._number = "", None, 0
+            return News(only=frozenset()), False
+        if self._life and changes.life != self._life:
+            return self._restart(changes)
+        if self._found is None:
+            if changes.floor > self._number:
+                return self._restart(changes)
+        elif self._number and changes.floor != self._floor:
+            return self._restart(changes)  # a deletion may be lost that came since the beginning
+        self._life, self._floor, self._number = changes.life, changes.floor, changes.number
+        if self._found is None:
+            return News(changes.records), changes.more
+        self._found.update(path for path, record in changes.records if record is not None)
+        self._found.difference_update(path for path, record in changes.records if record is None)
+        if changes.more:
+            return News(changes.records), True
+        only, self._found = frozenset(self._found), None
+        return News(changes.records, only), False
+
+    def restart(self) -> None:
+        """Read the log from the beginning next time."""
+        self._anew = True
+
+    def _restart(self, changes: BucketChanges) -> tuple[News, bool]:
+        """Read the log from the beginning."""
+        self._life, self._found, self._number = changes.life, set(), 0
+        return News(), True
+
+
+class LogPace(NamedTuple):
+    """Limits and pauses of the reading of buckets."""
+
+    at_once: int = 32
+    """The number of buckets that are read at the same time."""
+    between: float = 0.1
+    """The seconds between two rounds of calls, unless a bucket has announced a change."""
+    round: float = 600.0
+    """The seconds after which each bucket is read again."""
+
+
+class BucketLogs:
+    """The buckets of a namespace: how far each was read, and when each is read next. Times are in seconds."""
+
+    def __init__(self, buckets: int, pace: LogPace) -> None:
+        self._pace = pace
+        self.logs = [BucketLog() for _ in range(buckets)]
+        self._soon = dict.fromkeys(range(buckets))
+        """The buckets that are read at the next opportunity. The first one has waited longest."""
+        self._heard: dict[int, None] = {}
+        """The buckets that have announced a change since they were read last."""
+        self._reading: set[int] = set()
+        self._at_rest: dict[int, float] = {}
+        """The buckets that need not be read soon: when each was read. The first one has waited longest."""
+        self._failed: dict[int, tuple[float, Pauses]] = {}
+        """The buckets whose last reading failed: when each is read again."""
+        self._next_round = -math.inf
+
+    @property
+    def whole(self) -> bool:
+        """Whether each bucket was read to the end at least once, and nothing newer is known to be unread."""
+        return not (self._soon or self._heard or self._reading) and all(log.whole for log in self.logs)
+
+    def heard(self, number: int) -> None:
+        """Read a bucket at once, because it has announced a change."""
+        self._heard[number] = None
+
+    def missed(self, number: int) -> None:
+        """Read a bucket soon, because an announcement may have been lost."""
+        self._soon[number] = None
+
+    def missed_everywhere(self) -> None:
+        """Read all buckets soon."""
+        self._soon |= dict.fromkeys(range(len(self.logs)))
+
+    def begin(self, now: float) -> list[int]:
+        """Return the buckets to read now, and count them as being read."""
+        for number, read_at in list(self._at_rest.items()):
+            if read_at + self._pace.round > now:
+                break
+            del self._at_rest[number]
+            self._soon[number] = None
+        chosen = [number for number in self._heard if self._may_read(number, now)]
+        if now >= self._next_round:
+            chosen += [number for number in self._soon if number not in self._heard and self._may_read(number, now)]
+        chosen = chosen[: max(0, self._pace.at_once - len(self._reading))]
+        for number in chosen:
+            self._heard.pop(number, None)
+            if number in self._soon:
+                del self._soon[number]
+                self._next_round = now + self._pace.between
+            self._at_rest.pop(number, None)
+        self._reading.update(chosen)
+        return chosen
+
+    def _may_read(self, number: int, now: float) -> bool:
+        failed = self._failed.get(number)
+        return number not in self._reading and (failed is None or failed[0] <= now)
+
+    def took(self, number: int, changes: BucketChanges | None, now: float) -> News:
+        """End the reading of a page of a bucket, and return what it says."""
+        self._reading.discard(number)
+        self._failed.pop(number, None)
+        news, more = self.logs[number].took(changes)
+        if more:
+            self._heard[number] = None
+        else:
+            self._at_rest[number] = now
+        return news
+
+    def failed(self, number: int, now: float) -> None:
+        """End a reading that has failed. The bucket is read again after a pause."""
+        self._reading.discard(number)
+        _, pauses = self._failed.get(number) or (0.0, Pauses(1.0, 30.0))
+        self._failed[number] = now + pauses.next(), pauses
+        self._soon[number] = None
+
+    def seconds(self, now: float) -> float:
+        """Return the seconds until :meth:`begin` has something to return, if no event comes before."""
+        if len(self._reading) >= self._pace.at_once:
+            return math.inf
+        times = [read_at + self._pace.round for read_at in list(self._at_rest.values())[:1]]
+        times += [max(self._next_round, self._until(number)) for number in self._soon if number not in self._reading]
+        times += [self._until(number) for number in self._heard if number not in self._reading]
+        return max(0.0, min(times, default=math.inf) - now)
+
+    def _until(self, number: int) -> float:
+        failed = self._failed.get(number)
+        return -math.inf if failed is None else failed[0]

@@ -153,4 +153,5 @@ async def list_reservations(
 
     A reservation is stale if its consumer has made no call for ``stale_after`` seconds.
     """
-    return await statuses(connection_of(client), seconds_of(stale_after, "stale_after"), deadline_of(timeout))
+    found = statuses(connection_of(client), seconds_of(stale_after, "stale_after"), deadline_of(timeout))
+    return [status async for status in found]

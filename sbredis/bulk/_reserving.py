@@ -257,16 +257,15 @@ def _require_all(answers: Answers[Unpinned]) -> None:
 _PAGE = 1000
 
 
-async def statuses(connection: Connection, stale_after: float, until: float) -> list[ReservationStatus]:
-    """Return all reservations of the connection's namespace, in the order of the names of their entities."""
+async def statuses(connection: Connection, stale_after: float, until: float) -> AsyncIterator[ReservationStatus]:
+    """Yield all reservations of the connection's namespace, in the order of the names of their entities."""
     reservations = await Reservations.of(connection, until)
-    found: list[ReservationStatus] = []
     async for record in _entities(connection.namespace, until):
         if _is_reserved(record):
             with suppress(MessagingEntityNotFoundError):  # the entity was deleted meanwhile
                 status = await _status(reservations, record, connection.clock.utc(), stale_after, until)
-                found += [] if status is None else [status]
-    return found
+                if status is not None:
+                    yield status
 
 
 async def status_of(

@@ -75,6 +75,8 @@ class SlotChannels:
 
     def choose(self, numbers: frozenset[int]) -> None:
         """Listen to these slots, and to no others."""
+        if numbers == self._chosen:
+            return
         before, self._chosen = self._chosen, numbers
         for number in before - numbers:
             timer, subscription = self._refused.pop(number, None), self._subscriptions.pop(number, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbredis.aio.management._calls import Calls
+from sbredis.aio.management._calls import Calls, page_of_all
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.bulk import Reservations, forget_marks, status_of, statuses
 from sbredis.client import seconds_of
@@ -38,11 +38,11 @@ class BulkAdministration(Calls):
         part = list_part(skip, top)
         seconds = seconds_of(stale_after, "stale_after")
 
-        async def page(_: str) -> ListPage[ReservationStatus]:
+        async def page(token: str) -> ListPage[ReservationStatus]:
             until = self._deadline(timeout)
             if entity_path is not None:
                 return ListPage(part.of(await self._reservation(entity_path, seconds, until)), None)
-            return ListPage(part.of(await statuses(self._connection, seconds, until)), None)
+            return await page_of_all(statuses(self._connection, seconds, until), part, token)
 
         return AsyncItemPaged(page)
 

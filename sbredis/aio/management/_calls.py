@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from sbredis._tasks import loop_time
@@ -32,7 +32,7 @@ from sbredis.registry import (
     UnreadableLog,
 )
 
-__all__ = ["PAGE", "Calls", "Reading"]
+__all__ = ["PAGE", "Calls", "Reading", "page_of_all"]
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Described)
@@ -41,6 +41,8 @@ PAGE = 100
 """The number of items on a page of a list."""
 
 _PAUSE = 0.05
+_REST = "rest"
+"""The token of the page after all that could be read."""
 _RECENT = 2 * LONGEST_PAGE
 """The number of records that a list keeps, because a page of the caller may end before the last one that was read."""
 
@@ -274,6 +276,19 @@ class Calls(Connected):
             return ListPage([found[record.path] for record in records if record.path in found], onwards)
 
         return AsyncItemPaged(page)
+
+
+async def page_of_all(items: AsyncIterator[T], part: ListPart, token: str) -> ListPage[T]:
+    """Return a part of a list that has one page. If the list lacks entities, a second page raises the error."""
+    found: list[T] = []
+    try:
+        async for item in items:
+            found.append(item)  # noqa: PERF401 -- what came before the error is wanted
+    except IncompleteListError:
+        if token or not found:
+            raise
+        return ListPage(part.of(found), _REST)
+    return ListPage([] if token else part.of(found), None)
 
 
 def _check_of(kind: Kind) -> Callable[[str], object]:

@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from sbredis._tasks import loop_time
-from sbredis.aio.management._calls import Calls
+from sbredis.aio.management._calls import Calls, page_of_all
 from sbredis.aio.management._parts_of_lists import list_part
 from sbredis.entities import DEFINITIONS, AsyncItemPaged, ListPage
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.model import UnreadableEntity
 from sbredis.registry import (
     EntityRecord,
-    IncompleteListError,
     KeptRule,
     Listing,
     Unreadable,
@@ -25,8 +24,6 @@ from sbredis.registry import (
 __all__ = ["UnreadableAdministration"]
 
 _PAGE = 1000
-_REST = "rest"
-"""The token of the page after all that could be read."""
 
 
 class UnreadableAdministration(Calls):
@@ -44,16 +41,9 @@ class UnreadableAdministration(Calls):
         part = list_part(skip, top)
 
         async def page(token: str) -> ListPage[UnreadableEntity]:
-            until, found = self._deadline(timeout), list[UnreadableEntity]()
+            until = self._deadline(timeout)
             await self._connection.open(until)
-            try:
-                async for each in self._unreadable_entities(until):
-                    found.append(each)
-            except IncompleteListError:
-                if token or not found:
-                    raise
-                return ListPage(part.of(found), _REST)  # the next page raises the error
-            return ListPage([] if token else part.of(found), None)
+            return await page_of_all(self._unreadable_entities(until), part, token)
 
         return AsyncItemPaged(page)
 

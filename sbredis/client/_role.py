@@ -111,8 +111,9 @@ class RoleKeeper:
         """The channel on which clients are called to the role."""
         self._channel: Subscription | None = None
         self._news = asyncio.Event()
-        self.answered = asyncio.Event()
-        """Set when the first question has ended in any way but for want of rights."""
+        self.joined = asyncio.Event()
+        """Set when this client has shards or waits for some, or when a question has failed, but not for want of rights.
+        """
 
     @property
     def held(self) -> bool:
@@ -140,7 +141,8 @@ class RoleKeeper:
             try:
                 await self._listen()
                 await self._ask()
-                self.answered.set()
+                if self.standing.member:
+                    self.joined.set()
                 if self.standing.held:
                     return
             except ServiceBusAuthorizationError as error:
@@ -149,11 +151,11 @@ class RoleKeeper:
                 )
                 self.claim.denied(self._loop.time())
             except ServiceBusError as error:
-                self.answered.set()
+                self.joined.set()
                 _log.info("%s: the role %r could not be claimed: %s", self._connection.target, self.role, error)
                 self.claim.failed(self._loop.time(), random.random())
             except Exception:
-                self.answered.set()
+                self.joined.set()
                 raise
 
     async def keep(self) -> None:

@@ -98,11 +98,15 @@ class Maintenance:
             self._ended.set()
 
     async def _run_duties(self, tasks: TaskScope) -> None:
-        """Start all duties. The first one asks alone, so that a user without the rights is refused only once."""
+        """Start all duties. The others ask when this client takes part in the first role.
+
+        So the same few clients take part in all roles, the others ask for one role alone, and a user without the rights
+        is refused only once.
+        """
         first, *others = self._runners.values()
         tasks.start(self._tended(first))
         if first.duty.connection.test_hooks is None:
-            await first.keeper.answered.wait()
+            await first.keeper.joined.wait()
         for runner in others:
             tasks.start(self._tended(runner))
 

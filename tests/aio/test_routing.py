@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.faults import in_thread
-from sbredis.engine import partition_for_key
+from sbredis.engine import partition_for_key, slot_for_name
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
@@ -130,12 +130,13 @@ def damaged(short_lived: LocalCluster) -> LocalCluster:
 
 
 def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str], list[str]]:
-    """Return a master that does not have the registry. Also return keys that select its partitions, and keys that
-    select other partitions.
+    """Return a master that has neither the namespace nor the record of the queue. Also return keys that select its
+    partitions, and keys that select other partitions.
     """
-    registry = cluster.master_of(key_slot(b"{027h}"))
     masters = [cluster.master_of(key_slot(partition.keys[0])) for partition in queue.partitions]
-    master = next(master for master in masters if master is not registry)
+    record = queue.entity.partition(slot_for_name("q", PARTITIONS))  # a partition beside the record
+    needed = [cluster.master_of(key_slot(key)) for key in (b"{027h}", record.keys[0])]
+    master = next(master for master in masters if master not in needed)
     keys: tuple[list[str], list[str]] = ([], [])
     for number in range(50):
         keys[masters[partition_for_key(str(number), len(masters))] is not master].append(str(number))

@@ -45,6 +45,7 @@ PATTERNS = [
         "moves of one message from each of 50 queues!",
         "the longest turn of the mover's loop!",
         r"moves: longest call \(.+\)!",
+        "10 workers: at rest after",
         "10 workers: scripts a second at rest",
         "10 workers: scripts in the second after their holder closes!",
         "maintenance goes on after one second more",

@@ -11,9 +11,9 @@ from tests.client.lane_machine import FATES, run
 
 
 @pytest.fixture(autouse=True)
-def few_records() -> None:
+def few_records(caplog: pytest.LogCaptureFixture) -> None:
     """Do not write the thousands of failures that the machine makes."""
-    logging.getLogger("sbredis.client").setLevel(logging.CRITICAL)
+    caplog.set_level(logging.CRITICAL, "sbredis.client")
 
 
 def test_each_caller_gets_the_outcome_of_its_messages() -> None:

@@ -111,15 +111,17 @@ class SettleLane(Lane[SettleJob, Settled]):
         names: set[str] = set()
         size = 0
         while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
-            job = queue[0]
+            job = queue.popleft()
             if job.future.done():
-                queue.popleft().end()
+                job.end()
                 continue
             size += job.size
-            if job.lock.name in names or (jobs and size > MAXIMUM_CALL_BYTES):
+            name = job.lock.name
+            if name in names or (size > MAXIMUM_CALL_BYTES and jobs):
+                queue.appendleft(job)
                 break
-            names.add(job.lock.name)
-            jobs.append(queue.popleft())
+            names.add(name)
+            jobs.append(job)
         return jobs
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SettleJob]) -> Request[Settled]:

@@ -36,7 +36,10 @@ def pack(arguments: Sequence[Argument]) -> bytes:
 
 def _packed(before: bytes, arguments: Sequence[Argument]) -> bytes:
     """Append arguments to ``before``. The last argument gets no line end."""
-    given = [argument if type(argument) is bytes else _encoded(argument) for argument in arguments]
+    given = [
+        argument if type(argument) is bytes else argument.encode() if type(argument) is str else _encoded(argument)
+        for argument in arguments
+    ]
     return before + b"".join(chain.from_iterable(zip(map(_head_of, map(len, given)), given, strict=True)))
 
 

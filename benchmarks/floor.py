@@ -183,9 +183,9 @@ class Floor:
         """Receive this number of messages."""
         return [hold_of(message).lock() for message in await _held(self._queue.receive, messages)]
 
-    async def complete(self, lock: Lock) -> None:
+    async def complete(self, message: Lock) -> None:
         """Complete a message."""
-        await self._completes.submit(lock)
+        await self._completes.submit(message)
 
 
 class JetStream:

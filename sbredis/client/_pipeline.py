@@ -99,7 +99,7 @@ class Pipeline(Generic[J, R]):
                 request.arguments,
                 timeout=lane.patience(jobs, max(map(_deadline, jobs)) - attempt.at),
                 repeatable=request.repeatable,
-                written=self._noting(jobs),
+                written=self._noting(jobs) if lane.notes_time else None,
                 answered=self._answered,
                 failed=self._failed,
             )
@@ -194,7 +194,7 @@ class Pipeline(Generic[J, R]):
                 if delivery is None or not delivery.maybe_ran:
                     seconds = lane.patience(jobs, seconds)
                 first = attempt.rest() if attempt.rest is not None else None
-                written = self._noting(jobs)
+                written = self._noting(jobs) if lane.notes_time else None
                 result = await perform(
                     lane.connection.transport, request, timeout=seconds, first=first, written=written
                 )
@@ -292,7 +292,7 @@ class Pipeline(Generic[J, R]):
         """Return the call for these jobs, with the lane's next number. A call that cannot be built uses no number."""
         lane = self._lane
         try:
-            since = lane.connection.clock.now()
+            since = lane.connection.clock.now() if lane.notes_time else 0.0
             call_id = CallId(self._name, self._number + 1, lane.connection.clock.told())
             request = lane.request(lane.link.partition, call_id, jobs)
         except ServiceBusError as error:
@@ -313,7 +313,7 @@ class Pipeline(Generic[J, R]):
         time that is left of a lock. A partition with a test clock counts from the time in the call, which stays.
         """
         clock = self._lane.connection.clock
-        if not self._lane.notes_time or clock.told() is not None:
+        if clock.told() is not None:
             return None
 
         def note() -> None:

@@ -96,6 +96,7 @@ class Transport:
         self.target = target
         self._loop = asyncio.get_running_loop()
         self._dialer = Dialer(target, credential_provider, connect_timeout)
+        self._strips_shebang = self._dialer.strips_shebang
         self._scripts = [self._as_sent(script) for script in scripts]
         self._library = library if target.has_library else None
         self._connect_timeout = connect_timeout
@@ -202,7 +203,7 @@ class Transport:
         written: Callable[[], None] | None,
     ) -> Call:
         """Return a call of a script in the form that the servers take."""
-        if self._dialer.strips_shebang:
+        if self._strips_shebang:
             script = self._as_sent(script)
         return Call(script, keys, arguments, repeatable=repeatable, written=written)
 
@@ -546,7 +547,7 @@ class Transport:
         return None if refusal is None else Failure(FailureKind.UNSUITABLE, refusal, endpoint=facts.endpoint)
 
     def _as_sent(self, script: Script) -> Script:
-        if not self._dialer.strips_shebang:
+        if not self._strips_shebang:
             return script
         key = script.sha, script.takes_run_id
         stripped = _STRIPPED.get(key)

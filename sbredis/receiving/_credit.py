@@ -49,7 +49,9 @@ A partition that has no word with a prefix begins one only if the receiver says 
 was answered yet, and the first one was made less than ten seconds ago. So a late call begins no word a second time.
 
 A grant is *once* if the first gift ends it. It is *now* if it ends with the reply. It is *announced* if the partition
-does not push messages for it, but only the news that there are some.
+gives messages in the reply only, and after that pushes the news that there are more. An announced grant may have no
+credit at all: a receiver that has its credit in another partition wants only the news. Such news is told once, in a
+push or in the reply, and the next grant asks for it again.
 
 A gift whose lock cannot be dated (:mod:`sbredis.receiving._server_clock`), or has ended before it is handed out, is to
 be given back. It counts as given.
@@ -238,6 +240,8 @@ class CreditReply(NamedTuple, Generic[Message]):
     limit: int
     """The limit of messages that is left after this reply."""
     gifts: Sequence[CreditGift[Message]]
+    there: bool
+    """Whether there are more messages for the receiver after this reply."""
     again: bool
     """Whether the gifts are all gifts that the partition still holds for the receiver after those that it has seen."""
     due: float | None
@@ -275,6 +279,7 @@ class CreditDemand:
     once: bool = False
     now: bool = False
     announced: bool = False
+    """Whether the receiver wants news instead of pushed messages. Without callers and stock it wants nothing else."""
     suspects: bool = True
     hands: int = 1
 
@@ -322,6 +327,7 @@ class PartitionCredit(Generic[Message]):
         "_under_way",
         "_unreported_since",
         "_used_at",
+        "news",
         "state",
     )
 
@@ -342,6 +348,8 @@ class PartitionCredit(Generic[Message]):
         self._clocks, self._new_prefix, self._run = clocks, new_prefix, run
         self._dated, self._serials = dated, serials
         self.state = CreditState.UNHEARD
+        self.news = False
+        """Whether the partition has told since the last grant that there are messages, or of a change."""
         self._number = 0
         self._seen, self._begun = _NONE, 0
         self._prefix = new_prefix()
@@ -411,7 +419,7 @@ class PartitionCredit(Generic[Message]):
     @property
     def next_at(self) -> float:
         """The time at which a call is needed if nothing happens before."""
-        kept = self._retired or (self._wanted and self.state is not CreditState.ENDED)
+        kept = self._retired or self._asks
         lasts = _POLL if self.state is CreditState.UNHEARD else _RENEW
         return min(
             self._missing_since + _GAP,
@@ -452,7 +460,7 @@ class PartitionCredit(Generic[Message]):
             suspects=demand.suspects,
         )
         self._open, self._made_at = limit, now
-        self._again = self._told = False
+        self._again = self._told = self.news = False
         if again:
             self._missing_since = math.inf
         self._unreported_since = self._due_at = self._once_after = math.inf
@@ -486,6 +494,7 @@ class PartitionCredit(Generic[Message]):
         if grant is self._latest:
             self._due_at = math.inf if reply.due is None else now + reply.due
             self._open = min(self._open, reply.limit)
+            self.news = reply.there
             if grant.once:
                 self._once_after = reply.last.serial
         self._met = True
@@ -498,7 +507,7 @@ class PartitionCredit(Generic[Message]):
     def pushed(self, push: CreditPush[Message], now: float) -> list[HandedGift[Message]]:
         """Return what to hand out after a push."""
         if push.gift is None:
-            self._told = True
+            self._told = self.news = True
             return []
         if push.run != self._run or push.gift.prefix != self._prefix:
             return []
@@ -574,16 +583,21 @@ class PartitionCredit(Generic[Message]):
         """The number of messages that the partition may give now."""
         return 0 if self.state is CreditState.ENDED else self._demand.callers + self._demand.stock
 
+    @property
+    def _asks(self) -> bool:
+        """Whether the receiver wants messages, or news of them."""
+        return self._wanted > 0 or (self._demand.announced and self.state is not CreditState.ENDED)
+
     def _wants_other_limits(self) -> bool:
         """Return whether the latest grant does not say what the receiver wants."""
         demand, latest, seen, wanted = self._demand, self._latest, self._seen, self._wanted
         if latest is None:
-            return wanted > 0 or bool(self._retired)
+            return self._asks or bool(self._retired)
         if latest.now and (demand.now or self.state is CreditState.UNHEARD):  # it ends by itself
             return seen.messages + wanted > latest.limit
         if seen.messages + wanted != self._open:
             return True
-        return wanted > 0 and (
+        return self._asks and (
             (latest.suspects, latest.announced) != (demand.suspects, demand.announced)
             or seen.messages + demand.callers > latest.callers
             or latest.size_limit - seen.size < demand.room // 2

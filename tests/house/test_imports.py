@@ -135,7 +135,7 @@ PURE = {
         "maintenance": ("_agenda", "_bucket_logs", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
         "registry": ("_merging",),
-        "receiving": ("_credit", "_fetching", "_searching", "_server_clock"),
+        "receiving": ("_credit", "_credit_places", "_fetching", "_searching", "_server_clock"),
         "cli": ("_server_choice", "_top_screen"),
         "operating": (
             "_declared",

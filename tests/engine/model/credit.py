@@ -133,6 +133,11 @@ class Word:
         return max(0, self.limit - self.last.messages)
 
     @property
+    def wants(self) -> bool:
+        """Whether its receiver wants messages, or only news of them."""
+        return self.credit > 0 or self.announced
+
+    @property
     def waits(self) -> bool:
         return self.last.messages < self.callers
 
@@ -220,14 +225,17 @@ class CreditPartition:
         answer, word, again = self._take(call, call.grant)
         gifts = [] if word is None or (not call.grant.again and not again) else self._gifts_again(word, call.grant)
         answers_again = word is not None and (call.grant.again or again)
-        asked = word is not None and word.credit > 0 and not call.grant.now
+        asked = word is not None and word.wants and not call.grant.now
         if word is not None and answer is CreditAnswer.TAKEN:
             if gave_back and not call.grant.now:
                 self._distribute(word)  # what the caller has given back goes to others first
             gifts += self._reply_gift(word)
             if call.grant.now:
-                word.limit = min(word.limit, word.last.messages)
+                self._stop(word)
         last = word.last if word else NOTHING  # pushes of this call come after it
+        there = word is not None and bool(self._there(word))
+        if word is not None and there and not word.credit:
+            word.announced = False  # the reply says it
         self._distribute()
         due = self._appoint(word, asked)
         self._tell_keepers()
@@ -240,6 +248,7 @@ class CreditPartition:
             limit=word.limit if word else 0,
             gifts=gifts,
             again=answers_again,
+            there=there,
             due=due,
         )
 
@@ -264,10 +273,10 @@ class CreditPartition:
                 self._lapse(token, lease)
         held = {lease.word for lease in self.leases.values()}
         for word in [*self.words.values()]:
-            if word.credit and word.open_until <= now:
-                word.limit = word.last.messages
+            if word.wants and word.open_until <= now:
+                self._stop(word)
                 self.cases["grant expired"] += 1
-            if word.forget_at <= now and not word.credit and word.key not in held:
+            if word.forget_at <= now and not word.wants and word.key not in held:
                 del self.words[word.key]
                 self.cases["word forgotten"] += 1
 
@@ -277,7 +286,8 @@ class CreditPartition:
         self.keeper = self.deputy = ""
         self.number += 1_000
         for word in self.words.values():
-            word.alive, word.limit, word.told_at, word.calls_at = False, word.last.messages, None, None
+            self._stop(word)
+            word.alive, word.told_at, word.calls_at = False, None, None
             word.unseen.clear()
 
     def _lapse(self, token: tuple[str, int], lease: Lease) -> None:
@@ -344,9 +354,12 @@ class CreditPartition:
 
     def _end_credit(self, word: Word) -> None:
         """End the credit of a receiver, and tell it, so that its next call learns why."""
-        if word.credit:
-            word.limit = word.last.messages
+        if word.wants:
+            self._stop(word)
             self.untold.append(word.key)
+
+    def _stop(self, word: Word) -> None:
+        word.limit, word.announced = min(word.limit, word.last.messages), False
 
     # -- 3. grants -----------------------------------------------------------------------------------------------------
 
@@ -375,7 +388,7 @@ class CreditPartition:
             self._count_anew(word, grant)
         self._set_limits(word, grant)
         if self.closed or (call.source.startswith("=") and self.holders.get(call.source[1:]) != call.token):
-            word.limit = min(word.limit, word.last.messages)
+            self._stop(word)
             self.cases["grant: refused" if self.closed else "grant: session lost"] += 1
             return CreditAnswer.REFUSED, word, True
         self.cases["grant: taken"] += 1
@@ -446,8 +459,8 @@ class CreditPartition:
         return word.alive and word.open_until > self.now
 
     def _eligible(self, word: Word) -> bool:
-        """Return whether a word has credit, and its receiver answers."""
-        if not word.credit or not self._listens(word) or word.passed or self.closed:
+        """Return whether a receiver wants messages, or news of them, and answers."""
+        if not word.wants or not self._listens(word) or word.passed or self.closed:
             return False
         return not any(at < self.now - PATIENCE for at, _ in word.unseen.values())
 
@@ -581,7 +594,7 @@ class CreditPartition:
     def _publish(self, word: Word, gift: CreditGift[int] | None) -> bool:
         heard = self.publish(word.channel, word.key, CreditPush(self.run, self.now, gift)) > 0
         if not heard:
-            word.limit = word.last.messages
+            self._stop(word)
             self.cases["no listener"] += 1
         return heard
 
@@ -596,12 +609,17 @@ class CreditPartition:
             able = [word for word in able if self._there(word)]
             left = max((len(self._there(word)) for word in able), default=0)
             rivals = len(able) or 1
-            for told, word in enumerate(sorted(able, key=lambda word: (word.told_at is None, self._rank(word)))):
+            order = sorted(able, key=lambda word: (not word.credit, word.told_at is None, self._rank(word)))
+            for told, word in enumerate(order):
                 if left <= 0 or told >= MOST_PUSHES:
                     break
                 if word.told_at is None and not self._tell(word):
                     continue
-                left -= min(word.credit, MOST_PUSHES, max(1, left // rivals))
+                if word.credit:
+                    left -= min(word.credit, MOST_PUSHES, max(1, left // rivals))
+                else:
+                    word.announced = False  # the news is told once
+                    self.cases["interest: without credit"] += 1
 
     def _tell(self, word: Word) -> bool:
         word.told_at = self.now
@@ -664,7 +682,7 @@ class CreditPartition:
         keeper = self.words.get(self.keeper)
         if keeper is None or not self._keeps(keeper):
             self.keeper = ""
-            able = [word for word in self.words.values() if self._eligible(word) and word.credit]
+            able = [word for word in self.words.values() if self._eligible(word)]
             if able and all(word.told_at is None for word in able):
                 word = self.words.get(self.deputy)
                 self._tell(word if word in able and word is not None else min(able, key=self._rank))

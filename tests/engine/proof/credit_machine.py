@@ -496,6 +496,8 @@ class CreditMachine:
             receiver.stock = choice.choice([0, 0, 3, self.weather.callers]) if receiver.source != NEXT_SESSION else 0
         if choice.random() < 0.15:
             receiver.flags = choice.choice(FLAGS)
+        elif choice.random() < 0.1:  # it wants only news
+            receiver.callers, receiver.stock, receiver.flags = 0, 0, {"announced": True}
         receiver.want()
 
     def step_settle(self) -> None:
@@ -1062,6 +1064,11 @@ class CreditMachine:
             require(word is not None and word.credit, "a caller waits without credit", receiver.key)
             assert word is not None
             require(not partition._there(word), "a caller waits beside ready messages", receiver.key)
+        for receiver in receivers:
+            word = partition.words.get(receiver.key)
+            if word is not None and word.alive and not receiver.closed and receiver.credit.state is CreditState.OPEN:
+                ignorant = receiver.flags.get("announced") and not receiver.callers and not receiver.credit.news
+                require(not ignorant or not partition._there(word), "no news of ready messages", receiver.key)
         if waiting and kept and self.time - max(client.calm_since for client in self.clients) > 6.5:
             self.cases["due times are checked"] += 1
             require(all(at > now - late for at, _ in partition.scheduled), "scheduled messages are overdue")

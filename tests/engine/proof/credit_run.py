@@ -43,6 +43,7 @@ REQUIRED = (
     *("grant expired", "word begun", "word forgotten", "epoch", "settings end credit", "session: free"),
     *(f"settlement: {what}" for what in ("completed", "released", "lost")),
     *("interest", "interest: announced", "interest: size", "interest: unseen gifts", "interest: passed on"),
+    "interest: without credit",
     *("bound of a call", "reply: too much unseen", "no listener"),
     *(f"due: {what}" for what in ("keeper", "deputy", "next keeper", "comes forward", "scheduled")),
     *(

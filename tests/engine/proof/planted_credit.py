@@ -114,8 +114,8 @@ CREDIT_BUGS = (
     Bug(
         "interest is not answered",
         file=DECIDER,
-        right="        if push.gift is None:\n            self._told = True",
-        wrong="        if push.gift is None:\n            self._told = False",
+        right="            self._told = self.news = True",
+        wrong="            self.news = True",
     ),
     Bug(
         "nobody calls when something is due",
@@ -209,6 +209,12 @@ CREDIT_BUGS = (
         file=MODEL,
         right="        if caller is None:\n            self._announce()\n",
         wrong="",
+    ),
+    Bug(
+        "a receiver without credit gets no news",
+        file=MODEL,
+        right="return self.credit > 0 or self.announced",
+        wrong="return self.credit > 0",
     ),
     Bug(
         "the next keeper is not told",

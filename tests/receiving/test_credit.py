@@ -1,0 +1,318 @@
+"""The decider of credit, event by event. The machine in tests/engine/proof tests it against a partition with faults."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from sbredis.receiving._credit import (
+    TABLE,
+    CreditAnswer,
+    CreditDemand,
+    CreditEvent,
+    CreditGift,
+    CreditGrant,
+    CreditPush,
+    CreditReply,
+    CreditState,
+    GiftPlace,
+    HandedGift,
+    PartitionCredit,
+)
+from sbredis.receiving._server_clock import ServerClock
+
+LOCK = 30_000
+
+
+class Scene:
+    """A decider at the server process ``r1``. Its clock and that of the server show the same time."""
+
+    def __init__(self, demand: CreditDemand, **options: Any) -> None:
+        self.clocks: dict[str, ServerClock] = {}
+        prefixes = (f"p{number}" for number in itertools.count(1))
+        self.credit: PartitionCredit[str] = PartitionCredit(
+            lambda run: self.clocks.setdefault(run, ServerClock()), lambda: next(prefixes), "r1", **options
+        )
+        self.credit.want(demand)
+        self.now = 1_000.0
+
+    def grant(self) -> CreditGrant:
+        return self.credit.grant(self.now)
+
+    def gift(self, grant: CreditGrant, serial: int, given: int, *messages: str) -> CreditGift[str]:
+        place = GiftPlace(serial, given, 10 * given)
+        return CreditGift(grant.prefix, place, 1_000 * self.now + LOCK, messages)
+
+    def answer(self, grant: CreditGrant, *gifts: CreditGift[str], **changed: Any) -> list[HandedGift[str]]:
+        """Answer a grant at once, with these gifts."""
+        last = gifts[-1].place if gifts else grant.seen
+        reply = CreditReply(
+            run="r1",
+            clock=1_000 * self.now,
+            answer=CreditAnswer.TAKEN,
+            prefix=grant.prefix,
+            last=last,
+            limit=grant.limit,
+            gifts=gifts,
+            there=False,
+            again=grant.again,
+            due=None,
+        )
+        return self.credit.replied(grant, reply._replace(**changed), self.now, self.now)
+
+    def push(self, gift: CreditGift[str] | None, run: str = "r1") -> list[HandedGift[str]]:
+        return self.credit.pushed(CreditPush(run, 1_000 * self.now, gift), self.now)
+
+    def opened(self) -> CreditGrant:
+        """Subscribe, and have the first grant answered."""
+        self.credit.subscribed("r1")
+        grant = self.grant()
+        self.answer(grant)
+        return grant
+
+    def needs_call(self) -> bool:
+        return self.credit.needs_call(self.now)
+
+
+def names(handed: list[HandedGift[str]]) -> list[str]:
+    return [message for gift in handed for message in gift.messages]
+
+
+def test_the_table_has_no_state_without_a_way_out() -> None:
+    assert {state for state, _ in TABLE} == {*TABLE.values()} == {*CreditState}
+    assert {event for _, event in TABLE} == {*CreditEvent}
+
+
+def test_without_a_subscription_credit_ends_with_the_reply_and_is_granted_again_every_second() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    assert scene.needs_call()
+    grant = scene.grant()
+    assert grant.now
+    scene.answer(grant, limit=0)
+    assert not scene.needs_call()
+    assert scene.credit.next_at == scene.now + 1
+
+
+def test_a_subscription_is_answered_for_before_credit_stays_open() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    first = scene.grant()
+    scene.credit.subscribed("r1")
+    second = scene.grant()
+    assert second.prefix != first.prefix
+    assert (second.retired, second.again, second.now) == (((first.prefix, 0, 0),), True, False)
+    lost = scene.gift(first, 1, 1, "a")
+    assert names(scene.answer(second, scene.gift(second, 1, 2, "b"), gifts=[scene.gift(second, 1, 2, "b"), lost])) == [
+        "a",
+        "b",
+    ]
+    assert names(scene.answer(first, lost)) == []
+
+
+def test_a_push_that_overtakes_another_one_waits_for_it() -> None:
+    scene = Scene(CreditDemand(callers=2))
+    grant = scene.opened()
+    assert names(scene.push(scene.gift(grant, 2, 2, "b"))) == []
+    assert names(scene.push(scene.gift(grant, 1, 1, "a"))) == ["a", "b"]
+    assert names(scene.push(scene.gift(grant, 1, 1, "a"))) == []
+
+
+def test_a_missing_serial_is_asked_for_after_a_moment_and_may_be_gone() -> None:
+    scene = Scene(CreditDemand(callers=2))
+    grant = scene.opened()
+    scene.push(scene.gift(grant, 2, 2, "b"))
+    assert not scene.needs_call()
+    scene.now += 0.06
+    assert scene.needs_call()
+    again = scene.grant()
+    assert again.again
+    assert names(scene.answer(again, gifts=[scene.gift(grant, 2, 2, "b")], last=GiftPlace(2, 2, 20))) == ["b"]
+    assert scene.grant().seen == GiftPlace(2, 2, 20)
+
+
+def test_what_comes_from_another_server_process_is_not_handed_out() -> None:
+    scene = Scene(CreditDemand(callers=2))
+    grant = scene.opened()
+    assert names(scene.push(scene.gift(grant, 1, 1, "a"), run="r2")) == []
+    assert names(scene.answer(scene.grant(), scene.gift(grant, 1, 1, "a"), run="r2")) == []
+    assert scene.credit.state is CreditState.UNHEARD
+
+
+def test_a_message_that_a_caller_gets_needs_no_call() -> None:
+    scene = Scene(CreditDemand(callers=2))
+    grant = scene.opened()
+    scene.push(scene.gift(grant, 1, 1, "a"))
+    scene.credit.want(CreditDemand(callers=1))
+    assert not scene.needs_call()
+
+
+def test_more_callers_need_a_call_even_if_a_stock_has_credit_for_them() -> None:
+    scene = Scene(CreditDemand(stock=3))
+    scene.opened()
+    scene.credit.want(CreditDemand(callers=1, stock=2))
+    assert scene.needs_call()
+    assert (scene.grant().callers, scene.grant().limit) == (1, 3)
+
+
+def test_a_caller_that_leaves_withdraws_the_credit_and_learns_what_was_given_before() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    grant = scene.opened()
+    scene.credit.want(CreditDemand())
+    assert scene.needs_call()
+    withdrawal = scene.grant()
+    assert (withdrawal.limit, withdrawal.again) == (0, True)
+    assert not scene.credit.settled
+    assert names(scene.answer(withdrawal, scene.gift(grant, 1, 1, "a"))) == ["a"]
+    assert scene.credit.settled
+
+
+def test_the_first_gift_ends_a_grant_that_is_once() -> None:
+    scene = Scene(CreditDemand(callers=5, once=True))
+    grant = scene.opened()
+    scene.push(scene.gift(grant, 1, 1, "a"))
+    scene.credit.want(CreditDemand(once=True))
+    assert not scene.needs_call()
+
+
+def test_a_gift_from_before_does_not_end_a_grant_that_is_once() -> None:
+    scene = Scene(CreditDemand(callers=5))
+    grant = scene.opened()
+    scene.credit.want(CreditDemand(callers=6, once=True))
+    once = scene.grant()
+    scene.push(scene.gift(grant, 1, 1, "a"))
+    scene.credit.want(CreditDemand(callers=5, once=True))
+    scene.answer(once, last=GiftPlace(1, 1, 10))
+    assert not scene.needs_call()
+    scene.credit.want(CreditDemand(once=True))
+    assert scene.needs_call()
+
+
+def test_what_was_given_is_reported_within_half_a_second() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    grant = scene.opened()
+    scene.push(scene.gift(grant, 1, 1, "a"))
+    scene.credit.want(CreditDemand())
+    assert scene.credit.next_at == scene.now + 0.5
+    assert scene.grant().seen.serial == 1
+    assert not scene.needs_call()
+
+
+def test_open_credit_is_renewed_after_two_minutes() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.opened()
+    assert scene.credit.next_at == scene.now + 120
+
+
+def test_a_receiver_calls_when_something_is_due() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.opened()
+    scene.answer(scene.grant(), due=7.0)
+    assert scene.credit.next_at == scene.now + 7
+
+
+def test_interest_is_answered_at_once() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.opened()
+    assert scene.push(None) == []
+    assert (scene.needs_call(), scene.credit.news) == (True, True)
+    scene.grant()
+    assert (scene.needs_call(), scene.credit.news) == (False, False)
+
+
+def test_without_credit_a_receiver_can_wait_for_news() -> None:
+    scene = Scene(CreditDemand(announced=True))
+    grant = scene.opened()
+    assert (grant.limit, grant.announced) == (0, True)
+    scene.answer(scene.grant(), there=True)
+    assert (scene.needs_call(), scene.credit.news) == (False, True)
+
+
+def test_bytes_are_granted_anew_when_half_of_them_are_used() -> None:
+    scene = Scene(CreditDemand(callers=9, room=100))
+    grant = scene.opened()
+    assert grant.size_limit == 100
+    scene.push(scene.gift(grant, 1, 4, *"abcd"))
+    scene.credit.want(CreditDemand(callers=5, room=100))
+    assert not scene.needs_call()
+    scene.push(scene.gift(grant, 2, 6, *"ef"))
+    scene.credit.want(CreditDemand(callers=3, room=100))
+    assert scene.needs_call()
+    assert scene.grant().size_limit == 160
+
+
+@pytest.mark.parametrize("dated", [True, False])
+def test_a_push_that_cannot_be_dated_is_given_back(dated: bool) -> None:
+    """The messages of a session have no ends of their own."""
+    scene = Scene(CreditDemand(callers=1), dated=dated)
+    grant = scene.opened()
+    scene.clocks.clear()
+    (handed,) = scene.push(scene.gift(grant, 1, 1, "a"))
+    assert (handed.ends is None) is dated
+    assert scene.grant().seen.messages == 1
+
+
+def test_a_gift_whose_lock_is_over_is_given_back() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    grant = scene.opened()
+    gift = scene.gift(grant, 1, 1, "a")
+    scene.now += 31
+    (handed,) = scene.answer(scene.grant(), gift)
+    assert handed.ends is None
+
+
+def test_a_call_that_has_failed_is_asked_for_again() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.opened()
+    scene.credit.want(CreditDemand(callers=2))
+    scene.credit.failed(scene.grant())
+    assert scene.needs_call()
+    assert scene.grant().again
+
+
+def test_a_refusal_ends_the_credit_until_the_receiver_asks_again() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.opened()
+    scene.answer(scene.grant(), answer=CreditAnswer.REFUSED, again=True, limit=0)
+    assert scene.credit.state is CreditState.ENDED
+    ended = scene.grant()
+    assert ended.limit == 0
+    scene.answer(ended, answer=CreditAnswer.REFUSED, again=True, limit=0)
+    assert scene.credit.next_at > scene.now + 1e9
+    scene.credit.ask_again()
+    assert (scene.needs_call(), scene.grant().limit) == (True, 1)
+
+
+def test_a_prefix_that_is_not_answered_is_replaced() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.credit.subscribed("r1")
+    first = scene.grant()
+    scene.now += 5
+    assert scene.grant().prefix == first.prefix
+    scene.now += 5
+    later = scene.grant()
+    assert later.begins
+    assert later.prefix != first.prefix
+    assert [prefix for prefix, *_ in later.retired] == [first.prefix]
+
+
+def test_a_prefix_is_replaced_before_its_serials_are_used_up() -> None:
+    scene = Scene(CreditDemand(callers=100), serials=40)
+    grant = scene.opened()
+    for serial in range(1, 10):
+        scene.push(scene.gift(grant, serial, serial, "a"))
+    later = scene.grant()
+    assert later.prefix != grant.prefix
+    assert later.seen == GiftPlace(0, 9, 90)
+
+
+def test_what_the_application_has_begun_is_reported_also_for_an_earlier_prefix() -> None:
+    scene = Scene(CreditDemand(callers=5))
+    grant = scene.opened()
+    scene.push(scene.gift(grant, 1, 1, "a"))
+    scene.push(scene.gift(grant, 2, 2, "b"))
+    scene.credit.began(grant.prefix, 1)
+    assert scene.grant().begun == 1
+    scene.credit.unsubscribed()
+    scene.credit.began(grant.prefix, 2)
+    assert scene.grant().retired == ((grant.prefix, 2, 2),)

@@ -242,6 +242,8 @@ class CreditReply(NamedTuple, Generic[Message]):
     gifts: Sequence[CreditGift[Message]]
     there: bool
     """Whether there are more messages for the receiver after this reply."""
+    suspects: bool
+    """Whether suspects wait for a receiver that takes them."""
     again: bool
     """Whether the gifts are all gifts that the partition still holds for the receiver after those that it has seen."""
     due: float | None
@@ -329,6 +331,7 @@ class PartitionCredit(Generic[Message]):
         "_used_at",
         "news",
         "state",
+        "suspects_wait",
     )
 
     def __init__(
@@ -348,6 +351,8 @@ class PartitionCredit(Generic[Message]):
         self._clocks, self._new_prefix, self._run = clocks, new_prefix, run
         self._dated, self._serials = dated, serials
         self.state = CreditState.UNHEARD
+        self.suspects_wait = False
+        """Whether the partition has suspects, and the latest grant takes none."""
         self.news = False
         """Whether the partition has told since the last grant that there are messages, or of a change."""
         self._number = 0
@@ -494,7 +499,7 @@ class PartitionCredit(Generic[Message]):
         if grant is self._latest:
             self._due_at = math.inf if reply.due is None else now + reply.due
             self._open = min(self._open, reply.limit)
-            self.news = reply.there
+            self.news, self.suspects_wait = reply.there, reply.suspects
             if grant.once:
                 self._once_after = reply.last.serial
         self._met = True

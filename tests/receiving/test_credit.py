@@ -57,6 +57,7 @@ class Scene:
             limit=grant.limit,
             gifts=gifts,
             there=False,
+            suspects=False,
             again=grant.again,
             due=None,
         )
@@ -226,6 +227,15 @@ def test_without_credit_a_receiver_can_wait_for_news() -> None:
     assert (grant.limit, grant.announced) == (0, True)
     scene.answer(scene.grant(), there=True)
     assert (scene.needs_call(), scene.credit.news) == (False, True)
+
+
+def test_a_receiver_that_takes_no_suspects_learns_that_some_wait() -> None:
+    scene = Scene(CreditDemand(callers=1, suspects=False))
+    scene.opened()
+    scene.answer(scene.grant(), suspects=True)
+    assert scene.credit.suspects_wait
+    scene.credit.want(CreditDemand(callers=1))
+    assert scene.needs_call()
 
 
 def test_bytes_are_granted_anew_when_half_of_them_are_used() -> None:

@@ -249,6 +249,9 @@ class CreditPartition:
             gifts=gifts,
             again=answers_again,
             there=there,
+            suspects=word is not None
+            and not word.suspects
+            and any(map(self._suspect, self.ready.get(word.source, []))),
             due=due,
         )
 
@@ -271,12 +274,12 @@ class CreditPartition:
         for token, lease in sorted(self.leases.items(), key=lambda entry: entry[1].until):
             if lease.until <= logical and token in self.leases:
                 self._lapse(token, lease)
-        held = {lease.word for lease in self.leases.values()}
+        kept = {lease.word for lease in self.leases.values()}.union(self.untold)
         for word in [*self.words.values()]:
             if word.wants and word.open_until <= now:
                 self._stop(word)
                 self.cases["grant expired"] += 1
-            if word.forget_at <= now and not word.wants and word.key not in held:
+            if word.forget_at <= now and not word.wants and word.key not in kept:
                 del self.words[word.key]
                 self.cases["word forgotten"] += 1
 
@@ -535,6 +538,7 @@ class CreditPartition:
             if (word := self.words.get(key)) is not None:
                 self._publish(word, None)
         announced: set[str] = set()
+        served: set[str] = set()
         while pushes:
             able = [
                 word
@@ -545,14 +549,15 @@ class CreditPartition:
             if not able:
                 break
             word = min(able, key=self._rank)
-            rivals = sum(other.source == word.source for other in able)
-            most = min(word.credit, MOST_PUSHES, max(1, len(self._there(word)) // rivals))
+            rivals = sum(other.source == word.source and other.key not in served for other in able)
+            most = min(word.credit, MOST_PUSHES, max(1, len(self._there(word)) // max(1, rivals)))
             names = self._pushable(word, most, room)
             if not names:
                 announced.add(word.key)
                 continue
             if not self._publish_gift(word, names):
                 continue
+            served.add(word.key)
             pushes -= 1
             room -= sum(map(self._size, names))
         self.cases["bound of a call"] += not pushes

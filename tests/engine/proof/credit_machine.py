@@ -1071,6 +1071,7 @@ class CreditMachine:
                 require(not ignorant or not partition._there(word), "no news of ready messages", receiver.key)
         if waiting and kept and self.time - max(client.calm_since for client in self.clients) > 6.5:
             self.cases["due times are checked"] += 1
+            require(partition.keeper, "nobody keeps the due time")
             require(all(at > now - late for at, _ in partition.scheduled), "scheduled messages are overdue")
             ends = [lease.until - partition.offset for lease in partition.leases.values()]
             require(all(end > now - late for end in ends), "locks are overdue")
@@ -1099,7 +1100,7 @@ CHANCES = {
     "long_time": 4,
     "very_long_time": 2,
     "cut": 4,
-    "lose_push": 10,
+    "lose_push": 20,
     "pause": 4,
     "pause_server": 2,
     "fail_over": 1,

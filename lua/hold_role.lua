@@ -5,8 +5,9 @@
 --
 -- A member whose time has ended has no shards any more. A client that asks takes the free shards, but for two seconds
 -- after a member has let go of them only its fair share, so that the others find theirs. A member that asks and has
--- more than its fair share lets go of the rest. Members that should ask now, because there are shards for them, are
--- *called*, and so are tickets when there is room for more members.
+-- more than its fair share lets go of the rest. Members that should ask now are *called*: because there are shards for
+-- them, or because they have too many while another member waits. Tickets are called when half of the members have
+-- left.
 --
 -- Each new holder of a shard gets a fence above all earlier fences of the shard. The fence distinguishes the actions of
 -- the new holder from late actions of an earlier holder. The roles of applications have the prefix `own.`. Of these, at
@@ -80,7 +81,7 @@ for i = 1, shards do
   fence[i] = fence[i] or 0
 end
 
-local before = has[asker]
+local before, calls = has[asker], {}
 if duration == 0 then
   for i = 1, shards do
     if holder[i] == asker then
@@ -101,13 +102,17 @@ elseif room then
       holder[i], freed, has[asker] = '-', now, has[asker] - 1
     end
   end
+  for i = 1, has[asker] == 0 and waits and all_held and #members or 0 do
+    if has[members[i]] > fair then
+      calls[#calls + 1] = members[i] -- this one lets go of some when it asks
+    end
+  end
 end
 local joins = duration > 0 and room and (waits or has[asker] > 0)
 local let_go = 0
 for i = 1, shards do
   let_go = let_go + (holder[i] == '-' and freed == now and 1 or 0)
 end
-local calls = {}
 if let_go > 0 then
   local fair = math.ceil(shards / math.max(1, #members + (joins and 1 or 0)))
   for least = 0, fair - 1 do
@@ -129,7 +134,7 @@ if written then
     last = last + 1
     ticket = last
   end
-  if #members < most and called < last then
+  if #members <= most / 2 and called < last then
     called = math.min(last, called + most - #members)
     calls[1] = calls[1] or ''
   end

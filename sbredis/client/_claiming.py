@@ -12,10 +12,10 @@ role of an application has one shard. A client asks for all shards of a role in 
 - Any *other* client has a ticket. It asks again after a time that grows with the number of clients that wait, up to ten
   minutes. So all of them together ask about once in one and a half seconds, however many they are.
 
-Holders and candidates are the members, of whom there are at most eight. When a member lets go of shards, or when there
-is room for another member, the script names those for whom there is something: a *call*, which the client that asked
-publishes to all. A client that is called asks at once. Another candidate only looks again after a while, in case the
-called one is dead, and all others do nothing.
+Holders and candidates are the members, of whom there are at most eight. When a member lets go of shards, when one has
+too many while another waits, or when half of the members have left, the script names those who should ask: a *call*,
+which the client that asked publishes to all. A client that is called asks at once. Another candidate only looks again
+after a while, in case the called one is dead, and all others do nothing.
 """
 
 from __future__ import annotations

@@ -87,6 +87,7 @@ async def test_a_client_that_is_alone_has_all_shards_and_shares_them_with_others
         assert asking.counts == [8, 0, 0]
         assert all(standing.member for standing in asking.standings)
         before = asking.standings[0].shards
+        assert asking.called(1) == [0]  # it has too many
         await asking.ask(0)
         assert asking.counts == [3, 0, 0]
         assert asking.called(0) == [1, 2]
@@ -155,15 +156,15 @@ async def test_at_most_eight_clients_are_members_and_the_others_are_called_when_
         assert [standing.member for standing in asking.standings] == [True] * 8 + [False] * 4
         assert [standing.ticket for standing in asking.standings] == [0] * 8 + [1, 2, 3, 4]
         assert asking.standings[11].waiting == 4
-        left = asking.standings[0] = await asking.clients[0].give_up()
-        assert left.call.startswith(b"1 ")  # one place is free, so the first ticket is called
-        assert len(asking.called(0)) == 1
-        await asking.ask(8)
-        assert asking.standings[8].member
-        for client in range(1, 9):
-            await asking.clients[client].give_up()
-        await asking.ask(9, 10, 11)
-        assert [standing.member for standing in asking.standings[9:]] == [True] * 3
+        tickets = list[int]()
+        for client in range(4):
+            left = asking.standings[client] = await asking.clients[client].give_up()
+            tickets.append(left.waiting)
+            assert asking.called(client) == ([7] if client == 0 else [])  # the first one had the shard
+            await asking.ask(7)
+        assert tickets == [4, 4, 4, 0]  # tickets are called when half of the members have left
+        await asking.ask(8, 9, 10, 11)
+        assert [standing.member for standing in asking.standings[8:]] == [True] * 4
 
 
 @pytest.mark.parametrize("stored", ["", "x", "before 0 7", "1 2;a", "9 9 9;a b;c", f"0 0 0;{'a 1,' * 50};- 5"])

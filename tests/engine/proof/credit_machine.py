@@ -619,11 +619,12 @@ class CreditMachine:
     def step_lose_push(self) -> None:
         """Lose a push before another one."""
         listening = self.some_client().listening
-        if listening is not None and len(listening.queue) > 1 and listening.queue[0][1] is not None:
-            gift = listening.queue[1][1]
-            if gift is not None and gift.gift is not None:
-                listening.queue.popleft()
-                self.cases["network: a push is lost"] += 1
+        if listening is None or len(listening.queue) < 2:
+            return
+        first, second = listening.queue[0][1], listening.queue[1][1]
+        if first is not None and first.gift is not None and second is not None and second.gift is not None:
+            listening.queue.popleft()
+            self.cases["network: a push is lost"] += 1
 
     def step_cut(self) -> None:
         """Cut a subscription: pushes that are under way are lost. One side may notice later than the other."""

@@ -255,6 +255,8 @@ class CreditPush(NamedTuple, Generic[Message]):
 
     run: str
     clock: float
+    prefix: str
+    """The prefix of the receiver's word. Nobody can guess it, so a forged push is ignored."""
     gift: CreditGift[Message] | None
 
 
@@ -511,10 +513,10 @@ class PartitionCredit(Generic[Message]):
 
     def pushed(self, push: CreditPush[Message], now: float) -> list[HandedGift[Message]]:
         """Return what to hand out after a push."""
+        if push.run != self._run or push.prefix != self._prefix:
+            return []
         if push.gift is None:
             self._told = self.news = True
-            return []
-        if push.run != self._run or push.gift.prefix != self._prefix:
             return []
         self._put(push.gift, push.clock, now)
         return self._advance(now)
@@ -579,7 +581,9 @@ class PartitionCredit(Generic[Message]):
         return handed
 
     def _hand_out(self, gift: CreditGift[Message], ends: float | None, now: float) -> HandedGift[Message]:
-        return HandedGift(gift.prefix, gift.place.serial, ends if ends and ends > now else None, gift.messages)
+        return HandedGift(
+            gift.prefix, gift.place.serial, ends if ends is not None and ends > now else None, gift.messages
+        )
 
     # -- the state -----------------------------------------------------------------------------------------------------
 
@@ -600,10 +604,10 @@ class PartitionCredit(Generic[Message]):
             return self._asks or bool(self._retired)
         if latest.now and (demand.now or self.state is CreditState.UNHEARD):  # it ends by itself
             return seen.messages + wanted > latest.limit
-        if seen.messages + wanted != self._open:
+        if seen.messages + wanted != self._open or latest.announced != demand.announced:
             return True
         return self._asks and (
-            (latest.suspects, latest.announced) != (demand.suspects, demand.announced)
+            latest.suspects != demand.suspects
             or seen.messages + demand.callers > latest.callers
             or latest.size_limit - seen.size < demand.room // 2
         )

@@ -63,8 +63,9 @@ class Scene:
         )
         return self.credit.replied(grant, reply._replace(**changed), self.now, self.now)
 
-    def push(self, gift: CreditGift[str] | None, run: str = "r1") -> list[HandedGift[str]]:
-        return self.credit.pushed(CreditPush(run, 1_000 * self.now, gift), self.now)
+    def push(self, gift: CreditGift[str] | None, run: str = "r1", prefix: str = "") -> list[HandedGift[str]]:
+        prefix = prefix or self.credit._prefix
+        return self.credit.pushed(CreditPush(run, 1_000 * self.now, prefix, gift), self.now)
 
     def opened(self) -> CreditGrant:
         """Subscribe, and have the first grant answered."""
@@ -219,6 +220,13 @@ def test_interest_is_answered_at_once() -> None:
     assert (scene.needs_call(), scene.credit.news) == (True, True)
     scene.grant()
     assert (scene.needs_call(), scene.credit.news) == (False, False)
+
+
+def test_a_forged_push_changes_nothing() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    grant = scene.opened()
+    assert scene.push(None, prefix="p9") == scene.push(scene.gift(grant, 1, 1, "a"), prefix="p9") == []
+    assert not scene.needs_call()
 
 
 def test_without_credit_a_receiver_can_wait_for_news() -> None:

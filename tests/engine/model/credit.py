@@ -597,7 +597,7 @@ class CreditPartition:
         return False
 
     def _publish(self, word: Word, gift: CreditGift[int] | None) -> bool:
-        heard = self.publish(word.channel, word.key, CreditPush(self.run, self.now, gift)) > 0
+        heard = self.publish(word.channel, word.key, CreditPush(self.run, self.now, word.prefix, gift)) > 0
         if not heard:
             self._stop(word)
             self.cases["no listener"] += 1

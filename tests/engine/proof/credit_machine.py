@@ -770,18 +770,18 @@ class CreditMachine:
         for client in self.clients:
             client.paused = False
         aims = (
-            self.crowd,
-            self.overfill,
+            *[self.crowd] * 4,
+            *[self.overfill] * 2,
+            *[self.begin_in_two_epochs] * 2,
+            *[self.use_up_a_prefix] * 2,
             self.cut_an_ended_one,
             self.let_a_grant_expire,
             self.move_there_and_back,
             self.lose_a_reply_and_want_nothing,
             self.lose_a_first_grant,
-            self.begin_in_two_epochs,
             self.repeat_a_first_grant_late,
             self.push_before_an_answer,
             self.schedule_sooner,
-            self.use_up_a_prefix,
             self.refuse_and_move,
             self.refuse_and_wait,
             self.refuse_in_two_epochs,
@@ -790,6 +790,7 @@ class CreditMachine:
 
     def crowd(self) -> None:
         """Send many messages at once to many receivers that wait."""
+        self.step_open()
         while len(self.clients) < 18:
             self.add_client()
         self.work()
@@ -1101,7 +1102,7 @@ CHANCES = {
     "long_time": 4,
     "very_long_time": 2,
     "cut": 4,
-    "lose_push": 20,
+    "lose_push": 40,
     "pause": 4,
     "pause_server": 2,
     "fail_over": 1,

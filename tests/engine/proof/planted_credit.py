@@ -47,7 +47,7 @@ CREDIT_BUGS = (
     Bug(
         "a push of an earlier prefix is taken",
         file=DECIDER,
-        right="if push.run != self._run or push.gift.prefix != self._prefix:",
+        right="if push.run != self._run or push.prefix != self._prefix:",
         wrong="if push.run != self._run:",
     ),
     Bug(
@@ -139,7 +139,7 @@ CREDIT_BUGS = (
     Bug(
         "a gift is handed out after the end of its lock",
         file=DECIDER,
-        right="ends if ends and ends > now else None",
+        right="ends if ends is not None and ends > now else None",
         wrong="ends",
     ),
     # -- the partition: grants

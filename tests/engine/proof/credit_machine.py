@@ -295,7 +295,7 @@ class CreditMachine:
                 unknown = [
                     lease
                     for token, lease in partition.leases.items()
-                    if lease.word == receiver.key and token not in receiver.known
+                    if lease.word == receiver.key and token not in receiver.known | self.restored
                 ]
                 locked = sum(len(lease.names) for lease in unknown)
                 require(locked <= receiver.most, "more locks than callers and stock allow", receiver.key, locked)

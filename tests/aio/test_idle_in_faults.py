@@ -15,7 +15,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import head_keys
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from sbredis.registry import Namespace
+from sbredis.registry import SLOTS_OF_NEW, Namespace
 from sbredis.servers import ClusterNode, LocalCluster
 from sbredis.testing import TestClock
 from sbredis.transport import key_slot
@@ -126,7 +126,7 @@ async def test_removals_are_completed_or_taken_back_while_masters_and_slots_of_a
 ) -> None:
     cluster = replicated_cluster
     clock = TestClock(datetime.now(UTC))
-    hooks = SimpleNamespace(clock=clock._clock, sent=lambda *_: None)
+    hooks = SimpleNamespace(clock=clock._clock, slots=SLOTS_OF_NEW, sent=lambda *_: None)
     monkeypatch.setattr("sbredis.client._connection.hooks_for", lambda _: hooks)
     url = f"{cluster.url}?durability=replicated"
     async with (

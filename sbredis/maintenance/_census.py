@@ -19,7 +19,7 @@ from sbredis.engine import bucket_of_id
 from sbredis.exceptions import DataLayoutError, ServiceBusError
 from sbredis.maintenance._bucket_logs import BucketLogs, LogPace
 from sbredis.maintenance._slot_channels import SlotChannels, is_bucket_announcement
-from sbredis.registry import Unreadable, UnreadableLog, decode
+from sbredis.registry import Unreadable, UnreadableLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -221,7 +221,7 @@ class Census:
         self._broken.pop(path, None)
         if text is not None:
             try:
-                record = decode(text, path, self._namespace.slots)
+                record = self._namespace.decode(path, text)
             except DataLayoutError as error:
                 self._broken[path] = number, Unreadable(path, text, error)
         changed = {each.id for each in (before, record) if each is not None} if before != record else set[str]()

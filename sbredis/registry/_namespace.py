@@ -42,6 +42,7 @@ from sbredis.registry._entity import (
     EntityRecord,
     Json,
     Kind,
+    decode,
     path_of,
     require_changeable,
     require_properties,
@@ -316,6 +317,13 @@ class Namespace:
         if (error := entities.error) is not None:
             raise error
         return page
+
+    def decode(self, path: str, record: bytes) -> EntityRecord:
+        """Read the record of an entity in :meth:`changes`.
+
+        Raises :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read.
+        """
+        return decode(record, path, self.slots)
 
     def entities(self, after: str = "") -> EntityList:
         """Return the list of queues and topics after a name, for a caller that wants more than one page."""

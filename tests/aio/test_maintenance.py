@@ -226,10 +226,10 @@ async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, parti
         await subject.admin.create_subscription("other", "one")
         async with subject.sender() as sender, subject.client.get_topic_sender("other") as elsewhere:
             queue = await subject.queue_of()
-            await sender.schedule_messages(ServiceBusMessage("here"), soon(0.2))
             muted = {partition.keys[0] for partition in queue.partitions}
             other = subject.other_client(maintenance=True)
             await other._connection.open(loop_time() + 60)
+            await eventually(lambda: routing_of(other).visitor.at_rest)
             transport = other._connection.transport
             through, let = transport.call, asyncio.get_running_loop().create_future()
 
@@ -243,6 +243,7 @@ async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, parti
             divert(transport, call)
             try:
                 begun = loop_time()
+                await sender.schedule_messages(ServiceBusMessage("here"), soon(0.2))
                 await elsewhere.schedule_messages(ServiceBusMessage("there"), soon(0.2))
                 async with subject.client.get_subscription_receiver("other", "one") as receiver:
                     assert bodies([await anext(receiver)]) == ["there"]

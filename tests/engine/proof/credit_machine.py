@@ -729,6 +729,8 @@ class CreditMachine:
         by = self.random.choice([-100, -3, -0.2, 0.01, 0.2, 2, 200, 200])
         self.server.offset += by
         self.cases["server: its clock steps"] += 1
+        for client in self.clients:
+            client.calm_since = self.time  # a keeper counts the seconds until it calls by its own clock
         if 0 < by < 100:
             self.leapt_at = self.time
 

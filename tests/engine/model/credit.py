@@ -687,8 +687,10 @@ class CreditPartition:
         keeper = self.words.get(self.keeper)
         if keeper is None or not self._keeps(keeper):
             self.keeper = ""
+            deputy = self.words.get(self.deputy)
             able = [word for word in self.words.values() if self._eligible(word)]
+            if deputy is not None and self._keeps(deputy):
+                able = [deputy]
             if able and all(word.told_at is None for word in able):
-                word = self.words.get(self.deputy)
-                self._tell(word if word in able and word is not None else min(able, key=self._rank))
+                self._tell(min(able, key=self._rank))
                 self.cases["due: next keeper"] += 1

@@ -448,7 +448,7 @@ class CreditMachine:
         for other in self.beliefs.get(name, ()):
             client, tokens = other.receiver.client, {token, other.token}
             if client in self.clients and client.now(self.time) < other.ends and not tokens & self.excused:
-                small = any(0 <= self.given_at.get(one, 0) - self.leapt_at < 70 for one in tokens)
+                small = any(abs(self.given_at.get(one, 0) - self.leapt_at) < 70 for one in tokens)
                 require(small, "in two hands", name, other.token, token, other.ends - client.now(self.time))
         self.beliefs[name] = [one for one in self.beliefs.get(name, ()) if one.receiver is not receiver]
         self.beliefs[name].append(Belief(receiver, token, ends))
@@ -731,7 +731,7 @@ class CreditMachine:
         self.cases["server: its clock steps"] += 1
         for client in self.clients:
             client.calm_since = self.time  # a keeper counts the seconds until it calls by its own clock
-        if 0 < by < 100:
+        if abs(by) < 100:  # too small to be seen, if a push was on its way for longer
             self.leapt_at = self.time
 
     def step_configure(self) -> None:

@@ -62,7 +62,11 @@ class Play:
         """Try to remove a queue, again and again for a while."""
         namespace = await self.namespace()
         while True:
-            listed = {each.path: each for each in await namespace.list_entities(limit=1000)}
+            try:
+                listed = {each.path: each for each in await namespace.list_entities(limit=1000)}
+            except ServiceBusError as error:  # the list is not complete: a master is away
+                self.outcomes.append(f"list: {type(error).__name__}")
+                continue
             record = listed.get(name)
             if record is None:
                 return

@@ -206,6 +206,7 @@ async def test_the_run_id_of_an_in_memory_server_is_a_question_mark(url: str) ->
 async def test_a_deadline_that_passes_while_the_server_is_busy_leaves_the_outcome_unknown(url: str) -> None:
     """The script still runs, and the connection stays usable for other calls."""
     async with await opened(url, scripts=[BUSY, READ], limits=WireLimits(give_up_after=60)) as transport:
+        assert await transport.call(READ, [b"k"]) is None  # so that it is connected to the server of the key
         before = transport.servers
         seconds, outcome = 0.05, None
         while outcome is not Outcome.UNKNOWN:  # with another outcome there was no time to send the call

@@ -376,6 +376,8 @@ class CreditPartition:
         if word is not None and word.alive:
             self._report(word, grant)
             if grant.number <= word.number:
+                if grant.number == word.number and not (grant.now or self.closed):
+                    word.announced = grant.announced  # the news may have been in a reply that was lost
                 self.cases["grant: repeated" if grant.number == word.number else "grant: older"] += 1
                 return CreditAnswer.KNOWN, word, True
             if grant.prefix != word.prefix and not grant.begins:

@@ -146,8 +146,8 @@ CREDIT_BUGS = (
     Bug(
         "an older grant is taken",
         file=MODEL,
-        right="if grant.number <= word.number:\n                self.cases",
-        wrong="if grant.number == word.number:\n                self.cases",
+        right="if grant.number <= word.number:\n",
+        wrong="if grant.number == word.number:\n",
     ),
     Bug(
         "a grant for another server process is taken",

@@ -555,8 +555,8 @@ PASSING_ON = {"configure"}
 """Scripts that open another call inside, but do not return the refusals of this inner call."""
 
 
-VERDICTS = {"take": {"DISABLED", "FENCED", "QUOTA", "SESSIONS", "TOOLARGE"}}
-"""Refusals of fragments that a script returns as a part of its result."""
+VERDICTS = {"begin_bucket": {"NAMESPACE"}, "take": {"DISABLED", "FENCED", "QUOTA", "SESSIONS", "TOOLARGE"}}
+"""Refusals of fragments that a script returns as a part of its result, or never gets because it asked before."""
 
 
 @pytest.mark.slow

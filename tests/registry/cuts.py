@@ -31,9 +31,10 @@ async def opened(
 
 
 def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
-    """Return the contents of a namespace without random values, times and numbers of changes."""
+    """Return the contents of a namespace without random values, ids, times and numbers of changes."""
     kept = keys_of(found, namespace)
     require_consistent(kept)
+    kept = {_named(key, _paths(kept)): value for key, value in kept.items()}
     for key, value in kept.items():
         if key.endswith(":namespace"):
             kept[key] = {name: part for name, part in value.items() if name != b"created"}
@@ -56,6 +57,18 @@ def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
             same = with_settings(value[b"settings"], {"incarnation": ""})
             kept[key] = {name: part for name, part in value.items() if name not in drawn_or_timed} | {b"settings": same}
     return {key: value for key, value in kept.items() if value not in ({}, {b"megabytes": b"0"})}
+
+
+def _paths(kept: dict[str, Any]) -> dict[str, str]:
+    """Return the paths of all entities in lower case, by their ids."""
+    records = [value for key, value in kept.items() if key.endswith(":entities")]
+    return {decode(text).id: path.decode() for value in records for path, text in value.items()}
+
+
+def _named(key: str, paths: dict[str, str]) -> str:
+    """Return the name of a key with the path of its entity in the place of its id."""
+    slot, *rest = key.split(":")
+    return ":".join((slot, *(paths.get(part, part) for part in rest)))
 
 
 def _tally(name: bytes, text: bytes) -> list[bytes]:

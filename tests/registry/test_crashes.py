@@ -256,7 +256,7 @@ async def test_a_creation_stops_if_another_entity_has_a_partition_under_its_id(t
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)
     (bucket, *_), (other, *_) = bucket_of("First", 3), bucket_of(SECOND, 3)
     assert bucket == other
-    await transport.command("HSET", bucket, "last", "0", key=bucket)
+    await transport.command("HSET", bucket, "last", str(int(record.id[2:], 36) - 1), key=bucket)
     with pytest.raises(MessagingEntityNotFoundError, match=f"'{SECOND}' may be half created"):
         await namespace.create_entity(SECOND, CHANGED, partitioned=True, timeout=60)
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)

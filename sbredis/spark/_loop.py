@@ -84,7 +84,7 @@ def _in_task() -> bool:
 
 def _is_news(record: logging.LogRecord) -> bool:
     """Return whether the driver has not logged the same. It has logged what the servers may lose."""
-    return not str(record.msg).startswith("durability=")
+    return not record.getMessage().startswith("durability=")
 
 
 def close_clients() -> None:

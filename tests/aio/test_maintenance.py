@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -68,6 +68,11 @@ def keeper_of(client: ServiceBusClient) -> RoleKeeper:
 
 def holds(*clients: ServiceBusClient) -> list[bool]:
     return [keeper_of(client).standing.held for client in clients]
+
+
+def shards_of(client: ServiceBusClient) -> Mapping[int, int]:
+    """Return the shards of the role that a client has, each with its fence."""
+    return keeper_of(client).standing.shards
 
 
 async def kill_client(client: ServiceBusClient) -> None:
@@ -474,7 +479,7 @@ async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, m
 
 @pytest.mark.slow
 @both
-async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(url: str, partitioned: bool) -> None:
+async def test_two_clients_share_the_role_and_one_takes_over_when_the_other_closes(url: str, partitioned: bool) -> None:
     """The second client takes over immediately, without waiting for the end of the first claim."""
     timings = replace(PATIENT, claiming=120.0)
     async with (
@@ -484,17 +489,22 @@ async def test_one_client_holds_the_role_and_another_takes_over_when_it_closes(u
         first = subject.other_client(maintenance=True)
         await first._connection.open(loop_time() + 60)
         await eventually(lambda: holds(first) == [True])
+        whole = {**shards_of(first)}
         async with maintained(subject) as second:
-            await eventually(lambda: keeper_of(second).standing.seconds > 0)
-            assert holds(first, second) == [True, False]
+            await eventually(
+                lambda: shards_of(second) and shards_of(first).keys() ^ shards_of(second).keys() == whole.keys()
+            )
+            assert sorted((len(shards_of(first)), len(shards_of(second)))) == [len(whole) // 2, (len(whole) + 1) // 2]
+            assert all(fence > whole[shard] for shard, fence in shards_of(second).items())
             await sender.schedule_messages(ServiceBusMessage("1"), soon(0.1))
             await subject.wait_for_count("one", 1)
-            fence = keeper_of(first).standing.fence
+            before = {**shards_of(first), **shards_of(second)}
+            left = {**shards_of(first)}
             await first.close()
             begun = loop_time()
-            await eventually(lambda: holds(second) == [True])
+            await eventually(lambda: shards_of(second).keys() == whole.keys())
             assert loop_time() - begun < 45
-            assert keeper_of(second).standing.fence > fence
+            assert all(fence > before[shard] for shard, fence in shards_of(second).items() if shard in left)
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.1))
             await subject.wait_for_count("one", 2)
         assert await subject.take_bodies("one") == ["1", "2"]

@@ -499,7 +499,7 @@ class PartitionCredit(Generic[Message]):
             self._happens(CreditEvent.FORGOTTEN)
             return handed
         if grant is self._latest:
-            self._due_at = math.inf if reply.due is None else now + reply.due
+            self._due_at = math.inf if reply.due is None else written + reply.due
             self._open = min(self._open, reply.limit)
             self.news, self.suspects_wait = reply.there, reply.suspects
             if grant.once:

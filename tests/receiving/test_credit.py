@@ -45,8 +45,10 @@ class Scene:
         place = GiftPlace(serial, given, 10 * given)
         return CreditGift(grant.prefix, place, 1_000 * self.now + LOCK, messages)
 
-    def answer(self, grant: CreditGrant, *gifts: CreditGift[str], **changed: Any) -> list[HandedGift[str]]:
-        """Answer a grant at once, with these gifts."""
+    def answer(
+        self, grant: CreditGrant, *gifts: CreditGift[str], waits: float = 0.0, **changed: Any
+    ) -> list[HandedGift[str]]:
+        """Answer a grant, at once unless ``waits`` says for how long the answer waits, with these gifts."""
         last = gifts[-1].place if gifts else grant.seen
         reply = CreditReply(
             run="r1",
@@ -61,7 +63,8 @@ class Scene:
             again=grant.again,
             due=None,
         )
-        return self.credit.replied(grant, reply._replace(**changed), self.now, self.now)
+        written, self.now = self.now, self.now + waits
+        return self.credit.replied(grant, reply._replace(**changed), written, self.now)
 
     def push(self, gift: CreditGift[str] | None, run: str = "r1", prefix: str = "") -> list[HandedGift[str]]:
         prefix = prefix or self.credit._prefix
@@ -209,8 +212,9 @@ def test_open_credit_is_renewed_after_two_minutes() -> None:
 def test_a_receiver_calls_when_something_is_due() -> None:
     scene = Scene(CreditDemand(callers=1))
     scene.opened()
-    scene.answer(scene.grant(), due=7.0)
-    assert scene.credit.next_at == scene.now + 7
+    asked = scene.now
+    scene.answer(scene.grant(), due=7.0, waits=2.0)  # nobody knows when the partition has answered
+    assert scene.credit.next_at == asked + 7
 
 
 def test_interest_is_answered_at_once() -> None:

@@ -120,7 +120,7 @@ CREDIT_BUGS = (
     Bug(
         "nobody calls when something is due",
         file=DECIDER,
-        right="self._due_at = math.inf if reply.due is None else now + reply.due",
+        right="self._due_at = math.inf if reply.due is None else written + reply.due",
         wrong="self._due_at = math.inf",
     ),
     # -- the dating of locks

@@ -164,10 +164,10 @@ class PartitionClient:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to the server of the partition."""
+        """Whether there is a connection to the server of the partition, or the first one is being opened."""
         if self.number not in self.entity.numbers:
             return False
-        return self.connection.transport.server_of(self.partition.keys[0]) is not None
+        return self.connection.transport.is_in_reach(self.partition.keys[0])
 
     def channel(self, identity: str) -> bytes:
         """Return the name of the channel on which this partition wakes a waiter with this identity."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from sbredis import entities
 from sbredis.entities._paths import SUFFIXES, split_sub_queue
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome
+from sbredis.model import QueueProperties, ServiceBusSubQueue, SubscriptionProperties, TopicProperties
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
     from sbredis.client import Connection
-    from sbredis.model import QueueProperties, ServiceBusSubQueue, SubscriptionProperties, TopicProperties
 
 __all__ = ["EntityInfo", "describe"]
 

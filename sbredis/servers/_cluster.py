@@ -295,12 +295,19 @@ class LocalCluster(LocalGroup):
         """Start one more master, and wait until all nodes know it. It has no slots: move some to it."""
         if not self.nodes or self._directory is None:
             raise RuntimeError("this cluster was not started")
+        known = next((each for each in self.nodes if each.is_alive()), None)
+        if known is None:
+            raise RuntimeError("no node of this cluster is running")
         node = self._make_node(self._program, self._directory, len(self.nodes))
         node.prepare()
         node.write_topology(f"{node.described_in_shard(secrets.token_hex(20))} master - 0 0 0 connected", [], 0)
-        node.start()
+        try:
+            node.start()
+            known.ask("CLUSTER", "MEET", node.host, node.port, node.bus_port)
+        except BaseException:
+            node.kill()
+            raise
         self.nodes.append(node)
-        self.nodes[0].ask("CLUSTER", "MEET", node.host, node.port, node.bus_port)
         self.wait_until_ok(timeout)
         return node
 

@@ -97,6 +97,8 @@ class Transport:
         self._loop = asyncio.get_running_loop()
         self._dialer = Dialer(target, credential_provider, connect_timeout)
         self._strips_shebang = self._dialer.strips_shebang
+        self._first_masters: frozenset[Endpoint] | None = None
+        """The masters of the slot map with which the transport was opened."""
         self._scripts = [self._as_sent(script) for script in scripts]
         self._library = library if target.has_library else None
         self._connect_timeout = connect_timeout
@@ -244,7 +246,7 @@ class Transport:
     @property
     def servers(self) -> tuple[ServerFacts, ...]:
         """The facts of each server with an open connection."""
-        return tuple(node.calls.wire.facts for node in self._nodes if node.calls.wire and node.calls.open)
+        return tuple(facts for node in self._nodes if (facts := node.facts) is not None)
 
     @property
     def masters(self) -> tuple[Endpoint, ...]:
@@ -265,7 +267,12 @@ class Transport:
         identifies the server process.
         """
         node = self._nodes.by_slot[key_slot(key)]
-        return node.calls.wire.facts if node and node.calls.wire and node.calls.open else None
+        return node.facts if node else None
+
+    def is_in_reach(self, key: bytes) -> bool:
+        """Whether there is a connection to the server of a key's slot, or the first one is being opened."""
+        node = self._nodes.by_slot[key_slot(key)]
+        return node is not None and node.in_reach
 
     def form_of(self, key: bytes) -> CallForm | None:
         """Return the form of the calls of the server of a key's slot; ``None`` if the slot has no server."""
@@ -358,6 +365,7 @@ class Transport:
         try:
             await started
             self._apply(await self._insisting(lambda _: self._discover(), patience))
+            self._first_masters = frozenset(node.endpoint for node in self._nodes.masters)
             await self._insisting(self._reach_a_master, patience)
             if self.target.scripts == "all":
                 await self._reach_all()
@@ -539,10 +547,14 @@ class Transport:
     def _judged(self, facts: ServerFacts) -> Failure | None:
         """Judge a master when it is first reached: return why it cannot keep the durability.
 
-        Later its replicas may be down for a while, for which calls wait.
+        Later its replicas may be down for a while, for which calls wait. So may those of a server that has become a
+        master since the client was opened.
         """
         node = self._nodes.at(facts.endpoint)
-        refusal = None if node.judged else judge(self.target, facts, self._nodes.replica_count_of(facts))
+        copies = self._nodes.replica_count_of(facts)
+        if self._first_masters is not None and facts.endpoint not in self._first_masters:
+            copies = copies._replace(steady=False)
+        refusal = None if node.judged else judge(self.target, facts, copies)
         node.judged = refusal is None
         return None if refusal is None else Failure(FailureKind.UNSUITABLE, refusal, endpoint=facts.endpoint)
 

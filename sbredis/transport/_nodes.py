@@ -50,6 +50,21 @@ class Node:
         """The open connections."""
         return [wire for holder in (self.calls, self.durable.holder) if (wire := holder.wire) and holder.open]
 
+    @property
+    def facts(self) -> ServerFacts | None:
+        """The facts of the server as an open connection has read them; None without one."""
+        for holder in (self.calls, self.durable.holder):
+            if (wire := holder.wire) is not None and holder.open:
+                return wire.facts
+        return None
+
+    @property
+    def in_reach(self) -> bool:
+        """Whether a connection is open, or the first one is being opened and nothing has failed yet."""
+        return any(
+            holder.open or (holder.opening and not holder.failing) for holder in (self.calls, self.durable.holder)
+        )
+
     async def execute(self, call: Call, deadline: float, *, asking: bool, replicated: bool) -> Any:
         """Make one attempt. Return the reply or a :class:`Failure`."""
         if replicated:

@@ -97,8 +97,11 @@ async def test_a_server_with_an_append_only_file_causes_no_warning(
     assert [each.levelno for each in worth] == [logging.INFO]
 
 
-async def test_a_server_with_a_replica_cannot_lose_acknowledged_messages(replicated_cluster: LocalCluster) -> None:
-    report = await check_connection(replicated_cluster.url)
+@pytest.mark.parametrize("options", ["", "?durability=replicated"])
+async def test_a_server_with_a_replica_cannot_lose_acknowledged_messages(
+    replicated_cluster: LocalCluster, options: str
+) -> None:
+    report = await check_connection(f"{replicated_cluster.url}{options}")
     assert [each.can_lose_acknowledged for each in report.servers] == [False] * 3
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any, get_type_hints
 
+import sbredis.aio
 from sbredis import ServiceBusClient, management, testing
 from sbredis.aio import ServiceBusClient as AsyncServiceBusClient
 from sbredis.aio import management as aio_management
@@ -32,3 +34,16 @@ def public_functions(cls: type) -> Iterator[Any]:
 @for_each("function", [each for cls in CLASSES for each in public_functions(cls)], ids=lambda each: each.__qualname__)
 def test_the_type_hints_of_a_function_can_be_resolved(function: Any) -> None:
     get_type_hints(function)
+
+
+DATACLASSES = [
+    value
+    for package in (sbredis, sbredis.aio, management, testing)
+    for name in package.__all__
+    if isinstance(value := getattr(package, name), type) and is_dataclass(value)
+]
+
+
+@for_each("cls", DATACLASSES, ids=lambda each: f"{each.__module__}.{each.__qualname__}")
+def test_the_type_hints_of_a_dataclass_can_be_resolved(cls: type) -> None:
+    get_type_hints(cls)

@@ -139,6 +139,22 @@ def test_a_master_is_added_only_to_a_cluster_that_runs() -> None:
         LocalCluster(1).add_master()
 
 
+def test_a_master_is_added_although_another_is_down_and_a_failure_leaves_the_cluster_as_it_was() -> None:
+    with LocalCluster(2) as cluster:
+        first = cluster.nodes[0]
+        first.kill()
+        with pytest.raises(ServerUnsuitableError):  # the cluster is not whole, so waiting for that fails
+            cluster.add_master(timeout=0.5)
+        first.restart()
+        cluster.wait_until_ok(30)
+        assert len(cluster.nodes) == 3
+        for node in cluster.nodes:
+            node.kill()
+        with pytest.raises(RuntimeError, match="no node of this cluster is running"):
+            cluster.add_master()
+        assert len(cluster.nodes) == 3
+
+
 def test_stop_removes_everything_and_start_forms_a_new_cluster() -> None:
     cluster = LocalCluster(1)
     cluster.start()

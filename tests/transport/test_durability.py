@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.faults import in_thread
 from sbredis.exceptions import (
     OperationTimeoutError,
     Outcome,
@@ -17,12 +18,14 @@ from sbredis.exceptions import (
     ServerUnsuitableError,
     ServiceBusServerBusyError,
 )
-from sbredis.servers import LocalServer
-from sbredis.transport import open_transport
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import key_slot, open_transport
 from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
 
 pytestmark = pytest.mark.anyio
+
+COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 APPEND = function("append", "#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1])")
 
@@ -149,3 +152,30 @@ async def test_a_replica_count_that_the_user_may_not_read_is_reported(pair: tupl
         await open_transport(url)
     async with await opened(f"{url}&replicas=1", scripts=[APPEND]) as transport:
         assert await transport.call(APPEND, (b"list",), ("a",)) == 1
+
+
+async def test_a_connection_for_replicated_calls_counts_as_a_connection(replicated_cluster: LocalCluster) -> None:
+    """Also at masters that no other call has reached: receivers ask whether they can be woken."""
+    keys = [b"k%d" % number for number in range(50)]
+    async with await opened(f"{replicated_cluster.url}?durability=replicated", scripts=[COUNT]) as transport:
+        for key in keys:
+            await transport.call(COUNT, [key], [1])
+        assert all(transport.is_in_reach(key) for key in keys)
+        assert {facts.endpoint for key in keys if (facts := transport.server_of(key))} == {*transport.masters}
+        assert {facts.endpoint for facts in transport.servers} == {*transport.masters}
+
+
+async def test_a_master_that_lost_its_replica_by_a_failover_is_waited_for(replicated_cluster: LocalCluster) -> None:
+    """The user may not read CLUSTER NODES, so only the new master says that it has no replica."""
+    cluster = replicated_cluster
+    for node in cluster.nodes:
+        node.ask("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-cluster|nodes")
+    url = cluster.url.replace("://", "://u:p@") + "?durability=replicated&scripts=needed"
+    async with await opened(url, scripts=[COUNT]) as transport:
+        await transport.call(COUNT, [b"k"], [1])
+        slot = key_slot(b"k")
+        former = cluster.master_of(slot)
+        former.kill()
+        await in_thread(cluster.wait_until_ok, 60)
+        with pytest.raises(ServiceBusServerBusyError, match="no replica that could confirm"):
+            await transport.call(COUNT, [b"k"], [1], timeout=2)

@@ -46,12 +46,12 @@ from sbredis.registry import (
     split_path,
     unreadable,
 )
-from sbredis.rules import Rule
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from sbredis.client import Creation
+    from sbredis.rules import Rule
 
 __all__ = [
     "DEFINITIONS",

@@ -9,22 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, cast, overload
 from uuid import UUID
 
 from sbredis import rules
 from sbredis._public import public
 from sbredis.model._fields import Described, Field
-from sbredis.rules import (
-    CorrelationFilter,
-    FalseFilter,
-    Filter,
-    Rule,
-    SqlAction,
-    SqlFilter,
-    TrueFilter,
-    Value,
-)
+
+if TYPE_CHECKING:
+    from sbredis.rules import Filter, Rule, SqlAction, Value
 
 __all__ = [
     "DEFAULT_RULE",
@@ -272,7 +265,7 @@ class RuleOptions(TypedDict, total=False):
 
 def rule_created(given: RuleProperties) -> Rule:
     """Make a new rule. Raises for a filter or an action that is not valid."""
-    rule = Rule(given.name, _to_filter(given.filter), _to_action(given.action))
+    rule = rules.Rule(given.name, _to_filter(given.filter), _to_action(given.action))
     rules.check_filter(rule.filter)
     if rule.action is not None:
         rules.check_action(rule.action)
@@ -305,7 +298,7 @@ def rule_shown(rule: Rule, created_at_utc: datetime | None = None) -> RuleProper
 
 def _to_filter(given: RuleFilter) -> Filter:
     if isinstance(given, CorrelationRuleFilter):
-        return CorrelationFilter(
+        return rules.CorrelationFilter(
             correlation_id=given.correlation_id,
             message_id=given.message_id,
             to=given.to,
@@ -318,24 +311,24 @@ def _to_filter(given: RuleFilter) -> Filter:
                 "Mapping[str, Value]", given.properties or {}
             ),  # a value of a wrong type is refused when the rule is checked
         )
-    for kind, meant in _CONSTANT.items():
-        if isinstance(given, kind):
-            if given != kind():
-                raise ValueError(
-                    f"a {kind.__name__} has a fixed expression: for {given.sql_expression!r} use an SqlRuleFilter"
-                )
-            return meant
-    return SqlFilter(
+    if isinstance(given, TrueRuleFilter | FalseRuleFilter):
+        kind = TrueRuleFilter if isinstance(given, TrueRuleFilter) else FalseRuleFilter
+        if given != kind():
+            raise ValueError(
+                f"a {kind.__name__} has a fixed expression: for {given.sql_expression!r} use an SqlRuleFilter"
+            )
+        return rules.TrueFilter() if kind is TrueRuleFilter else rules.FalseFilter()
+    return rules.SqlFilter(
         cast("str", given.sql_expression), given.parameters or {}
     )  # a value that is not text is refused when the rule is checked
 
 
 def _to_action(given: SqlRuleAction | None) -> SqlAction | None:
-    return None if given is None else SqlAction(cast("str", given.sql_expression), given.parameters or {})
+    return None if given is None else rules.SqlAction(cast("str", given.sql_expression), given.parameters or {})
 
 
 def _from_filter(kept: Filter) -> RuleFilter:
-    if isinstance(kept, CorrelationFilter):
+    if isinstance(kept, rules.CorrelationFilter):
         return CorrelationRuleFilter(
             correlation_id=kept.correlation_id,
             message_id=kept.message_id,
@@ -347,12 +340,6 @@ def _from_filter(kept: Filter) -> RuleFilter:
             content_type=kept.content_type,
             properties=dict(cast("Mapping[str, RuleValue]", kept.properties)),
         )
-    if isinstance(kept, SqlFilter):
+    if isinstance(kept, rules.SqlFilter):
         return SqlRuleFilter(kept.text, dict(cast("Mapping[str, RuleValue]", kept.parameters)))
-    return TrueRuleFilter() if isinstance(kept, TrueFilter) else FalseRuleFilter()
-
-
-_CONSTANT: dict[type[TrueRuleFilter | FalseRuleFilter], Filter] = {
-    TrueRuleFilter: TrueFilter(),
-    FalseRuleFilter: FalseFilter(),
-}
+    return TrueRuleFilter() if isinstance(kept, rules.TrueFilter) else FalseRuleFilter()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
 
 from sbredis._counting import counted
 from sbredis._quoting import quoted
@@ -79,7 +79,9 @@ from sbredis.registry._rulebook import Rulebook
 from sbredis.registry._rules import KeptRule, require_rules, rule_name_at
 from sbredis.registry._steps import TOPIC, Steps
 from sbredis.registry._unreadable import Unreadable
-from sbredis.rules import Rule
+
+if TYPE_CHECKING:
+    from sbredis.rules import Rule
 
 __all__ = ["SLOTS_OF_NEW", "Namespace"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
 from sbredis.engine import (
@@ -36,7 +36,9 @@ from sbredis.registry._entity import (
 )
 from sbredis.registry._rules import encode_rule, kind_of, place_of
 from sbredis.registry._unreadable import Unreadable, read_all, shown_name
-from sbredis.rules import Rule
+
+if TYPE_CHECKING:
+    from sbredis.rules import Rule
 
 __all__ = [
     "LIMITS",

@@ -8,9 +8,10 @@ have been read and have not changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from zlib import crc32
 
+from sbredis import rules
 from sbredis.engine import name_key
 from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.registry._entity import EntityRecord
@@ -20,11 +21,13 @@ from sbredis.registry._rulebook import Rulebook
 from sbredis.registry._rules import KeptRule, rule_name_at
 from sbredis.registry._steps import TOPIC, Steps
 from sbredis.registry._unreadable import Unreadable
-from sbredis.rules import Rule, UnreadableFilter
+
+if TYPE_CHECKING:
+    from sbredis.rules import Rule
 
 __all__ = ["RoutedSubscription", "Routes", "read_routes"]
 
-_Known = dict[tuple[str, str], tuple[Rule, ...]]
+_Known: TypeAlias = "dict[tuple[str, str], tuple[Rule, ...]]"
 _Broken = dict[tuple[str, str], str]
 """The ends of the marks of subscriptions with rules that cannot be read."""
 
@@ -146,7 +149,7 @@ class _RoutesReader:
 def _judged(kept: KeptRule | Unreadable) -> Rule:
     """Return a rule by which messages are judged. The filter of a rule that cannot be read fails on every message."""
     if isinstance(kept, Unreadable):
-        return Rule(rule_name_at(kept.path), UnreadableFilter(kept.error.message))
+        return rules.Rule(rule_name_at(kept.path), rules.UnreadableFilter(kept.error.message))
     return kept.rule
 
 

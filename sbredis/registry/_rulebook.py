@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis.engine import Request, name_key
 from sbredis.registry._entity import EntityRecord, decode
 from sbredis.registry._registry import LIMITS, LONGEST_PAGE, Registry, require_bounds
 from sbredis.registry._rules import KeptRule, decode_rule, encode_rule, kind_of, place_of
 from sbredis.registry._unreadable import Unreadable, read_all
-from sbredis.rules import Rule
+
+if TYPE_CHECKING:
+    from sbredis.rules import Rule
 
 __all__ = ["ChangedRule", "RulePage", "Rulebook"]
 

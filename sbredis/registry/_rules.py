@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sbredis import rules
 from sbredis._quoting import quoted
 from sbredis.engine import name_key, rule_name
 from sbredis.registry._entity import LATEST
 from sbredis.registry._unreadable import read_json, reason_of, unreadable
-from sbredis.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter
+
+if TYPE_CHECKING:
+    from sbredis.rules import Rule
 
 __all__ = [
     "MAXIMUM_RULES",
@@ -74,14 +76,14 @@ def kind_of(rule: Rule) -> Literal["s", "c", "t"]:
     It counts as an SQL filter (``s``) or as a correlation filter (``c``). A rule that is always true or always false is
     not counted (``t``).
     """
-    if isinstance(rule.filter, (TrueFilter, FalseFilter)):
+    if isinstance(rule.filter, (rules.TrueFilter, rules.FalseFilter)):
         return "t"
-    return "c" if isinstance(rule.filter, CorrelationFilter) else "s"
+    return "c" if isinstance(rule.filter, rules.CorrelationFilter) else "s"
 
 
 def encode_rule(rule: Rule) -> str:
     """Return the JSON of a rule, with its fields in order, in ASCII; raise :class:`ValueError` if it is too large."""
-    if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+    if not isinstance(rule, rules.Rule):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"a rule must be a sbredis.rules.Rule, not {type(rule).__name__}")
     rule_key(rule.name)
     text = json.dumps(rules.rule_to_json(rule), sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -101,7 +101,10 @@ class Census:
         """
         self._users.append(changed)
         self._newcomers.append(changed)
-        self.read_now()
+        if len(self._users) == 1:
+            self.read_now()  # announcements were not heard before
+        else:
+            self._news.set()
 
         def end() -> None:
             self._users.remove(changed)

@@ -99,6 +99,10 @@ class LogPace(NamedTuple):
 
     at_once: int = 32
     """The number of buckets that are read at the same time."""
+    kept: int = 32
+    """The number of further buckets that are read at once if they announce a change. So buckets of a server that is
+    away, whose readings last until their time-out, delay no announced change.
+    """
     between: float = 0.1
     """The seconds between two rounds of calls, unless a bucket has announced a change."""
     round: float = 600.0
@@ -146,10 +150,12 @@ class BucketLogs:
                 break
             del self._at_rest[number]
             self._soon[number] = None
-        chosen = [number for number in self._heard if self._may_read(number, now)]
+        room = self._pace.at_once - len(self._reading)
+        heard = [number for number in self._heard if self._may_read(number, now)]
+        chosen = heard[: max(0, room + self._pace.kept)]
         if now >= self._next_round:
-            chosen += [number for number in self._soon if number not in self._heard and self._may_read(number, now)]
-        chosen = chosen[: max(0, self._pace.at_once - len(self._reading))]
+            soon = [number for number in self._soon if number not in self._heard and self._may_read(number, now)]
+            chosen += soon[: max(0, room - len(chosen))]
         for number in chosen:
             self._heard.pop(number, None)
             if number in self._soon:
@@ -183,11 +189,12 @@ class BucketLogs:
 
     def seconds(self, now: float) -> float:
         """Return the seconds until :meth:`begin` has something to return, if no event comes before."""
-        if len(self._reading) >= self._pace.at_once:
-            return math.inf
-        times = [read_at + self._pace.round for read_at in list(self._at_rest.values())[:1]]
-        times += [max(self._next_round, self._until(number)) for number in self._soon if number not in self._reading]
-        times += [self._until(number) for number in self._heard if number not in self._reading]
+        room, times = self._pace.at_once - len(self._reading), list[float]()
+        if room > 0:
+            times += [read_at + self._pace.round for read_at in list(self._at_rest.values())[:1]]
+            times += [max(self._next_round, self._until(each)) for each in self._soon if each not in self._reading]
+        if room + self._pace.kept > 0:
+            times += [self._until(number) for number in self._heard if number not in self._reading]
         return max(0.0, min(times, default=math.inf) - now)
 
     def _until(self, number: int) -> float:

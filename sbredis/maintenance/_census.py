@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Census", "is_visited"]
 
 _PAGE = 250
+_READING = 5.0
+"""The seconds after which a bucket that does not answer is left for later."""
 """The number of records in a page. Decoding that many takes some 5 ms; then other tasks may run."""
 
 
@@ -186,7 +188,11 @@ class Census:
         """Read the next changes of a bucket. If this fails, it is read again after a pause."""
         loop, log = asyncio.get_running_loop(), self._logs.logs[number]
         try:
-            changes = await self._namespace.changes(number, log.after, _PAGE, timeout=CALLING)
+            changes = await self._namespace.changes(number, log.after, _PAGE, timeout=_READING)
+            self._errors.pop(number, None)
+            async with self._applying:  # what many replies say is not decoded in one go
+                self._apply(number, self._logs.took(number, changes, loop.time()))
+                await asyncio.sleep(0)
         except ServiceBusError as error:
             self._failures.report(f"the reading of the registry in slot {number}", error)
             self._errors[number] = error
@@ -194,11 +200,6 @@ class Census:
         except BaseException:
             self._logs.failed(number, loop.time())
             raise
-        else:
-            self._errors.pop(number, None)
-            async with self._applying:  # what many replies say is not decoded in one go
-                self._apply(number, self._logs.took(number, changes, loop.time()))
-                await asyncio.sleep(0)
 
     def _apply(self, number: int, news: News) -> None:
         """Note what a reply says of the entities of a bucket, and tell all users."""
@@ -212,8 +213,9 @@ class Census:
             for path in of_bucket:
                 if path not in news.only:
                     del self._broken[path]
-        if any(bucket == number for bucket, _ in self._broken.values()):
-            self._logs.logs[number].restart()  # a record that is mended by hand is no change of the log
+        log = self._logs.logs[number]
+        if log.whole and any(bucket == number for bucket, _ in self._broken.values()):
+            log.restart()  # a record that is mended by hand is no change of the log
         self._unreadable.note_all(broken for _, broken in self._broken.values())
         self._tell(changed)
 

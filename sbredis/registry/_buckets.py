@@ -36,8 +36,6 @@ __all__ = ["Buckets", "EntityList"]
 
 T = TypeVar("T")
 
-_AT_ONCE = 64
-"""The number of buckets that are asked at the same time."""
 _DECODED = 100
 """The number of records that are decoded before other tasks may run."""
 
@@ -185,13 +183,11 @@ class Buckets:
     ) -> _BucketAnswers:
         """Make a call to each of these buckets. A bucket that does not answer delays the others no longer than once."""
         missing, failed, left = set[int](), dict[int, ServiceBusError](), list(numbers)
-        patient = min(until, loop_time() + PATIENCE)
-        allowed = asyncio.Semaphore(_AT_ONCE)
+        patient = min(until, loop_time() + PATIENCE)  # all are asked at once, so none waits behind a silent server
 
         async def one(number: int) -> None:
             try:
-                async with allowed:
-                    answer = await self._steps.ask_bucket(request(number), patient)
+                answer = await self._steps.ask_bucket(request(number), patient)
             except BucketMissingError:
                 missing.add(number)
             except ServiceBusError as error:

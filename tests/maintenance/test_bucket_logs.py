@@ -189,6 +189,20 @@ def test_announcements_do_not_wait_for_the_reading_of_all_buckets() -> None:
     assert logs.begin(0.1) == [200], "the next round of the others comes later"
 
 
+def test_buckets_that_do_not_answer_delay_no_announced_one() -> None:
+    logs = BucketLogs(256, PACE._replace(kept=2))
+    assert len(logs.begin(0.0)) == 4
+    assert logs.seconds(5.0) == math.inf
+    for number in (200, 201, 202):
+        logs.heard(number)
+    assert logs.seconds(5.0) == 0.0
+    assert logs.begin(5.0) == [200, 201]
+    assert logs.begin(5.0) == []
+    assert logs.seconds(5.0) == math.inf
+    logs.took(200, QUIET, 5.0)
+    assert logs.begin(5.0) == [202]
+
+
 def test_every_bucket_is_read_once_in_a_round_although_nothing_is_announced() -> None:
     logs = BucketLogs(10, PACE)
     now = read_all(logs, 0.0)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["Census", "is_visited"]
 
 _PAGE = 250
+"""The number of records in a page. Decoding that many takes some 5 ms; then other tasks may run."""
 _READING = 5.0
 """The seconds after which a bucket that does not answer is left for later."""
-"""The number of records in a page. Decoding that many takes some 5 ms; then other tasks may run."""
 
 
 def is_visited(record: EntityRecord) -> bool:

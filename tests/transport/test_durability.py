@@ -170,7 +170,7 @@ async def test_a_master_that_lost_its_replica_by_a_failover_is_waited_for(replic
     cluster = replicated_cluster
     for node in cluster.nodes:
         node.ask("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-cluster|nodes")
-    url = cluster.url.replace("://", "://u:p@") + "?durability=replicated&scripts=needed"
+    url = cluster.url.replace("://", "://u:p@") + "?durability=replicated"
     async with await opened(url, scripts=[COUNT]) as transport:
         await transport.call(COUNT, [b"k"], [1])
         slot = key_slot(b"k")

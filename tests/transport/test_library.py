@@ -398,7 +398,7 @@ async def test_a_replica_that_sentinels_promote_has_the_library(binary: str | No
         (replica,) = (server for server in watched.servers if server is not first)
         async with await opened(watched.url) as transport:
             assert await count(transport) == ("library", 1)
-            await asyncio.to_thread(lambda: first.ask("WAIT", 1, 60_000, timeout=60))
+            await eventually(lambda: replica.ask("DBSIZE") == first.ask("DBSIZE"))  # WAIT waits for its own connection
             before = loads(replica)
             await asyncio.to_thread(first.kill)
             assert await count(transport) == ("library", 2)

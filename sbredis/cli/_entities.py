@@ -5,7 +5,7 @@ The commands and their options follow from the table of kinds and from the prope
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -256,10 +256,12 @@ async def _rows(
     administration: ServiceBusAdministrationClient, kind: EntityKind, parents: Names
 ) -> tuple[list[dict[str, Any]], ServiceBusError | None]:
     """Return the rows of a list, and the error that the list lacks entities, if it does."""
-    listed, incomplete = await _listed(kind.call(administration, "list")(*parents))
+    from sbredis.registry import read_to_end
+
+    listed, incomplete = await read_to_end(kind.call(administration, "list")(*parents))
     if kind is RULE:
         return [{"name": each.name, **_rule_row(each)} for each in listed], incomplete
-    counted, _ = await _listed(kind.call(administration, "list", of="_runtime_properties")(*parents))
+    counted, _ = await read_to_end(kind.call(administration, "list", of="_runtime_properties")(*parents))
     counts = {each.name: each for each in counted}
     rows = [
         {
@@ -270,19 +272,6 @@ async def _rows(
         for each in listed
     ]
     return rows, incomplete
-
-
-async def _listed(items: AsyncIterator[Any]) -> tuple[list[Any], ServiceBusError | None]:
-    """Return the items of a list, and the error at its end that it lacks entities."""
-    from sbredis.registry import IncompleteListError
-
-    found: list[Any] = []
-    try:
-        async for each in items:
-            found.append(each)  # noqa: PERF401 -- what came before the error is wanted
-    except IncompleteListError as error:
-        return found, error
-    return found, None
 
 
 def _rule_row(rule: Described) -> dict[str, Any]:

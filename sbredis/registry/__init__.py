@@ -17,6 +17,7 @@ from sbredis.registry._entity import (
 from sbredis.registry._forwarding import Hop, judge_destination
 from sbredis.registry._named_libraries import NamedLibraries, name_library, read_libraries
 from sbredis.registry._namespace import SLOTS_OF_NEW, Namespace
+from sbredis.registry._pages import read_to_end
 from sbredis.registry._refusals import EntityChangedError, IncompleteListError, NamespaceSlotsError
 from sbredis.registry._registry import LONGEST_PAGE, BucketChanges, Listing, NamespaceFacts, TopicFacts
 from sbredis.registry._reservation import (
@@ -66,6 +67,7 @@ __all__ = [
     "path_of",
     "place_of",
     "read_libraries",
+    "read_to_end",
     "require_properties",
     "require_unreserved",
     "reservation_of",

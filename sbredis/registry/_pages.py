@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from sbredis._tasks import loop_time
+from sbredis.registry._refusals import IncompleteListError
 from sbredis.registry._registry import LONGEST_PAGE, Listing, Page
 from sbredis.registry._steps import Steps
 
-__all__ = ["SubscriptionPages", "first_readable"]
+__all__ = ["SubscriptionPages", "first_readable", "read_to_end"]
 
 T = TypeVar("T")
 
@@ -27,6 +28,17 @@ async def first_readable(
         if page.records or page.onward is None:
             return page.records
         after = page.onward
+
+
+async def read_to_end(items: AsyncIterator[T]) -> tuple[list[T], IncompleteListError | None]:
+    """Return the items of a list, and the error at its end if it lacks entities."""
+    found: list[T] = []
+    try:
+        async for item in items:
+            found.append(item)  # noqa: PERF401 -- what came before the error is wanted
+    except IncompleteListError as error:
+        return found, error
+    return found, None
 
 
 class SubscriptionPages:

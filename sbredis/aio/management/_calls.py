@@ -30,6 +30,7 @@ from sbredis.registry import (
     Namespace,
     Unreadable,
     UnreadableLog,
+    read_to_end,
 )
 
 __all__ = ["PAGE", "Calls", "Reading", "page_of_all"]
@@ -280,13 +281,10 @@ class Calls(Connected):
 
 async def page_of_all(items: AsyncIterator[T], part: ListPart, token: str) -> ListPage[T]:
     """Return a part of a list that has one page. If the list lacks entities, a second page raises the error."""
-    found: list[T] = []
-    try:
-        async for item in items:
-            found.append(item)  # noqa: PERF401 -- what came before the error is wanted
-    except IncompleteListError:
+    found, error = await read_to_end(items)
+    if error is not None:
         if token or not found:
-            raise
+            raise error
         return ListPage(part.of(found), _REST)
     return ListPage([] if token else part.of(found), None)
 

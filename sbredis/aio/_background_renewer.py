@@ -15,7 +15,7 @@ from sbredis.aio._session import ServiceBusSession, renewed
 from sbredis.client import connection_of, seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.receiving import RenewalThread
+from sbredis.receiving import RenewalThread, StandInProcess
 
 __all__ = ["BackgroundLockRenewer"]
 
@@ -28,10 +28,9 @@ _ENDING = 5.0
 class BackgroundLockRenewer:
     """Renews the locks of everything that a program holds, from a thread of its own.
 
-    So code that blocks the event loop does not lose its locks. (Code that keeps the GIL for most of a lock's duration
-    still loses them.) The thread has an event loop and a connection of its own, to the same namespace and with the same
-    credentials as ``client``. It renews a lock when a third of its duration has passed, with one call for all locks of
-    a partition.
+    So code that blocks the event loop does not lose its locks. The thread has an event loop and a connection of its
+    own, to the same namespace and with the same credentials as ``client``. It renews a lock when a third of its
+    duration has passed, with one call for all locks of a partition.
 
     ``held`` returns the messages and sessions that the program holds. The thread calls it about once a second, so it
     must be cheap and safe to call in any thread: ``lambda: list(held.values())``. Messages that are settled are left
@@ -42,6 +41,14 @@ class BackgroundLockRenewer:
     or session that is not settled. ``while_alive`` is called in the thread before each look; while it returns
     ``False``, no lock is renewed. After ``max_lock_renewal_duration`` seconds a message or session is no longer
     renewed, and is reported as lost when its lock has ended; ``None`` sets no limit.
+
+    Code that keeps the GIL for most of a lock's duration (a slow regular expression, some extensions written in C)
+    stops the thread too. With ``stand_in``, a process renews the locks meanwhile, for at most so many seconds without a
+    word from this program. It does nothing while the thread runs. It costs some 30 MB of memory and a connection, and
+    0.2 s of CPU at its start. It cannot ask a credential provider, and cannot reach ``memory://``: these raise
+    ``ValueError``. If it cannot be started, :class:`~sbredis.exceptions.AutoLockRenewFailed` is raised. The process
+    knows the locks that the thread has seen; :meth:`cover` tells it of new ones at once. A test that moves the clock by
+    hand gets no process.
 
     The thread starts with ``async with``. It ends with :meth:`close`, and when the client is closed. An addition of
     sbredis.
@@ -55,6 +62,7 @@ class BackgroundLockRenewer:
         on_lost: LockLostCallback | None = None,
         while_alive: Callable[[], bool] | None = None,
         max_lock_renewal_duration: float | None = None,
+        stand_in: float | None = None,
     ) -> None:
         if not isinstance(client, ServiceBusClient):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
             raise TypeError(f"A client of sbredis.aio is needed, not {public_name(client)}.")
@@ -64,13 +72,17 @@ class BackgroundLockRenewer:
                 raise TypeError(f"{name} must be a function, not {type(function).__name__}.")
         if max_lock_renewal_duration is not None:
             max_lock_renewal_duration = seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
+        if stand_in is not None:
+            stand_in = seconds_of(stand_in, "stand_in")
         self._client = client
-        self._make: Callable[[], RenewalThread] = lambda: RenewalThread(
+        self._patience = stand_in
+        self._make: Callable[[StandInProcess | None], RenewalThread] = lambda process: RenewalThread(
             connection_of(client),
             lambda: [renewed(each) for each in held()],
             on_lost,
             while_alive,
             max_lock_renewal_duration,
+            stand_in=process,
         )
         self._thread: RenewalThread | None = None
         self._closed = False
@@ -85,7 +97,12 @@ class BackgroundLockRenewer:
             )
         connection_of(self._client).check_open()
         if self._thread is None:
-            thread = self._thread = self._make()
+            process = None
+            connection = connection_of(self._client)
+            if self._patience is not None and connection.clock.kind == "server":
+                process = StandInProcess(connection.for_other_process(), str(connection.target), self._patience)
+                await process.start()
+            thread = self._thread = self._make(process)
             thread.start()
             finalizer = weakref.finalize(self, _forgotten, thread, self._made_at)
             finalizer.atexit = False
@@ -94,6 +111,14 @@ class BackgroundLockRenewer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def cover(self, *held: ServiceBusReceivedMessage | ServiceBusSession) -> None:
+        """Tell the process of these messages and sessions now, before code runs that may keep the GIL.
+
+        Without a process this does nothing. Called in the event loop of the program.
+        """
+        if (thread := self._thread) is not None:
+            thread.cover(map(renewed, held))
 
     async def close(self) -> None:
         """Stop renewing, and wait for the end of the thread. Each lock lasts until its current end."""

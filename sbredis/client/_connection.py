@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from sbredis._call_site import calling_line, warn_of_line
 from sbredis._tasks import TaskScope, to_the_end
@@ -222,6 +222,24 @@ class Connection:
             clock=self.clock,
             timings=self.timings,
         )
+
+    def for_other_process(self) -> bytes:
+        """Return the line from which another process makes a connection to the same namespace. Raise if it cannot."""
+        if self.target.kind == "memory":
+            raise ValueError("memory:// is in this process alone: no other process can reach it.")
+        if self._credential_provider is not None:
+            raise ValueError("A credential provider is asked in this process alone. Give a user and a password.")
+        from sbredis.transport import reach_line
+
+        return reach_line(self.target, self._connect_timeout)
+
+    @classmethod
+    def of_other_process(cls, line: bytes) -> Self:
+        """Return a new connection to the namespace of another process, from the line that it has told."""
+        from sbredis.transport import reach_in
+
+        target, connect_timeout = reach_in(line)
+        return cls(target, connect_timeout=connect_timeout)
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 

@@ -42,11 +42,21 @@ class MessageLease:
     """The name of the message, if it has a lease of its own because it was renewed without the others of its token."""
     recalled: Callable[[float], AbstractAsyncContextManager[Any]] | None = None
     """For a session: takes a deadline. Returns a context in which the receiver neither fetches nor keeps messages."""
+    refresh: Callable[[], None] | None = None
+    """If another process renews the lock: reads the end that it has reported."""
 
     @property
     def key(self) -> str:
         """The key of the lease in the partition."""
         return self.token + self.name
+
+    def ended(self, now: float) -> bool:
+        """Return whether the lock has ended by the clock of this process."""
+        if self.until > now:
+            return False
+        if self.refresh is not None:
+            self.refresh()
+        return self.until <= now
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +113,7 @@ class Hold:
     def lock_expired(self, now: float) -> bool:
         """Return whether the lock has ended by the clock of this process."""
         lease = self.lease
-        return lease is not None and lease.until <= now
+        return lease is not None and lease.ended(now)
 
     def let_go(self) -> None:
         """Call all watchers, because the lock no longer needs renewal."""

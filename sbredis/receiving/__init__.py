@@ -27,6 +27,7 @@ from sbredis.receiving._settling import (
     require_modification,
     require_reason,
 )
+from sbredis.receiving._stand_in_process import StandInProcess
 
 __all__ = [
     "Deferred",
@@ -42,6 +43,7 @@ __all__ = [
     "RenewalThread",
     "Renewals",
     "RenewedLock",
+    "StandInProcess",
     "accept_named",
     "accept_next",
     "changes_of",

@@ -53,7 +53,7 @@ class Buffer:
         while messages:
             message = messages.popleft()
             lease = hold_of(message).lease
-            if lease is None or lease.until > now:
+            if lease is None or not lease.ended(now):
                 return message
         return None
 

@@ -88,7 +88,7 @@ class HeldSession:
 
     def lock_expired(self, now: float) -> bool:
         """Return whether its lock has ended according to the clock of this process."""
-        return self.lease.until <= now
+        return self.lease.ended(now)
 
     def check(self) -> None:
         """Raise if the session was released, the client is closed, or the lock has ended."""

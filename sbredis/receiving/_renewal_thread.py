@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sbredis._loop_thread import LoopThread
 from sbredis._tasks import wait_until
-from sbredis.client import CallJob
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Renewed, Request
+from sbredis.engine import MAXIMUM_CALL_MESSAGES
 from sbredis.exceptions import AutoLockRenewTimeout, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import Hold, MessageLease
+from sbredis.receiving._extending import extended
 from sbredis.receiving._held_session import HeldSession
 from sbredis.receiving._renewing import RenewedLock
 from sbredis.receiving._settling import lock_ended
+from sbredis.receiving._stand_in_process import HeldLock, StandInProcess
 
 if TYPE_CHECKING:
     from sbredis.client import Connection, Entity
@@ -34,6 +36,8 @@ _TOGETHER = 0.5
 """The renewals of a partition that are due within this number of seconds share a call."""
 _AGAIN = 0.5
 """The seconds to wait after a failed call, before the next call to the partition."""
+_STAND_IN = "", 1
+"""The key of the start of a process, beside those of the calls to partitions."""
 _CALLING = 10.0
 """The most seconds that one call may take."""
 
@@ -76,6 +80,8 @@ class RenewalThread(LoopThread):
         on_lost: Callable[[Any, Exception], object] | None,
         while_alive: Callable[[], bool] | None,
         longest: float | None,
+        *,
+        stand_in: StandInProcess | None = None,
     ) -> None:
         super().__init__(f"sbredis lock renewal {connection.target}")
         self._connection = connection
@@ -85,6 +91,8 @@ class RenewalThread(LoopThread):
         self._on_lost = on_lost
         self._while_alive = while_alive
         self._longest = longest
+        self._stand_in = stand_in
+        """The process that renews locks while code of this program keeps the GIL."""
         self._over_soon = False
         """Whether :meth:`stop` was called."""
         self._changed = asyncio.Event()
@@ -111,6 +119,13 @@ class RenewalThread(LoopThread):
         return self._over_soon or self._connection.closed or self._home.is_closed()
 
     async def _renew(self) -> None:
+        try:
+            await self._look_and_renew()
+        finally:
+            if self._stand_in is not None:
+                self._stand_in.close()
+
+    async def _look_and_renew(self) -> None:
         unwatch = self._own.clock.when_moved(self._check_again)
         if self._own.test_hooks is None:  # on the bus of a test this takes no time, and most tests end before a renewal
             self._start(("", 0), self._open())
@@ -133,8 +148,14 @@ class RenewalThread(LoopThread):
 
     def _check(self) -> float:
         """Start the renewals that are due now. Return the time in seconds until the next look."""
+        if (stand_in := self._stand_in) is not None:
+            if stand_in.gone and _STAND_IN not in self._calling:
+                self._start(_STAND_IN, stand_in.start_again())
+            stand_in.read()
         locks = self._locks()
         now, wait = self._own.clock.now(), self._own.timings.checking_renewals
+        if stand_in is not None:
+            stand_in.hold([self._for_process(lock) for lock in locks], now)
         due: dict[tuple[str, int], list[_RenewedLease]] = {}
         for lock in locks:
             key = lock.entity.name, lock.number
@@ -143,7 +164,7 @@ class RenewalThread(LoopThread):
                 self._lose(lock, self._failures.get(key))
                 continue
             wait = min(wait, left)
-            if self._longest is not None and now - lock.since >= self._longest:
+            if now >= self._longest_until(lock):
                 continue
             early = left - lock.entity.record.settings.lock_duration / 1000 * 2 / 3
             if early <= _TOGETHER and key not in self._calling:
@@ -156,6 +177,26 @@ class RenewalThread(LoopThread):
                 together.sort(key=lambda lock: lock.lease.until)
                 self._start(key, self._extend(key, together[:MAXIMUM_CALL_MESSAGES]))
         return max(wait, 0.0)
+
+    def cover(self, held: Iterable[RenewedLock]) -> None:
+        """Let the process know locks before code runs that may keep the GIL. Called in the loop of the application."""
+        if self._stand_in is None:
+            return
+        now, leases = self._own.clock.now(), dict[int, HeldLock]()
+        for _, hold in held:
+            if (lock := self._lock_of(hold)) is not None and lock.lease.refresh is None:
+                lock.since = now
+                leases[id(lock.lease)] = self._for_process(lock)
+        if leases:
+            self._stand_in.add(leases.values())
+
+    def _for_process(self, lock: _RenewedLease) -> HeldLock:
+        seconds = lock.entity.record.settings.lock_duration / 1000
+        return HeldLock(lock.lease, lock.entity.name, lock.number, seconds, self._longest_until(lock))
+
+    def _longest_until(self, lock: _RenewedLease) -> float:
+        """Return the time from which on a lock is no longer renewed."""
+        return math.inf if self._longest is None else lock.since + self._longest
 
     def _is_due(self, lock: _RenewedLease, now: float) -> bool:
         """Return whether a third of a lock's duration has passed."""
@@ -193,20 +234,24 @@ class RenewalThread(LoopThread):
         for renewed in held:
             hold = renewed.hold
             seen = self._seen[id(hold)] = known.get(id(hold)) or _Seen(hold, now)
-            lease = hold.lease
-            if seen.lost or hold.settled or lease is None:
+            if seen.lost or (found := self._lock_of(hold)) is None:
                 continue
-            if isinstance(hold, HeldSession):
-                entity, number = hold.entity, hold.partition_client.number
-            elif hold.locked:
-                entity = cast("Entity", hold.reception.owner)
-                number = entity.number_of(hold)
-            else:
-                continue
-            lock = locks.setdefault(id(lease), _RenewedLease(lease, entity, number))
+            lock = locks.setdefault(id(found.lease), found)
             lock.covered.append(renewed)
             lock.since = max(lock.since, seen.since)
         return list(locks.values())
+
+    def _lock_of(self, hold: Hold | HeldSession) -> _RenewedLease | None:
+        """Return the lock that a message or session has now, if it needs one."""
+        lease = hold.lease
+        if hold.settled or lease is None:
+            return None
+        if isinstance(hold, HeldSession):
+            return _RenewedLease(lease, hold.entity, hold.partition_client.number)
+        if hold.locked:
+            entity = cast("Entity", hold.reception.owner)
+            return _RenewedLease(lease, entity, entity.number_of(hold))
+        return None
 
     # -- renewing ------------------------------------------------------------------------------------------------------
 
@@ -216,14 +261,8 @@ class RenewalThread(LoopThread):
         left = locks[0].lease.until - self._own.clock.now()
         deadline = self.loop.time() + min(max(left, _AGAIN), _CALLING)
         keys = [lock.lease.key for lock in locks]
-
-        def make(partition: Partition, call_id: CallId) -> Request[Renewed]:
-            return partition.renew(call_id, (), keys)
-
-        job = CallJob(make, deadline)
         try:
-            client = (await self._own.entity(name, deadline)).partition_client(number)
-            renewed = await client.carry_out("k", job)
+            answer = await extended(self._own, name, number, keys, deadline)
         except MessagingEntityNotFoundError as error:
             for lock in locks:
                 self._lose(lock, error)
@@ -233,12 +272,11 @@ class RenewalThread(LoopThread):
             await asyncio.sleep(_AGAIN)
         else:
             self._failures.pop(key, None)
-            fresh, ended = client.lease("", renewed.lock, job.since), set(renewed.ended)
             for lock in locks:
-                if lock.lease.key in ended:
+                if lock.lease.key in answer.ended:
                     self._lose(lock, None)
                 else:
-                    lock.lease.until, lock.lease.until_utc = fresh.until, fresh.until_utc
+                    lock.lease.until, lock.lease.until_utc = answer.until, answer.until_utc
 
     # -- lost locks ----------------------------------------------------------------------------------------------------
 

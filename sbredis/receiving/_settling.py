@@ -152,7 +152,7 @@ class MessageSettler:
         for message in messages:
             hold = require_lock(message, "complete")
             lease = hold.lease
-            (lost if lease is not None and lease.until <= now else live).append(hold)
+            (lost if lease is not None and lease.ended(now) else live).append(hold)
         if messages:
             self._lookup.check_open()
         if len(set(map(id, messages))) < len(messages):

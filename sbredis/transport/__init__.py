@@ -24,6 +24,7 @@ from sbredis.transport._slots import SLOTS, key_slot
 if TYPE_CHECKING:
     from sbredis.transport._listening import ChannelListener, Subscription
     from sbredis.transport._multiplexed import Transport
+    from sbredis.transport._reach_line import reach_in, reach_line
     from sbredis.transport._wire import WireLimits
 
 __all__ = [
@@ -52,6 +53,8 @@ __all__ = [
     "open_transport",
     "parse_info",
     "parse_target",
+    "reach_in",
+    "reach_line",
     "redacted",
     "require_asyncio",
     "require_memory",
@@ -61,5 +64,10 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazily(
         __name__,
-        {"_listening": ("ChannelListener", "Subscription"), "_multiplexed": ("Transport",), "_wire": ("WireLimits",)},
+        {
+            "_listening": ("ChannelListener", "Subscription"),
+            "_multiplexed": ("Transport",),
+            "_reach_line": ("reach_in", "reach_line"),
+            "_wire": ("WireLimits",),
+        },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from typing import Any, cast
@@ -13,6 +14,7 @@ import pytest
 
 from sbredis.aio import BackgroundLockRenewer, ServiceBusClient, ServiceBusSession
 from sbredis.exceptions import (
+    AutoLockRenewFailed,
     AutoLockRenewTimeout,
     MessageLockLostError,
     MessagingEntityNotFoundError,
@@ -22,6 +24,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.receiving import RenewalThread
+from sbredis.servers import LocalServer
 from tests.aio.queues import PATIENT, HandClock, Queue, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
@@ -357,3 +360,54 @@ async def test_bad_arguments_are_refused(url: str) -> None:
             BackgroundLockRenewer(queue.client, list, on_lost=cast("Any", 1))
         with pytest.raises(ValueError, match="max_lock_renewal_duration"):
             BackgroundLockRenewer(queue.client, list, max_lock_renewal_duration=-1)
+
+
+def stand_in_of(renewer: BackgroundLockRenewer) -> subprocess.Popen[bytes] | None:
+    stand_in = thread_of(renewer)._stand_in
+    return None if stand_in is None else stand_in._process
+
+
+@pytest.mark.slow
+async def test_a_process_that_is_killed_is_started_again_and_ends_with_the_renewer(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ServiceBusClient(server.url) as client:
+        renewer = BackgroundLockRenewer(client, list, stand_in=60)
+        async with renewer:
+            first = stand_in_of(renewer)
+            assert first is not None
+            first.kill()
+            await eventually(lambda: stand_in_of(renewer) is not first)
+            second = stand_in_of(renewer)
+            assert second is not None
+            assert second.poll() is None
+            assert "the process that renews locks" in caplog.text
+        assert second.poll() == 0
+
+
+async def test_a_process_that_cannot_reach_the_servers_is_refused_and_nothing_is_started() -> None:
+    threads = threading.active_count()
+    async with ServiceBusClient("memory://alone") as client:
+        renewer = BackgroundLockRenewer(client, list, stand_in=60)
+        with pytest.raises(ValueError, match=r"memory:// is in this process alone"):
+            await renewer.__aenter__()
+        await renewer.close()
+        with pytest.raises(ValueError, match="stand_in"):
+            BackgroundLockRenewer(client, list, stand_in=-1)
+    assert threading.active_count() == threads
+
+
+async def test_a_process_that_does_not_begin_is_refused(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ServiceBusClient(server.url) as client:
+        renewer = BackgroundLockRenewer(client, list, stand_in=60)
+        for executable, said in (
+            ("", "is empty"),
+            ("/nowhere", "No such file"),
+            ("/bin/false", "ended at once, with 1"),
+        ):
+            monkeypatch.setattr(sys, "executable", executable)
+            with pytest.raises(AutoLockRenewFailed, match=f"No process can be started that renews locks. .*{said}"):
+                await renewer.__aenter__()
+        monkeypatch.undo()
+        async with renewer:
+            assert stand_in_of(renewer) is not None

@@ -130,6 +130,7 @@ def test_a_wrong_option_of_a_handler_is_refused_where_it_is_written(
         (ValueError, "shutdown_timeout must be at most 31622400 seconds", {"shutdown_timeout": math.inf}),
         (ValueError, "stuck_after must be from 1 second on, not 0.5", {"stuck_after": 0.5}),
         (ValueError, "threads must be from 1 to 10000, not 0", {"threads": 0}),
+        (ValueError, "renewal must be 'thread' or 'process', not 'fork'", {"renewal": "fork"}),
         (TypeError, "http must be a str, not int", {"http": 8080}),
         (ValueError, "the address of the HTTP port must be HOST:PORT or PORT, not 'localhost'", {"http": "localhost"}),
         (TypeError, "lifespan must be a function, not int", {"lifespan": 5}),

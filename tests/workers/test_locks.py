@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import signal
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,16 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.credentials import UsernamePasswordCredentialProvider
 
 from sbredis import ServiceBusClient as SyncClient
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.servers import LocalServer
 from sbredis.workers import Context, Retries, SyncContext, Worker
 from tests.waiting import eventually
 from tests.workers.process_handlers import hold, hold_the_interpreter, stay_once
-from tests.workers.worker_programs import has_ended
+from tests.workers.worker_programs import has_ended, program, send
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -121,6 +126,87 @@ async def test_a_handler_that_keeps_the_interpreter_to_itself_loses_its_lock_unl
         await worker.send("orders", b"")
         await eventually(lambda: empty(worker.client, "orders"))
     assert attempts == [1, 2]
+
+
+@pytest.mark.parametrize("queue", ["orders", "steps"])
+async def test_with_a_process_that_renews_a_handler_that_keeps_the_interpreter_keeps_its_lock(
+    url: str, queue: str
+) -> None:
+    """The handler keeps the interpreter for twice the duration of the lock, from its first step on."""
+    worker = Worker(url, renewal="process")
+    attempts = list[int]()
+
+    @worker.queue(queue)
+    async def place(context: Context) -> None:
+        attempts.append(context.attempt)
+        hold_the_interpreter(2 * LOCK.total_seconds())
+
+    async with worker.running():
+        for _ in range(2):
+            await worker.send(queue, b"", session_id="a")
+        await eventually(lambda: len(attempts) == 2)
+        await eventually(lambda: empty(worker.client, queue))
+    assert attempts == [1, 1]
+
+
+async def test_a_slow_regular_expression_keeps_its_lock_with_a_process_that_renews(url: str) -> None:
+    """Each match takes seconds, and keeps the interpreter; between two of them, other threads get little done."""
+    worker = Worker(url, renewal="process")
+    attempts = list[int]()
+
+    @worker.queue("orders")
+    def place(context: SyncContext) -> None:
+        attempts.append(context.attempt)
+        end = time.monotonic() + 2 * LOCK.total_seconds()
+        while time.monotonic() < end:
+            assert re.match("(a+)+b", "a" * 25) is None
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: attempts)
+        await eventually(lambda: empty(worker.client, "orders"))
+    assert attempts == [1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_process_renews_nothing_for_a_worker_that_is_gone_or_silent_for_long(
+    url: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    app = f"""
+        import os
+        from sbredis.workers import Worker
+
+        worker = Worker(os.environ["BUS"], renewal="process", stuck_after=6)
+
+        @worker.queue("orders")
+        async def place() -> None:
+            os.kill(os.getpid(), {number})
+    """
+    async with ServiceBusClient(url) as client, program(url, tmp_path, app=app):
+        await send(client, "")
+        receiver = client.get_queue_receiver("orders")
+        await eventually(lambda: delivered(client))
+        (message,) = await receiver.receive_messages(1, 60)
+        assert message.delivery_count == 2
+
+
+async def delivered(client: ServiceBusClient) -> bool:
+    return [each.delivery_count for each in await client.get_queue_receiver("orders").peek_messages()] == [1]
+
+
+async def test_a_worker_does_not_start_where_no_process_can_renew(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start(worker: Worker) -> None:
+        worker.queue("orders")(sleep)
+        async with worker.running():
+            raise AssertionError
+
+    asked = Worker(url, renewal="process", credential=UsernamePasswordCredentialProvider("default", ""))
+    with pytest.raises(WorkerSetupError, match="credential provider"):
+        await start(asked)
+    with monkeypatch.context() as changed:
+        changed.setattr(sys, "executable", "/nowhere/python")
+        with pytest.raises(WorkerSetupError, match=r'renewal="process" is not possible here\. .* No such file'):
+            await start(Worker(url, renewal="process"))
 
 
 async def test_a_worker_that_is_stuck_renews_nothing_so_others_get_its_messages(url: str) -> None:

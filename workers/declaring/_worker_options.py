@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 from sbredis._http_server import address_of
 from sbredis.exceptions import WorkerSetupError
@@ -17,6 +17,7 @@ from sbredis.workers.declaring._checks import (
     require_function,
     require_instance,
     require_middleware,
+    require_one_of,
     require_plain_function,
     require_seconds,
     require_text,
@@ -57,6 +58,12 @@ class WorkerOptions(TypedDict, total=False):
     Then readiness fails, locks are no longer renewed, and a supervisor replaces the process. Liveness fails after a
     quarter of that time more.
     """
+    renewal: Literal["thread", "process"]
+    """Who renews the locks of running handlers: a thread (the default), or also a process.
+
+    The process renews locks while code of a handler keeps the GIL for long, such as a slow regular expression. It costs
+    some 30 MB of memory and a connection.
+    """
     threads: int
     """How many plain functions run at once. 40."""
     http: str
@@ -84,6 +91,7 @@ class WorkerSettings:
     maintenance: bool = True
     shutdown_timeout: float = 25.0
     stuck_after: float = 300.0
+    renewal: Literal["thread", "process"] = "thread"
     threads: int = 40
     http: str | None = None
     lifespan: Lifespan | None = None
@@ -111,6 +119,7 @@ class WorkerSettings:
         require_seconds("stuck_after", self.stuck_after)
         if self.stuck_after < 1:
             raise ValueError(f"stuck_after must be from 1 second on, not {self.stuck_after}")
+        require_one_of("renewal", self.renewal, ("thread", "process"))
         require_whole("threads", self.threads, 1, 10_000)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from sbredis.workers.running._call_states import CallTask
 from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
-from sbredis.workers.running._locks import Renewable, RenewalLimit, snapshot
+from sbredis.workers.running._locks import Renewable, RenewalLimit, cover_nothing, snapshot
 from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._starting import SharedTask, new_task
@@ -54,6 +54,7 @@ class RunningCalls:
         self._most_unanswered = self._most * (plan.handlers[0].settings.batch or 1)
         settlements.when_settled = self._make_room
         self.gates = Gates(plan.handlers)
+        self.cover: Callable[[Sequence[Renewable]], None] = cover_nothing
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
 
     @property
@@ -105,6 +106,7 @@ class RunningCalls:
 
     def start(self, call: HandlerCall, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in a task of its own."""
+        self.cover(call.messages)
         self._starting = call  # the first step may block the event loop, and its locks must be renewed meanwhile
         task = new_task(self._loop, work)
         self._running[task] = call
@@ -203,6 +205,8 @@ class Consumer(RunningCalls):
     ) -> None:
         super().__init__(plan, handling, settlements)
         self._prefetching = prefetching
+        self._next = deque[HandlerCall]()
+        """The calls whose handlers begin in this turn of the event loop, unless the handler before them blocks it."""
         self._waits_since: float | None = None
         """The time since which no handler could start; ``None`` if one can."""
         self._resting: asyncio.TimerHandle | None = None
@@ -234,6 +238,8 @@ class Consumer(RunningCalls):
                 raise
             finally:
                 if calls:
+                    self._next = calls
+                    self.cover([call.message for call in calls])
                     _ = new_task(self._loop, SharedTask(self, calls).run())
             await asyncio.sleep(0)  # now all calls have ended, or have tasks of their own
 
@@ -281,6 +287,10 @@ class Consumer(RunningCalls):
             return HandlerCall(self.origin, chosen, (message,))
         self.settlements.settle_soon(HandlerCall(self.origin, self.plan.handlers[0], (message,)), chosen)
         return None
+
+    def renewables(self) -> Iterable[Renewable]:
+        """Return the messages that handlers work on now, or begin to work on. Called in another thread."""
+        return [*super().renewables(), *(call.message for call in snapshot(self._next))]
 
     # -- for the shared task -------------------------------------------------------------------------------------------
 

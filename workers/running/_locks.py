@@ -10,12 +10,13 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol, TypeVar
 
 from sbredis.aio import BackgroundLockRenewer, ServiceBusClient, ServiceBusSession
+from sbredis.exceptions import AutoLockRenewFailed, WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.schedules._time import Time
 
-__all__ = ["LockHolder", "Locks", "Renewable", "RenewalLimit", "beating", "snapshot"]
+__all__ = ["LockHolder", "Locks", "Renewable", "RenewalLimit", "beating", "cover_nothing", "snapshot"]
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ Renewable = ServiceBusReceivedMessage | ServiceBusSession
 class LockHolder(Protocol):
     """A consumer, as its locks see it."""
 
+    cover: Callable[[Sequence[Renewable]], None]
+    """Called with messages or a session before the work on them begins."""
+
     def renewables(self) -> Iterable[Renewable]:
         """Return the messages and sessions that handlers work on now. Called in another thread."""
         ...
@@ -34,6 +38,11 @@ class LockHolder(Protocol):
     def lost(self, renewable: Renewable) -> bool:
         """End the call of a message or session whose lock was lost. Return whether there is one."""
         ...
+
+
+def cover_nothing(held: Sequence[Renewable]) -> None:
+    """Do nothing: no process renews the locks of these messages and sessions."""
+    del held
 
 
 @contextmanager
@@ -61,14 +70,31 @@ class Locks:
     others.
     """
 
-    def __init__(self, client: ServiceBusClient, consumers: Iterable[LockHolder], pulse: Pulse) -> None:
+    def __init__(
+        self, client: ServiceBusClient, consumers: Iterable[LockHolder], pulse: Pulse, stand_in: float | None
+    ) -> None:
         self._consumers = list(consumers)
+        self._covers = stand_in is not None
+        """Whether a process renews the locks while code of a handler keeps the GIL."""
         self._renewer = BackgroundLockRenewer(
-            client, self._held, on_lost=self._lost, while_alive=lambda: not pulse.stuck(time.monotonic())
+            client,
+            self._held,
+            on_lost=self._lost,
+            while_alive=lambda: not pulse.stuck(time.monotonic()),
+            stand_in=stand_in,
         )
 
     async def __aenter__(self) -> None:
-        await self._renewer.__aenter__()
+        try:
+            await self._renewer.__aenter__()
+        except (ValueError, AutoLockRenewFailed) as error:
+            raise WorkerSetupError(f'renewal="process" is not possible here. {error}') from error
+        if self._covers:
+            for consumer in self._consumers:
+                consumer.cover = self._cover
+
+    def _cover(self, held: Sequence[Renewable]) -> None:
+        self._renewer.cover(*held)
 
     async def __aexit__(self, *_: object) -> None:
         await self._renewer.close()

@@ -177,7 +177,8 @@ class Runtime:
             self.services = [
                 await self._service(plan, own, app, threads, stack) for plan, own in zip(self.plans, facts, strict=True)
             ]
-            locks = Locks(self.client, [service.consumer for service in self.services], self._pulse)
+            stand_in = settings.stuck_after if settings.renewal == "process" else None
+            locks = Locks(self.client, [service.consumer for service in self.services], self._pulse, stand_in)
             await stack.enter_async_context(locks)
             tasks = [asyncio.create_task(service.serve(), name=service.entity) for service in self.services]
             tasks += [asyncio.create_task(ticker.run(), name=ticker.schedule.name) for ticker in self.tickers]

@@ -20,7 +20,7 @@ from sbredis.workers.running._consuming import CANCELLING
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
-from sbredis.workers.running._locks import Renewable, RenewalLimit, snapshot
+from sbredis.workers.running._locks import Renewable, RenewalLimit, cover_nothing, snapshot
 from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._tracebacks import for_the_log
 
@@ -67,6 +67,7 @@ class SessionConsumer:
         """The tasks whose handlers were cancelled at the end of the worker."""
         self.left: set[asyncio.Task[None]] = set()
         self._size = BatchSize(plan)
+        self.cover: Callable[[Sequence[Renewable]], None] = cover_nothing
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
 
     async def consume(self) -> None:
@@ -112,6 +113,7 @@ class SessionConsumer:
     async def _hold(self, receiver: ServiceBusSessionReceiver) -> None:
         task: Any = asyncio.current_task()
         self._held[task] = None
+        self.cover((receiver.session,))
         settlements = self._settlements_of(receiver)
         scopes = self._app.inner("session")
         settings = self._plan.settings

@@ -1,4 +1,4 @@
-"""The length of pauses between attempts, and when to stop. Pure arithmetic around tenacity's interface."""
+"""The length of pauses between attempts, and when to stop. Pure arithmetic."""
 
 from __future__ import annotations
 

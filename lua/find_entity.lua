@@ -5,11 +5,11 @@
 -- ARGV[1] slots      the namespace's number of slots, as the caller knows it
 -- ARGV[2] id         of the entity
 --
--- Result: nothing, or { the name or path of the entity, its record, which is empty if it is missing }
--- Refusals: NAMESPACE, LAYOUT, SLOTS
+-- Result: nothing if there is no such entity; otherwise { the name or path of the entity, its record, which is empty if it is missing }
+-- Refusals: LAYOUT, SLOTS
 -- Facts: repeatable
 -- @use open_bucket
-local n, refusal = open_bucket(KEYS[1], ARGV[1])
+local n, refusal = open_bucket(KEYS[1], ARGV[1], true)
 if not n then
   return refusal
 end

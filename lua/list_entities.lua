@@ -7,15 +7,16 @@
 -- ARGV[2] after       a name in lower case, which need not exist, or nothing for the first page
 -- ARGV[3] limit       the largest number of records to return
 --
--- Result: for each entity its name in lower case and its record, which is empty if there is none
--- Refusals: NAMESPACE, LAYOUT, SLOTS, BADCALL
+-- Result: nothing if there is no bucket; otherwise for each entity its name in lower case and its record, which is empty
+--   if there is none
+-- Refusals: LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
 -- @use open_bucket refuse whole_number
 local limit = whole_number(ARGV[3], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
 end
-local n, refusal = open_bucket(KEYS[1], ARGV[1])
+local n, refusal = open_bucket(KEYS[1], ARGV[1], true)
 if not n then
   return refusal
 end

@@ -4,12 +4,12 @@
 -- KEYS[1-10] bucket  in the order of begin_bucket.lua
 -- ARGV[1] slots      the namespace's number of slots, as the caller knows it
 --
--- Result: { the number of queues and topics, the number of subscriptions, the sum of the sizes of queues and topics in
---   megabytes }
--- Refusals: NAMESPACE, LAYOUT, SLOTS
+-- Result: nothing if there is no bucket; otherwise { the number of queues and topics, the number of subscriptions, the
+--   sum of the sizes of queues and topics in megabytes }
+-- Refusals: LAYOUT, SLOTS
 -- Facts: repeatable
 -- @use open_bucket
-local n, refusal = open_bucket(KEYS[1], ARGV[1])
+local n, refusal = open_bucket(KEYS[1], ARGV[1], true)
 if not n then
   return refusal
 end

@@ -8,11 +8,11 @@
 -- ARGV[3] after      the number
 -- ARGV[4] limit      the largest number of records
 --
--- Result: { the life of the bucket; the number of the last deletion that the log has lost; the number up to which this
---   reply has read; 1 if there may be more; for each entity its name or path, and its record: empty if it is missing,
---   nothing if the entity is gone }. A bucket that was begun anew has another life, and so has a bucket on another
---   server process, which may have lost changes
--- Refusals: NAMESPACE, LAYOUT, SLOTS, BADCALL
+-- Result: nothing if there is no bucket; otherwise { the life of the bucket; the number of the last deletion that the log
+--   has lost; the number up to which this reply has read; 1 if there may be more; for each entity its name or path, and
+--   its record: empty if it is missing, nothing if the entity is gone }. A bucket that was begun anew has another life,
+--   and so has a bucket on another server process, which may have lost changes
+-- Refusals: LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
 -- @use open_bucket refuse whole_number
 local ROOM = 1048576
@@ -20,7 +20,7 @@ local after, limit = whole_number(ARGV[3], 0, 999999999999999), whole_number(ARG
 if not after or not limit then
   return refuse('BADCALL', 'changes')
 end
-local n, refusal = open_bucket(KEYS[1], ARGV[2])
+local n, refusal = open_bucket(KEYS[1], ARGV[2], true)
 if not n then
   return refusal
 end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from sbredis._counting import counted
 from sbredis._tasks import loop_time
@@ -13,7 +13,6 @@ from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBus
 from sbredis.registry._entity import EntityRecord, decode
 from sbredis.registry._merging import BucketMerge, BucketRead
 from sbredis.registry._refusals import (
-    BucketMissingError,
     IncompleteListError,
     NamespaceLimitedError,
     add_sentence,
@@ -46,14 +45,6 @@ class _Checked(Protocol[T]):
     def __call__(self, *, checked: bool) -> Request[T]: ...
 
 
-class _BucketAnswers(NamedTuple):
-    """What buckets have answered."""
-
-    missing: frozenset[int]
-    """The numbers of the buckets that do not exist: they are empty."""
-    failed: Mapping[int, ServiceBusError]
-
-
 class Buckets:
     """The buckets of a namespace. ``until`` is the time to give up, by the clock of the event loop."""
 
@@ -77,11 +68,14 @@ class Buckets:
         if head is None:
             head = await self._registered(until)
         found: list[BucketCounts] = []
-        answers = await self._each(
-            range(registry.slots), registry.counts, lambda _, counts: found.append(counts), until
-        )
-        if len(answers.failed) == registry.slots:
-            raise answers.failed[0]
+
+        def took(_: int, counts: BucketCounts | None) -> None:
+            if counts is not None:
+                found.append(counts)
+
+        failed = await self._each(range(registry.slots), registry.counts, took, until)
+        if len(failed) == registry.slots:
+            raise failed[0]
         return NamespaceFacts(
             head.slots,
             head.created_at,
@@ -90,7 +84,7 @@ class Buckets:
             sum(each.megabytes for each in found),
             head.most_entities,
             head.most_megabytes,
-            tuple(sorted(answers.failed)),
+            tuple(sorted(failed)),
         )
 
     async def limit(self, entities: int | None, megabytes: int | None, until: float) -> NamespaceFacts:
@@ -103,13 +97,13 @@ class Buckets:
         def begin(number: int) -> Request[None]:
             return registry.begin(number, limited=head.limited, exact=True)
 
-        answers = await self._each(range(registry.slots), begin, lambda _number, _none: None, until)
-        for error in answers.failed.values():
-            error.unreachable_partitions = tuple(sorted(answers.failed))
+        failed = await self._each(range(registry.slots), begin, lambda _number, _none: None, until)
+        for error in failed.values():
+            error.unreachable_partitions = tuple(sorted(failed))
             add_sentence(
                 error,
                 "The limits are stored, but not yet in force for entities whose names belong to these slots of the "
-                f"namespace: {_listed(answers.failed)}. Set the limits again.",
+                f"namespace: {_listed(failed)}. Set the limits again.",
             )
             error.outcome = Outcome.UNKNOWN
             raise error
@@ -145,10 +139,7 @@ class Buckets:
 
     async def changes(self, number: int, after: int, limit: int, until: float) -> BucketChanges | None:
         """Return changes of a bucket after a number; ``None`` if the bucket does not exist."""
-        try:
-            return await self._steps.ask_bucket(self._steps.registry.changes(number, after, limit), until)
-        except BucketMissingError:
-            return None
+        return await self._steps.ask_bucket(self._steps.registry.changes(number, after, limit), until)
 
     async def find(self, entity_id: str, until: float) -> EntityRecord | None:
         """Return the entity with this id, if it exists."""
@@ -156,20 +147,20 @@ class Buckets:
         number = bucket_of_id(entity_id, registry.slots)
         if number is None:
             return None
-        try:
-            return await self._steps.ask_bucket(registry.find(number, entity_id), until)
-        except BucketMissingError:
-            return None
+        return await self._steps.ask_bucket(registry.find(number, entity_id), until)
 
     # -- lists ---------------------------------------------------------------------------------------------------------
 
     async def read_pages(
-        self, reads: Iterable[BucketRead], took: Callable[[BucketRead, list[tuple[bytes, bytes]]], None], until: float
-    ) -> _BucketAnswers:
-        """Read pages of buckets, and pass each to ``took``."""
+        self,
+        reads: Iterable[BucketRead],
+        took: Callable[[BucketRead, list[tuple[bytes, bytes]] | None], None],
+        until: float,
+    ) -> Mapping[int, ServiceBusError]:
+        """Read pages of buckets, and pass each to ``took``. Return the errors of those that cannot be read."""
         registry, by_number = self._steps.registry, {read.number: read for read in reads}
 
-        def request(number: int) -> Request[list[tuple[bytes, bytes]]]:
+        def request(number: int) -> Request[list[tuple[bytes, bytes]] | None]:
             return registry.listed(*by_number[number])
 
         return await self._each(by_number, request, lambda number, rows: took(by_number[number], rows), until)
@@ -180,25 +171,26 @@ class Buckets:
         request: Callable[[int], Request[T]],
         took: Callable[[int, T], None],
         until: float,
-    ) -> _BucketAnswers:
-        """Make a call to each of these buckets. A bucket that does not answer delays the others no longer than once."""
-        missing, failed, left = set[int](), dict[int, ServiceBusError](), list(numbers)
+    ) -> Mapping[int, ServiceBusError]:
+        """Make a call to each of these buckets, and return the errors of those that do not answer.
+
+        A bucket that does not answer delays the others no longer than once.
+        """
+        failed = dict[int, ServiceBusError]()
         patient = min(until, loop_time() + PATIENCE)  # all are asked at once, so none waits behind a silent server
 
         async def one(number: int) -> None:
             try:
                 answer = await self._steps.ask_bucket(request(number), patient)
-            except BucketMissingError:
-                missing.add(number)
             except ServiceBusError as error:
                 failed[number] = error
             else:
                 took(number, answer)
 
         async with asyncio.TaskGroup() as group:
-            for number in left:
+            for number in numbers:
                 group.create_task(one(number))
-        return _BucketAnswers(frozenset(missing), failed)
+        return failed
 
 
 class EntityList:
@@ -254,16 +246,21 @@ class EntityList:
         return Listing(records, unreadable, None if self._merge.ended else self.last)
 
     async def _read(self, reads: list[BucketRead], until: float) -> None:
-        answers = await self._buckets.read_pages(reads, self._merge.took, until)
-        for number in answers.missing:
-            self._merge.failed(number)
-        for number, error in answers.failed.items():
+        missing = 0
+
+        def took(read: BucketRead, rows: list[tuple[bytes, bytes]] | None) -> None:
+            nonlocal missing
+            missing += rows is None
+            self._merge.took(read, rows or ())
+
+        failed = await self._buckets.read_pages(reads, took, until)
+        for number, error in failed.items():
             self._merge.failed(number)
             self._failed[number] = error
         slots = self._steps.registry.slots
         if len(self._failed) == slots:
             raise next(iter(self._failed.values()))
-        if len(answers.missing) == slots:
+        if missing == slots:
             await self._steps.require_namespace(until)
 
 

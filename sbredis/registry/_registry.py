@@ -285,16 +285,20 @@ class Registry:
         arguments = (self.slots, channel, int(limited), int(exact))
         return Request.of("begin_bucket", self.bucket_keys(number), arguments, lambda _: None)
 
-    def counts(self, number: int) -> Request[BucketCounts]:
-        """Read how much a bucket contains."""
-        return Request.of(
-            "read_bucket", self.bucket_keys(number), (self.slots,), lambda reply: BucketCounts(*map(int, reply))
-        )
+    def counts(self, number: int) -> Request[BucketCounts | None]:
+        """Read how much a bucket contains, if it exists."""
 
-    def changes(self, number: int, after: int, limit: int) -> Request[BucketChanges]:
-        """Read the changes of a bucket after a number. After 0, these are all records."""
+        def read(reply: list[Any] | None) -> BucketCounts | None:
+            return None if reply is None else BucketCounts(*map(int, reply))
 
-        def read(reply: list[Any]) -> BucketChanges:
+        return Request.of("read_bucket", self.bucket_keys(number), (self.slots,), read)
+
+    def changes(self, number: int, after: int, limit: int) -> Request[BucketChanges | None]:
+        """Read the changes of a bucket after a number, if it exists. After 0, these are all records."""
+
+        def read(reply: list[Any] | None) -> BucketChanges | None:
+            if reply is None:
+                return None
             life, floor, last, more, *rest = reply
             named = zip(rest[::2], rest[1::2], strict=True)
             records = tuple((shown_name(path), _text_or_none(text)) for path, text in named)
@@ -463,14 +467,14 @@ class Registry:
     def _read(self, path: str) -> tuple[str | int, ...]:
         return (self.slots, name_key(path), name_key(split_path(path)[0]))
 
-    def listed(self, number: int, after: str, limit: int) -> Request[list[tuple[bytes, bytes]]]:
+    def listed(self, number: int, after: str, limit: int) -> Request[list[tuple[bytes, bytes]] | None]:
         """List queues and topics of a bucket after the name ``after``: names in lower case, and their records.
 
-        ``after`` is any text; an entity of that name need not exist.
+        ``after`` is any text; an entity of that name need not exist. If the bucket does not exist, there is no list.
         """
 
-        def read(reply: list[bytes]) -> list[tuple[bytes, bytes]]:
-            return list(zip(reply[::2], reply[1::2], strict=True))
+        def read(reply: list[bytes] | None) -> list[tuple[bytes, bytes]] | None:
+            return None if reply is None else list(zip(reply[::2], reply[1::2], strict=True))
 
         arguments = (self.slots, name_key(after), limit)
         return Request.of("list_entities", self.bucket_keys(number), arguments, read)

@@ -379,9 +379,13 @@ _KEPT = (b"q", ENTITIES[0])
 _IN_REGISTRY: list[tuple[str, Request[Any], list[Any]]] = [
     ("read_namespace", read_namespace("ns"), [[4, 1700, b"", b""], [4, 1700, b"5", b"6"]]),
     ("read_entity", _REGISTRY.look("Orders"), [[ENTITIES[0], 0, 1, 2, 3]]),
-    ("list_entities", _REGISTRY.listed(0, "", 2), [[*_KEPT, *_KEPT], []]),
-    ("read_bucket", _REGISTRY.counts(0), [[1, 2, 3]]),
-    ("read_changes", _REGISTRY.changes(0, 0, 2), [[b"5 f", 1, 3, 0, *_KEPT, b"gone", None], [b"5 f", 0, 0, 0]]),
+    ("list_entities", _REGISTRY.listed(0, "", 2), [[*_KEPT, *_KEPT], [], None]),
+    ("read_bucket", _REGISTRY.counts(0), [[1, 2, 3], None]),
+    (
+        "read_changes",
+        _REGISTRY.changes(0, 0, 2),
+        [[b"5 f", 1, 3, 0, *_KEPT, b"gone", None], [b"5 f", 0, 0, 0], None],
+    ),
     ("find_entity", _REGISTRY.find(0, "001"), [[b"orders", ENTITIES[0]], None]),
     ("list_subscriptions", _REGISTRY.subscriptions("t", ""), [[b"a 5", 1, *_KEPT, b"m 1"], [b"", 0]]),
     ("revise_subscription", _REGISTRY.revise_subscription(_TOPIC, "stamp-stamp-"), [[ENTITIES[0], b""]]),

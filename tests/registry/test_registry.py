@@ -422,14 +422,34 @@ def test_names_mean_the_same_entity_if_and_only_if_they_are_equal_in_lower_case(
 
 # -- refusals of every call --------------------------------------------------------------------------------------------
 
-about_an_entity = pytest.mark.parametrize("request_", REQUESTS[4:], ids=lambda request: request.script.name)
+
+READS_A_BUCKET = ("read_bucket", "read_changes", "find_entity", "list_entities")
+"""The calls to which a missing bucket is an empty one."""
 
 
-@about_an_entity
-async def test_every_call_reports_a_missing_bucket(transport: Transport, request_: Request[Any]) -> None:
+@pytest.mark.parametrize(
+    "request_",
+    [request for request in REQUESTS[4:] if request.script.name not in READS_A_BUCKET],
+    ids=lambda request: request.script.name,
+)
+async def test_a_call_about_an_entity_reports_a_missing_bucket(transport: Transport, request_: Request[Any]) -> None:
     await transport.command("DEL", BUCKET, key=BUCKET)
     text = await refused(transport, request_, BucketMissingError)
     assert text.startswith("There is no entity 'Billing/Orders' in namespace 'ns'. ")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [request for request in REQUESTS if request.script.name in READS_A_BUCKET],
+    ids=lambda request: request.script.name,
+)
+async def test_to_a_call_that_reads_a_bucket_a_missing_one_is_no_error(
+    transport: Transport, request_: Request[Any]
+) -> None:
+    await transport.command("DEL", BUCKET, key=BUCKET)
+    before = await snapshot(transport)
+    assert await ask(transport, request_) is None
+    assert await snapshot(transport) == before
 
 
 @pytest.mark.parametrize("request_", REQUESTS[3:], ids=lambda request: request.script.name)

@@ -1,14 +1,14 @@
 -- Opens a call on a bucket of the registry: refuses a call that must not run, and otherwise returns the fields of the
--- bucket.
+-- bucket. With `may_miss`, a missing bucket is no refusal: the call answers with nothing.
 --
 -- Refusals: NAMESPACE (the bucket does not exist), LAYOUT (another release wrote the bucket; the detail is `bucket` and
 --   the layout), SLOTS (the bucket belongs to a namespace with another number of slots; the detail is `bucket` and the
 --   number)
 -- @use refuse
-local function open_bucket(key, slots)
+local function open_bucket(key, slots, may_miss)
   local kept = redis.call('HMGET', key, 'layout', 'slots', 'last', 'run_id', 'channel', 'limited', 'created', 'floor')
   if not kept[1] then
-    return nil, refuse('NAMESPACE', 'missing')
+    return nil, not may_miss and refuse('NAMESPACE', 'missing')
   end
   if kept[1] ~= '2' then
     return nil, refuse('LAYOUT', 'bucket ' .. kept[1])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
 from sbredis._arguments import refusal
 from sbredis._version import __version__
 from sbredis._visible import visible
-from sbredis.cli._commands import LazyGroup, common_options
+from sbredis.cli._commands import LazyGroup, common_options, imported
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
 from sbredis.cli._streams import replace_closed_streams
 
@@ -84,7 +85,10 @@ A server is named by --url, by --context, by $SBREDIS_URL, by $SBREDIS_CONTEXT, 
 """
 
 program = LazyGroup(
-    "sbredis", parts=PARTS, help=_HELP, epilog="\b\nExample:\n  sbredis queue list --url embedded://./bus"
+    "sbredis",
+    parts={name: (partial(imported, place), line) for name, (place, line) in PARTS.items()},
+    help=_HELP,
+    epilog="\b\nExample:\n  sbredis queue list --url embedded://./bus",
 )
 common_options(program)
 program = click.version_option(__version__, prog_name="sbredis")(program)

@@ -15,7 +15,7 @@ from sbredis._root_error import ServiceBusError
 from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._running import CommandFunction, run_work
 
-__all__ = ["LazyGroup", "command", "common_options", "group", "wrong_arguments"]
+__all__ = ["LazyGroup", "command", "common_options", "group", "imported", "wrong_arguments"]
 
 _CONNECTION = (
     click.Option(
@@ -34,12 +34,15 @@ _OUTPUT = click.Option(
 
 
 class LazyGroup(OrderedGroup):
-    """A group that imports the module of a command when the command is used, so that help needs none of them."""
+    """A group that makes a command when it is used, so that its other commands and its help cost nothing."""
 
-    def __init__(self, *arguments: Any, parts: Mapping[str, tuple[str, str]], **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, parts: Mapping[str, tuple[Callable[[], click.Command], str]], **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self.parts = parts
-        """For each name, the place of the command as ``module:attribute``, and the line of help."""
+        """For each name, what makes the command, and its line in the help."""
+        self._made: dict[str, click.Command] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""
@@ -47,16 +50,14 @@ class LazyGroup(OrderedGroup):
         return list(self.parts)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of this name."""
+        """Return the command of this name, which is made at the first time."""
         del ctx
-        if cmd_name not in self.parts:
-            return None
-        module, _, attribute = self.parts[cmd_name][0].partition(":")
-        found: click.Command = getattr(importlib.import_module(module), attribute)
-        return found
+        if cmd_name in self.parts and cmd_name not in self._made:
+            self._made[cmd_name] = self.parts[cmd_name][0]()
+        return self._made.get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with the lines of help of the table, without importing them."""
+        """List the commands with the lines of help of the table, without making them."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.parts.items()])
@@ -67,6 +68,13 @@ class LazyGroup(OrderedGroup):
         """Find the command; an unknown one is refused with the nearest name."""
         self.commands = dict.fromkeys(self.parts, click.Command("none")) if args[0] not in self.parts else self.commands
         return super().resolve_command(ctx, args)
+
+
+def imported(place: str) -> click.Command:
+    """Import the command at ``module:attribute``."""
+    module, _, attribute = place.partition(":")
+    found: click.Command = getattr(importlib.import_module(module), attribute)
+    return found
 
 
 def command(

@@ -6,13 +6,14 @@ The commands and their options follow from the table of kinds and from the prope
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
-from sbredis._arguments import OrderedGroup, ParamType
-from sbredis.cli._commands import command, group, wrong_arguments
+from sbredis._arguments import ParamType, examples_text
+from sbredis.cli._commands import LazyGroup, command, wrong_arguments
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._output import Output, TableColumn
 from sbredis.cli._parameters import RULE_VALUE, names_of
@@ -165,21 +166,41 @@ def _parameters(given: Sequence[tuple[str, Any]]) -> dict[str, Any] | None:
     return {f"@{name.removeprefix('@')}": value for name, value in given} or None
 
 
-def entity_commands(kind: EntityKind) -> OrderedGroup:
+def entity_commands(kind: EntityKind) -> LazyGroup:
     """Make the commands for a kind of entity."""
     example = " ".join(kind.example)
-    made = group(
+    makers = {"create": _create, "list": _list, "show": _show, "update": _update, "delete": _delete}
+    texts = _texts(kind)
+    return LazyGroup(
         kind.word,
-        f"Create, list, show, change and delete {kind.plural}.",
-        examples=[f"sbredis {kind.word} create {example}", f"sbredis {kind.word} show {example}"],
+        parts={
+            verb: (partial(make, kind, texts[verb], example), f"{first_sentence(texts[verb])}.")
+            for verb, make in makers.items()
+        },
+        help=f"Create, list, show, change and delete {kind.plural}.",
+        epilog=examples_text([f"sbredis {kind.word} create {example}", f"sbredis {kind.word} show {example}"]),
     )
-    names = _names(kind, kind.arguments)
-    _add_create(kind, made, names, example)
-    _add_list(kind, made)
-    _add_show(kind, made, names, example)
-    _add_update(kind, made, names, example)
-    _add_delete(kind, made, names, example)
-    return made
+
+
+def _texts(kind: EntityKind) -> Mapping[str, str]:
+    """Return the help of each command for a kind of entity."""
+    word = kind.word
+    if kind is RULE:
+        more = {
+            "create": "Create a rule. Without a filter it matches all messages.",
+            "list": "List the rules of a subscription.",
+            "show": "Show a rule: its filter and its action.",
+            "delete": "Delete a rule. Messages that are sent later do not match it any more.",
+        }
+    else:
+        more = {
+            "create": f"Create a {word}. Durations are written as 30s, 5m, 1h30m, P1DT2H, or none for no limit.",
+            "list": f"List the {kind.plural}, with their numbers of messages.",
+            "show": f"Show a {word}: its properties, its messages by state and by partition, and who uses it.",
+            "delete": f"Delete a {word} with all its messages.",
+        }
+    update = f"Change properties of a {word}. What is not given stays as it is; an empty text removes a text."
+    return {**more, "update": update}
 
 
 _RELATED = ("forward_to", "forward_dead_lettered_messages_to", "colocate_with")
@@ -192,7 +213,7 @@ _EXAMPLES = {
 }
 
 
-def _add_create(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
+def _create(kind: EntityKind, text: str, example: str) -> click.Command:
     async def create(invocation: Invocation, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         with wrong_arguments():
@@ -204,13 +225,10 @@ def _add_create(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argu
         path = path_of(entity)
         invocation.out.done(f"{kind.word} {path} is created", created=True, kind=kind.word, name=path)
 
-    command(
+    return command(
         "create",
-        into=made,
-        text=f"Create a {kind.word}. Durations are written as 30s, 5m, 1h30m, P1DT2H, or none for no limit."
-        if kind is not RULE
-        else "Create a rule. Without a filter it matches all messages.",
-        params=[*names, *_options(kind, new=True)],
+        text=text,
+        params=[*_names(kind, kind.arguments), *_options(kind, new=True)],
         examples=[
             f"sbredis {kind.word} create {example}",
             f"sbredis {kind.word} create {example} {_EXAMPLES[kind.word][0]}",
@@ -223,7 +241,7 @@ def _named_in(properties: Mapping[str, Any]) -> list[str]:
     return [str(properties[name]) for name in _RELATED if properties.get(name)]
 
 
-def _add_list(kind: EntityKind, made: OrderedGroup) -> None:
+def _list(kind: EntityKind, text: str, example: str) -> click.Command:
     async def list_(invocation: Invocation, **given: Any) -> None:
         parents = _pop_names(kind.parents, given)
         with wrong_arguments():
@@ -234,13 +252,11 @@ def _add_list(kind: EntityKind, made: OrderedGroup) -> None:
         if incomplete is not None:
             raise incomplete
 
-    command(
+    return command(
         "list",
-        into=made,
-        text=f"List the {kind.plural}"
-        + (" of a subscription." if kind is RULE else ", with their numbers of messages."),
+        text=text,
         params=_names(kind, kind.parents),
-        examples=[" ".join(["sbredis", kind.word, "list", *kind.example[:-1]])],
+        examples=[f"sbredis {kind.word} list {example.rpartition(' ')[0]}".rstrip()],
     )(list_)
 
 
@@ -261,6 +277,8 @@ async def _rows(
     listed, incomplete = await read_to_end(kind.call(administration, "list")(*parents))
     if kind is RULE:
         return [{"name": each.name, **_rule_row(each)} for each in listed], incomplete
+    if not listed:
+        return [], incomplete
     counted, _ = await read_to_end(kind.call(administration, "list", of="_runtime_properties")(*parents))
     counts = {each.name: each for each in counted}
     rows = [
@@ -279,7 +297,7 @@ def _rule_row(rule: Described) -> dict[str, Any]:
     return {"filter": filter_text(rule.filter), "action": None if rule.action is None else sql_text(rule.action)}
 
 
-def _add_show(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
+def _show(kind: EntityKind, text: str, example: str) -> click.Command:
     async def show(invocation: Invocation, **given: Any) -> None:
 
         entity = _pop_names(kind.arguments, given)
@@ -288,13 +306,10 @@ def _add_show(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argume
                 found = await inspect_entity(administration, kind, entity)
         _print(invocation.out, found)
 
-    command(
+    return command(
         "show",
-        into=made,
-        text=f"Show a {kind.word}: its filter and its action."
-        if kind is RULE
-        else f"Show a {kind.word}: its properties, its messages by state and by partition, and who uses it.",
-        params=names,
+        text=text,
+        params=_names(kind, kind.arguments),
         examples=[f"sbredis {kind.word} show {example}"],
     )(show)
 
@@ -337,7 +352,7 @@ def _print(out: Output, found: Mapping[str, Any]) -> None:
         out.remark(f"these partitions do not answer, and are not counted: {', '.join(map(str, lost))}")
 
 
-def _add_update(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
+def _update(kind: EntityKind, text: str, example: str) -> click.Command:
     async def update(invocation: Invocation, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         with wrong_arguments():
@@ -354,16 +369,15 @@ def _add_update(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argu
             f"{kind.word} {path} is updated", updated=True, kind=kind.word, name=path, properties=changed
         )
 
-    command(
+    return command(
         "update",
-        into=made,
-        text=f"Change properties of a {kind.word}. What is not given stays as it is; an empty text removes a text.",
-        params=[*names, *_options(kind, new=False)],
+        text=text,
+        params=[*_names(kind, kind.arguments), *_options(kind, new=False)],
         examples=[f"sbredis {kind.word} update {example} {_EXAMPLES[kind.word][1]}"],
     )(update)
 
 
-def _add_delete(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argument], example: str) -> None:
+def _delete(kind: EntityKind, text: str, example: str) -> click.Command:
     async def delete(invocation: Invocation, *, yes: bool, dry_run: bool, **given: Any) -> None:
         entity = _pop_names(kind.arguments, given)
         path = path_of(entity)
@@ -379,14 +393,11 @@ def _add_delete(kind: EntityKind, made: OrderedGroup, names: Sequence[click.Argu
                 await kind.call(administration, "delete")(*entity)
         invocation.out.done(f"{what} is deleted", deleted=True, **facts)
 
-    command(
+    return command(
         "delete",
-        into=made,
-        text=f"Delete a {kind.word}. Messages that are sent later do not match it any more."
-        if kind is RULE
-        else f"Delete a {kind.word} with all its messages.",
+        text=text,
         params=[
-            *names,
+            *_names(kind, kind.arguments),
             click.Option(["--yes", "-y"], is_flag=True, help="Do not ask."),
             click.Option(["--dry-run"], is_flag=True, help="Say what would be deleted, and delete nothing."),
         ],

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sbredis.client import MOST_COPIES, SETTLEMENTS, PartitionClient, TransactionJob, lock_lost, note_renewal
 from sbredis.engine import (
@@ -94,8 +94,7 @@ class SendPart:
         return self._copies
 
 
-@dataclass(slots=True, eq=False)
-class SettlePart:
+class SettlePart(NamedTuple):
     """A message that the transaction settles, or whose lock it renews."""
 
     kind: TransactedKind
@@ -106,8 +105,7 @@ class SettlePart:
     delay: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class StatePart:
+class StatePart(NamedTuple):
     """The state that the transaction sets for a session; None removes the state."""
 
     held: HeldSession

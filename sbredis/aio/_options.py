@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 from sbredis._public import public_name
 from sbredis.aio._receiver import prefetch_count_of
@@ -93,8 +92,7 @@ SESSION_RECEIVER: Final[Mapping[str, Any]] = MappingProxyType(
 RECEIVER: Final[Mapping[str, Any]] = MappingProxyType({**SESSION_RECEIVER, "sub_queue": None})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiverOptions:
+class ReceiverOptions(NamedTuple):
     """The options of a receiver: the part of the entity to receive from, and the way to receive."""
 
     session_id: str | ServiceBusSessionFilter | None = None

@@ -150,7 +150,7 @@ def confirm(record: EntityRecord, fence: int) -> RecordChange | None:
     reservation = _own(record, fence)
     if reservation.state == "reserved":
         return None
-    return _reserved(record, replace(reservation, state="reserved"))
+    return _reserved(record, reservation._replace(state="reserved"))
 
 
 def give_up(record: EntityRecord, fence: int) -> RecordChange | None:
@@ -178,7 +178,7 @@ def begin_release(record: EntityRecord, consumer: str | None) -> RecordChange | 
         )
     if reservation.state == "releasing":
         return None
-    return _reserved(record, replace(reservation, state="releasing", fence=record.version + 1))
+    return _reserved(record, reservation._replace(state="releasing", fence=record.version + 1))
 
 
 def end_release(record: EntityRecord, fence: int) -> RecordChange | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.client._watching import Watch
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
@@ -20,8 +19,7 @@ __all__ = ["LiveWatch", "WakeChannel", "listen", "may_recover"]
 _log = logging.getLogger("sbredis.client")
 
 
-@dataclass(frozen=True, slots=True)
-class _WakeListener:
+class _WakeListener(NamedTuple):
     """Reports the events of a channel. The content of a message says nothing more than that the message came."""
 
     woken: Callable[[], None]

@@ -170,8 +170,7 @@ class Accepted(NamedTuple):
     """The fence of the lock; 0 if the session was not locked."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionsListed:
+class SessionsListed(NamedTuple):
     """A page of a list of sessions, in order."""
 
     names: tuple[str, ...]
@@ -206,8 +205,7 @@ class Renewed(NamedTuple):
     """The keys of the leases that were to be extended as a whole, and have ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(NamedTuple):
     """The result of a cancellation. If some messages were not scheduled, nothing was cancelled."""
 
     more: bool
@@ -224,8 +222,7 @@ class Purged:
     """The place where the next step begins; ``None`` at the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Redriven:
+class Redriven(NamedTuple):
     """The result of moving dead letters back to the main side."""
 
     more: bool
@@ -246,8 +243,7 @@ class Redriven:
         return tuple(name for name in there[: len(there) - self.left] if name not in self.unfit)
 
 
-@dataclass(frozen=True, slots=True)
-class Peeked:
+class Peeked(NamedTuple):
     """The result of a peek: messages as they will be when all due work is done."""
 
     messages: tuple[Delivery, ...]
@@ -258,8 +254,7 @@ class Peeked:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Awoken:
+class Awoken(NamedTuple):
     """The result of doing due work."""
 
     more: bool

@@ -56,8 +56,7 @@ def _entity(hold: Hold | HeldSession) -> Entity:
     return hold.entity if isinstance(hold, HeldSession) else cast("Entity", hold.reception.owner)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RenewalReport:
+class RenewalReport(NamedTuple):
     """Reports failed renewals to the telemetry, with the path of a receiver."""
 
     telemetry: Telemetry

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from sbredis._quoting import quoted
 from sbredis.exceptions import DataLayoutError, EntityReservedError, Outcome
@@ -38,8 +37,7 @@ STALE_AFTER = 900.0
 """A consumer that has made no call for this number of seconds counts as dead, unless the user says another number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptReservation:
+class KeptReservation(NamedTuple):
     """A reservation as the registry keeps it."""
 
     consumer: str
@@ -76,7 +74,7 @@ def with_reservation(properties: Mapping[str, Json], reservation: KeptReservatio
     changed = dict(properties)
     changed.pop(RESERVATION_PROPERTY, None)
     if reservation is not None:
-        changed[RESERVATION_PROPERTY] = asdict(reservation)
+        changed[RESERVATION_PROPERTY] = reservation._asdict()
     return changed
 
 

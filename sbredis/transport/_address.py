@@ -72,8 +72,7 @@ class Endpoint(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
+class TlsOptions(NamedTuple):
     """The checks of a TLS connection, and the certificate that it presents."""
 
     verify: Verification = "full"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Backoff", "RefreshPacing"]
 
 Random = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """Exponential back-off whose upper half is random.
 
     The lower half of a pause is fixed, so an attempt never follows a failed one at once. The upper half is random, so
@@ -50,8 +49,7 @@ class Backoff:
         return delay if delay < left else left / 2
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshPacing:
+class RefreshPacing(NamedTuple):
     """The pauses between questions about the slot map. Many redirections in a short time cause only one question."""
 
     apart: float = 0.1

@@ -428,7 +428,7 @@ class Transport:
                 found = told  # the earlier failure says more than a last attempt that had too little time
             else:
                 said = f"{found.endpoint or self.target} did not answer within {seconds:.1f} s"
-                found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)
+                found = found._replace(kind=FailureKind.UNREACHABLE, detail=said)
             if not passes(found.kind) or delay is None:
                 error = found.error(attempts=failures, seconds=seconds)
                 _log.info("%s", error)

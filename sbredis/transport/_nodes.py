@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from sbredis.exceptions import Outcome
@@ -254,9 +253,9 @@ def _connected_replicas(role: Any) -> int:
 def _unconfirmed(failure: Failure) -> Failure:
     """Return the failure of a WAIT, for a call that the master has executed."""
     if failure.kind is FailureKind.LOST:
-        return replace(failure, outcome=Outcome.UNKNOWN)
+        return failure._replace(outcome=Outcome.UNKNOWN)
     said = f"WAIT was answered with {failure.code} {failure.detail}" if failure.code else failure.detail
-    return replace(failure, kind=FailureKind.UNCONFIRMED, detail=said, outcome=Outcome.UNKNOWN)
+    return failure._replace(kind=FailureKind.UNCONFIRMED, detail=said, outcome=Outcome.UNKNOWN)
 
 
 class Nodes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sbredis.exceptions import (
     OperationTimeoutError,
@@ -103,8 +103,7 @@ _BEFORE_ITS_FIRST_WRITE = (FailureKind.NOT_READY, FailureKind.READ_ONLY, Failure
 """Refusals that a server sends only at a script's first write. After that write it lets the script run to its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """An attempt that brought no reply. It is passed on as a value; only the caller gets an exception."""
 
     kind: FailureKind

@@ -7,7 +7,6 @@ names all unknown facts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from sbredis.transport._address import Durability, Endpoint, Kind
@@ -30,8 +29,7 @@ Product = Literal["redis", "valkey"]
 _OLDEST: Mapping[Product, tuple[int, int]] = {"redis": (7, 0), "valkey": (7, 2)}
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(NamedTuple):
     """The facts of one server process, from when a connection to it was opened. ``None`` stands for an unknown fact."""
 
     endpoint: Endpoint

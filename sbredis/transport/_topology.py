@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sbredis._tasks import to_the_end
@@ -156,7 +156,7 @@ class SentinelTopology:
             if accepted(error):
                 failure = await with_tls_hint(failure, sentinel, secure=self._dialer.secure)
             return (
-                replace(failure, detail=f"{sentinel} answered {failure.code} {failure.detail}")
+                failure._replace(detail=f"{sentinel} answered {failure.code} {failure.detail}")
                 if failure.code
                 else failure
             )

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sbredis._tasks import TaskScope
@@ -321,9 +321,9 @@ class Wire:
                 self._load_errors.pop(needs, None)
             elif isinstance(said, Failure) and said.kind not in (FailureKind.LOST, FailureKind.TIMED_OUT):
                 if library is not None and not self._refuse_library(said):
-                    self._load_errors[needs] = replace(said, outcome=Outcome.NEVER_SENT)
+                    self._load_errors[needs] = said._replace(outcome=Outcome.NEVER_SENT)
                 elif library is None and said.kind in (FailureKind.REFUSED, FailureKind.BROKE):
-                    self._load_errors[needs] = replace(said, kind=FailureKind.REFUSED, outcome=Outcome.REFUSED)
+                    self._load_errors[needs] = said._replace(kind=FailureKind.REFUSED, outcome=Outcome.REFUSED)
                 elif library is None and said.kind is FailureKind.NO_ENGINE:
                     self._load_errors[needs] = said
 

@@ -154,7 +154,7 @@ def test_a_release_begins_with_a_higher_fence_and_keeps_receivers_out(state: Any
     record = with_kept(kept("A", 5, state))
     change = decide.begin_release(record, consumer)
     released = after(record, change)
-    assert reservation_of(released) == replace(kept("A", 8), state="releasing")
+    assert reservation_of(released) == kept("A", 8)._replace(state="releasing")
     assert released.settings.reserved
     assert decide.is_releasing(released)
     assert decide.begin_release(released, consumer) is None

@@ -40,7 +40,7 @@ HEALTHY = ServerReport(
 
 
 def with_facts(**changes: Any) -> ServerReport:
-    return replace(HEALTHY, facts=replace(FACTS, **changes))
+    return replace(HEALTHY, facts=FACTS._replace(**changes))
 
 
 def with_info(**changes: str) -> ServerReport:

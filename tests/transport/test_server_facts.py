@@ -131,7 +131,7 @@ GOOD = ServerFacts(
 def test_a_problem_of_a_server_is_reported_with_its_remedy(
     changes: dict[str, Any], kind: Kind, durability: Durability, expected: str | None
 ) -> None:
-    found = problems(replace(GOOD, **changes), kind, durability)
+    found = problems(GOOD._replace(**changes), kind, durability)
     assert len(found) == (expected is not None)
     assert all(re.search(expected or "", problem) for problem in found)
 
@@ -150,7 +150,7 @@ def test_a_problem_of_a_server_is_reported_with_its_remedy(
 def test_a_replica_is_refused_if_its_writes_are_not_redirected(
     role: str | None, kind: Kind, expected: str | None
 ) -> None:
-    said = not_writable(replace(GOOD, role=role, master="m:1"), kind)
+    said = not_writable(GOOD._replace(role=role, master="m:1"), kind)
     assert (said is None) is (expected is None)
     assert (expected or "") in (said or "")
 
@@ -189,7 +189,7 @@ def test_a_shard_without_a_replica_is_refused_unless_a_failover_may_be_the_reaso
 def test_a_server_without_a_file_or_replica_can_lose_acknowledged_data(
     append_only: bool | None, replicated: bool, loses: bool
 ) -> None:
-    assert can_lose_acknowledged(replace(GOOD, append_only=append_only), replicated=replicated) is loses
+    assert can_lose_acknowledged(GOOD._replace(append_only=append_only), replicated=replicated) is loses
 
 
 @pytest.mark.parametrize("kind", ["standalone", "cluster", "sentinel", "unix", "embedded", "memory"])
@@ -199,8 +199,8 @@ def test_a_server_whose_facts_are_unknown_is_never_refused(kind: Kind, durabilit
 
 
 def test_all_problems_are_reported_together() -> None:
-    facts = replace(
-        GOOD, version="7.0", mode="cluster", role="slave", eviction="x", scripts="denied", append_only=False
+    facts = GOOD._replace(
+        version="7.0", mode="cluster", role="slave", eviction="x", scripts="denied", append_only=False
     )
     assert len(problems(facts, "standalone", "fsync")) == 5
 
@@ -208,10 +208,10 @@ def test_all_problems_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("facts", "durability", "words"),
     [
-        (replace(GOOD, run_id=UNKNOWN_RUN_ID), "master", ["run id"]),
-        (replace(GOOD, eviction=None), "master", ["make sure that it is noeviction"]),
-        (replace(GOOD, append_fsync=None), "master", ["how much a crash loses is not known"]),
-        (replace(GOOD, append_fsync=None), "fsync", ["make sure that it is always"]),
+        (GOOD._replace(run_id=UNKNOWN_RUN_ID), "master", ["run id"]),
+        (GOOD._replace(eviction=None), "master", ["make sure that it is noeviction"]),
+        (GOOD._replace(append_fsync=None), "master", ["how much a crash loses is not known"]),
+        (GOOD._replace(append_fsync=None), "fsync", ["make sure that it is always"]),
         (ServerFacts(HERE), "master", ["h:6379", "version", "run id", "maxmemory-policy", "appendfsync"]),
     ],
 )
@@ -240,5 +240,5 @@ def test_there_is_no_warning_if_all_facts_could_be_read() -> None:
 def test_the_log_says_what_an_acknowledgement_promises(
     changes: dict[str, Any], durability: Durability, replicated: bool, words: list[str]
 ) -> None:
-    note = durability_note(replace(GOOD, **changes), durability, replicated=replicated)
+    note = durability_note(GOOD._replace(**changes), durability, replicated=replicated)
     assert [word for word in words if word not in note] == []

@@ -13,7 +13,7 @@ __all__ = ["UNCHANGED", "Additions", "AdditionsMark", "decoded_state", "encoded_
 
 UNCHANGED: Final = object()
 """The state of a session that no handler has set."""
-_MOST_ITEMS: Final = 100
+MOST_ITEMS: Final = 100
 """The largest number of messages, session states and keys that a transaction takes."""
 
 
@@ -64,12 +64,12 @@ class Additions:
     def require_room(self, count: int, messages: int) -> None:
         """Raise if the transaction that completes this number of messages cannot take more items."""
         added = len(self.sends or ()) + len(self.keys or ()) + (self.session_state is not UNCHANGED)
-        if count and messages + added + count > _MOST_ITEMS:
+        if count and messages + added + count > MOST_ITEMS:
             self.overfull = True
             one = messages == 1
             raise MessageSizeExceededError(
                 f"A handler's messages go out in the transaction that completes its {'message' if one else 'batch'}. "
-                f"A transaction takes up to {_MOST_ITEMS} messages, session states and keys, and has "
+                f"A transaction takes up to {MOST_ITEMS} messages, session states and keys, and has "
                 f"{messages} to complete and {added} from the handler already. "
                 + ("Send fewer." if one else "Send fewer, or set a smaller batch=."),
                 outcome=Outcome.NEVER_SENT,

@@ -15,6 +15,7 @@ from sbredis.workers.declaring._outcomes import Complete
 from sbredis.workers.running._call_states import CallTask
 from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._gates import Gates
+from sbredis.workers.running._gathering import Gathering
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._locks import Renewable, RenewalLimit, cover_nothing, snapshot
 from sbredis.workers.running._prefetching import Prefetching
@@ -318,5 +319,7 @@ class Consumer(RunningCalls):
             return
         if type(outcome) is Complete and not call.additions and call.context is None:
             self.settlements.complete_soon(call.message)
-        else:  # it is a transaction, or belongs to the span of its handler
+        elif type(outcome) is Complete and Gathering.takes(call):
+            self.settlements.transact_soon(call)
+        else:  # it belongs to the span of its handler
             self.settlements.settle_soon(call, outcome)

@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, SessionLockLostError
+from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, ServiceBusError, SessionLockLostError
+from sbredis.exceptions import Outcome as Effect
 from sbredis.model import ServiceBusReceivedMessage, hold_of
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, GiveBack, Outcome
 from sbredis.workers.running._additions import UNCHANGED
 from sbredis.workers.running._calls import CallOrigin, HandlerCall, can_be_settled, is_too_large
+from sbredis.workers.running._gathering import Gathering
 
 if TYPE_CHECKING:
     from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSession
@@ -54,6 +56,9 @@ class CallSettler:
         self._loop = asyncio.get_running_loop()
         self._done: list[ServiceBusReceivedMessage] = []
         """Messages to complete with the next call."""
+        self._to_transact: list[HandlerCall] = []
+        """Calls to complete with the next transactions, together with what their handlers have sent."""
+        self._gathering = Gathering()
         self._scheduled = False
         self._calls: set[asyncio.Task[object]] = set()
         self._under_way = 0
@@ -82,16 +87,19 @@ class CallSettler:
     @property
     def unacknowledged(self) -> int:
         """The number of messages whose settlement was not answered yet."""
-        return self._under_way + len(self._done)
+        return self._under_way + len(self._done) + len(self._to_transact)
 
     # -- without waiting -----------------------------------------------------------------------------------------------
 
     def complete_soon(self, message: ServiceBusReceivedMessage) -> None:
         """Complete a message, together with others that are completed in the same moment."""
         self._done.append(message)
-        if not self._scheduled and len(self._calls) < _CALLS:
-            self._scheduled = True
-            self._loop.call_soon(self._complete_gathered)
+        self._gather()
+
+    def transact_soon(self, call: HandlerCall) -> None:
+        """Complete the message of a call and send what its handler has sent, in a transaction with those of others."""
+        self._to_transact.append(call)
+        self._gather()
 
     def settle_soon(self, call: HandlerCall, outcome: Outcome) -> None:
         """Settle the messages of a call in a task of its own."""
@@ -99,16 +107,29 @@ class CallSettler:
 
     async def all_settled(self) -> None:
         """Wait until every settlement is answered."""
-        while self._calls or self._done:
-            if self._done and not self._calls:
-                self._complete_gathered()
+        while self._calls or self._waits:
+            if self._waits and not self._calls:
+                self._start_gathered()
             await asyncio.wait(set(self._calls))
 
-    def _complete_gathered(self) -> None:
+    @property
+    def _waits(self) -> bool:
+        """Whether there are completions that no call makes yet."""
+        return bool(self._done or self._to_transact)
+
+    def _gather(self) -> None:
+        if not self._scheduled and len(self._calls) < _CALLS:
+            self._scheduled = True
+            self._loop.call_soon(self._start_gathered)
+
+    def _start_gathered(self) -> None:
         self._scheduled = False
         batch, self._done = self._done, []
         if batch:
             self.start(self.complete(batch), len(batch))
+        calls, self._to_transact = self._to_transact, []
+        for together in self._gathering.transactions(calls):
+            self.start(self._transact_together(together), len(together))
 
     def start(self, work: Coroutine[Any, Any, object], count: int) -> None:
         """Settle this number of messages in a task of its own."""
@@ -120,8 +141,8 @@ class CallSettler:
     def _ended(self, task: asyncio.Task[object], count: int) -> None:
         self._calls.discard(task)
         self._under_way -= count
-        if self._done and not self._scheduled:
-            self._complete_gathered()
+        if self._waits and not self._scheduled:
+            self._start_gathered()
         if self.when_settled is not None:
             self.when_settled()
 
@@ -139,6 +160,34 @@ class CallSettler:
                     await self.complete([message])
             else:
                 self.failed(batch, error)
+
+    async def _transact_together(self, calls: list[HandlerCall]) -> None:
+        """Complete the messages of calls, and send what their handlers have sent. Errors are reported, not raised.
+
+        If the transaction is refused, each call is settled alone.
+        """
+        if len(calls) > 1:
+            try:
+                await self._commit(calls)
+            except Exception as error:  # noqa: BLE001 -- it is reported, and must not end the worker
+                if isinstance(error, ServiceBusError) and error.outcome is Effect.UNKNOWN:
+                    for call in calls:
+                        self.failed(call.messages, error)
+                    return
+                if is_too_large(error):
+                    self._gathering.too_large(calls)
+                outcomes = await asyncio.gather(*(self.settle_reporting(call, _DONE) for call in calls))
+                if (
+                    isinstance(error, ValueError)
+                    and not is_too_large(error)
+                    and all(each == _DONE for each in outcomes)
+                ):
+                    self._gathering.only_alone(calls)
+            else:
+                self._gathering.happened()
+                self.noted([call.message for call in calls], _DONE)
+        else:
+            await self.settle_reporting(calls[0], _DONE)
 
     async def settle_reporting(self, call: HandlerCall, outcome: Outcome) -> Outcome | None:
         """Settle the messages of a call. An error is reported, and not raised.
@@ -217,23 +266,25 @@ class CallSettler:
 
     async def _transact(self, call: HandlerCall) -> None:
         try:
-            await self._commit(call)
+            await self._commit([call])
         except KeyAlreadyUsedError:
             _log.info("%s: message %s was handled before", call.origin.entity, call.message.sequence_number)
             await call.origin.receiver.complete_messages(call.messages)
 
-    async def _commit(self, call: HandlerCall) -> None:
+    async def _commit(self, calls: Sequence[HandlerCall]) -> None:
+        """Do all that calls have added when they complete their messages, or nothing of it."""
         async with self._client.transaction() as transaction:
-            for key, window in (call.additions.keys or {}).items():
-                transaction.once(key, window)
-            for message in call.messages:
-                transaction.complete_message(message)
-            for entity, sent in call.additions.sends or ():
-                transaction.send_messages(self._sender_to(entity), sent)
-            if call.additions.session_state is not UNCHANGED:
-                assert call.origin.session is not None
-                state: Any = call.additions.session_state
-                transaction.set_session_state(call.origin.session, state)
+            for call in calls:
+                for key, window in (call.additions.keys or {}).items():
+                    transaction.once(key, window)
+                for message in call.messages:
+                    transaction.complete_message(message)
+                for entity, sent in call.additions.sends or ():
+                    transaction.send_messages(self._sender_to(entity), sent)
+                if call.additions.session_state is not UNCHANGED:
+                    assert call.origin.session is not None
+                    state: Any = call.additions.session_state
+                    transaction.set_session_state(call.origin.session, state)
 
     async def release(self, messages: Sequence[ServiceBusReceivedMessage], *, interrupted: bool = False) -> None:
         """Give messages back without counting a delivery."""

@@ -9,7 +9,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
-from sbredis.exceptions import OperationTimeoutError, Outcome
+from sbredis.exceptions import OperationTimeoutError, Outcome, SessionCannotBeLockedError
 from sbredis.testing import Bus
 from sbredis.workers import Abandon, Complete, Context, Retries, Worker
 from tests.waiting import eventually
@@ -138,3 +138,82 @@ async def test_a_worker_holds_no_more_sessions_than_it_may(sbredis_bus: Bus) -> 
         await receiver.close()
         let_go.set()
         await eventually(lambda: empty(sbredis_bus, "steps"))
+
+
+async def test_idle_sessions_do_not_keep_others_waiting(sbredis_bus: Bus) -> None:
+    """The worker would keep each session for an hour."""
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker, handled = Worker(sbredis_bus.url), list[str]()
+
+    @worker.queue("steps", max_concurrent_calls=2, session_idle_timeout=3600, max_session_time=3600)
+    async def step(text: str) -> None:
+        handled.append(text)
+
+    texts = [f"{number:02}" for number in range(20)]
+    async with sbredis_bus.client.get_queue_sender("steps") as sender:
+        await sender.send_messages([ServiceBusMessage(text, session_id=text) for text in texts])
+    async with worker.running():
+        await eventually(lambda: len(handled) == len(texts))
+        assert sorted(handled) == texts
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+        assert worker._running().report().counts["steps"].locks_lost == 0
+
+
+async def test_the_session_that_is_idle_for_longest_is_given_back(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker, handled = Worker(sbredis_bus.url), list[str]()
+    busy = asyncio.Event()
+
+    @worker.queue("steps", max_concurrent_calls=3, session_idle_timeout=3600, max_session_time=3600)
+    async def step(text: str) -> None:
+        handled.append(text)
+        if text == "busy":
+            await busy.wait()
+
+    async def send(text: str) -> None:
+        await worker.send("steps", text, session_id=text)
+        await eventually(lambda: text in handled)
+        if text != "busy":
+            await eventually(lambda: empty_but_one(sbredis_bus))
+
+    async with worker.running():
+        for text in ("busy", "first", "second"):
+            await send(text)
+        await send("third")  # takes the slot of the first one
+        async with sbredis_bus.client.get_queue_receiver("steps", session_id="first", max_wait_time=30) as receiver:
+            assert receiver.session.session_id == "first"
+        for held in ("busy", "second", "third"):
+            with pytest.raises(SessionCannotBeLockedError):
+                async with sbredis_bus.client.get_queue_receiver("steps", session_id=held, max_wait_time=0.1):
+                    pass
+        busy.set()
+
+
+async def test_a_session_that_no_slot_is_free_for_is_left_to_others(sbredis_bus: Bus) -> None:
+    """No session is idle, so the worker does not hold more sessions than it has slots."""
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker, began, busy = Worker(sbredis_bus.url), list[str](), asyncio.Event()
+
+    @worker.queue("steps", max_concurrent_calls=1, session_idle_timeout=3600)
+    async def step(text: str) -> None:
+        began.append(text)
+        if text == "long":
+            await busy.wait()
+
+    async with worker.running():
+        await worker.send("steps", "short", session_id="a")
+        await eventually(lambda: began == ["short"])
+        await worker.send("steps", "long", session_id="a")  # perhaps the worker waits for a further session now
+        await eventually(lambda: began == ["short", "long"])
+        await worker.send("steps", "other", session_id="b")
+        async with sbredis_bus.client.get_queue_receiver("steps", session_id="b", max_wait_time=30) as receiver:
+            (message,) = await receiver.receive_messages(1, 30)
+            assert str(message) == "other"
+            assert message.delivery_count == 1
+            await receiver.complete_message(message)
+        busy.set()
+
+
+async def empty_but_one(bus: Bus) -> bool:
+    """Return whether only the message of a running handler is left."""
+    return len(await bus.active("steps")) == 1

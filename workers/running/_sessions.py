@@ -43,6 +43,9 @@ class SessionConsumer:
     Each session is held by a task of its own, which handles one message after the other: the next call waits until the
     outcome of the one before it is acknowledged. The task gives the session back when no message has come for a while,
     when it has held the session for long enough, and after a message that comes again: nothing may overtake it.
+
+    A session without messages does not keep others waiting. While all slots are taken and one of them has such a
+    session, the consumer accepts one session more, and gives back the one that has been without messages for longest.
     """
 
     def __init__(
@@ -58,6 +61,10 @@ class SessionConsumer:
         self._held: dict[asyncio.Task[None], HandlerCall | None] = {}
         self._sessions: dict[asyncio.Task[None], ServiceBusSession] = {}
         self._receivers: dict[asyncio.Task[None], ServiceBusSessionReceiver] = {}
+        self._idle: dict[asyncio.Task[None], None] = {}
+        """The tasks whose sessions have no messages now, the one that waits for longest first."""
+        self._replaced: set[asyncio.Task[None]] = set()
+        """The tasks that give their sessions back because another session has taken their slot."""
         self._ending: set[asyncio.Task[None]] = set()
         """The tasks that give their sessions back, and end the dependencies of these sessions."""
         self._failed: Exception | None = None
@@ -80,16 +87,34 @@ class SessionConsumer:
                 self._failed = None
                 raise error
             receiver = await self._client.accept_next_session(*names, max_wait_time=60)
-            if receiver is not None:
+            if receiver is None:
+                continue
+            if self._taken >= self._plan.settings.max_concurrent_calls and not self._replace():
+                await receiver.close()  # the session that was idle has messages again
+            else:
                 task = asyncio.get_running_loop().create_task(self._hold(receiver))
                 self._held.setdefault(task, None)  # with an eager task factory, the task has begun
                 self._sessions[task], self._receivers[task] = receiver.session, receiver
                 task.add_done_callback(self._given_back)
 
+    @property
+    def _taken(self) -> int:
+        """The number of slots that are taken."""
+        return len(self._held) - len(self._replaced)
+
+    def _replace(self) -> bool:
+        """Give back the session that has been without messages for longest. Return whether there is one."""
+        for task in self._idle:
+            del self._idle[task]
+            self._replaced.add(task)
+            task.cancel()
+            return True
+        return False
+
     async def _room_for_one(self) -> None:
-        """Wait until one more session may be held."""
-        time = self._handling.time
-        while len(self._held) >= self._plan.settings.max_concurrent_calls or not self._admits():
+        """Wait until one more session may be accepted."""
+        time, most = self._handling.time, self._plan.settings.max_concurrent_calls
+        while (self._taken >= most and not (self._taken == most and self._idle)) or not self._admits():
             self._room.clear()
             await time.wait(self._room, self.gates.wait(time.now()) if self.gates else None)
 
@@ -102,6 +127,7 @@ class SessionConsumer:
     def _given_back(self, task: asyncio.Task[None]) -> None:
         del self._held[task], self._sessions[task], self._receivers[task]
         self._ending.discard(task)
+        self._replaced.discard(task)
         self._cut_off.discard(task)
         self._room.set()
         error = None if task.cancelled() else task.exception()
@@ -125,7 +151,9 @@ class SessionConsumer:
             while not self._stopping and time.now() < ends and left != 0 and self._admits():
                 most = self._size.most if self._plan.in_batches else _AHEAD
                 wanted = self._handling.limit.at_most(most if left is None else min(most, left))
-                messages = await filled(receiver, wanted, settings.session_idle_timeout, wait, time)
+                messages = await filled(receiver, wanted, 0, wait, time)
+                if not messages:
+                    messages = await self._more(task, receiver, wanted, wait)
                 if not messages or not await handle_all(task, settlements, messages, scopes, ends):
                     break
                 left = None if left is None else left - len(messages)
@@ -139,6 +167,18 @@ class SessionConsumer:
             self._held[task] = None
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
             await self._clean_up(scopes)
+
+    async def _more(
+        self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver, wanted: int, wait: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """Wait for messages of a session that has none now, unless another session takes its slot."""
+        self._idle[task] = None
+        self._room.set()
+        try:
+            idle = self._plan.settings.session_idle_timeout
+            return await filled(receiver, wanted, idle, wait, self._handling.time)
+        finally:
+            self._idle.pop(task, None)
 
     async def _end_call(self, settlements: CallSettler, call: HandlerCall) -> None:
         """Decide what becomes of the messages of a call that the work on its session leaves unsettled."""

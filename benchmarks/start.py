@@ -58,7 +58,7 @@ class Start(NamedTuple):
 def programs(url: str) -> Mapping[str, Start]:
     """Return the programs, by what they show."""
     shown = {
-        "import sbredis.aio": Start("import sbredis.aio", goal=150),
+        "import of sbredis.aio.ServiceBusClient": Start("from sbredis.aio import ServiceBusClient", goal=150),
         "import redis.asyncio": Start("import redis.asyncio"),
         "sbredis: first connection and message": Start(SENDING + RUN, SENDING, goal=60),
         "redis-py: first connection and call": Start(CALLING.replace("URL", url.partition("?")[0]) + RUN, CALLING),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from sbredis._quoting import quoted
@@ -12,6 +11,8 @@ __all__ = ["nearest_name", "unexpected_keyword", "with_nearest"]
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is nearest to a name, without regard to case, or ``None`` if none is near."""
+    import difflib  # only errors need it
+
     by_key = {each.lower(): each for each in known}
     return next((by_key[near] for near in difflib.get_close_matches(name.lower(), by_key, 1)), None)
 

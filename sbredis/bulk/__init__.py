@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from sbredis.bulk._chunks import WriterKey, WriterKind
-from sbredis.bulk._claims import Awaited
-from sbredis.bulk._marks import forget_marks, forget_writer, known_writers, note_tasks, stored_rows
-from sbredis.bulk._page_reading import LARGEST_NUMBER, Browser, read_range, read_settled
-from sbredis.bulk._reservation import Reservation, list_reservations, release, reserve
-from sbredis.bulk._reserving import SHOWING_LIFE, Reservations, status_of, statuses
-from sbredis.bulk._rows import Refusal
-from sbredis.bulk._writing import BulkWriter, WriteSummary, WriteTarget, destination_of
+from typing import TYPE_CHECKING
+
+from sbredis._lazy import lazily
 from sbredis.engine import Committed, Planned, Rows
+
+if TYPE_CHECKING:
+    from sbredis.bulk._chunks import WriterKey, WriterKind
+    from sbredis.bulk._claims import Awaited
+    from sbredis.bulk._marks import forget_marks, forget_writer, known_writers, note_tasks, stored_rows
+    from sbredis.bulk._page_reading import LARGEST_NUMBER, Browser, read_range, read_settled
+    from sbredis.bulk._reservation import Reservation, list_reservations, release, reserve
+    from sbredis.bulk._reserving import SHOWING_LIFE, Reservations, status_of, statuses
+    from sbredis.bulk._rows import Refusal
+    from sbredis.bulk._writing import BulkWriter, WriteSummary, WriteTarget, destination_of
 
 __all__ = [
     "LARGEST_NUMBER",
@@ -42,3 +47,47 @@ __all__ = [
     "statuses",
     "stored_rows",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "_chunks": (
+                "WriterKey",
+                "WriterKind",
+            ),
+            "_claims": ("Awaited",),
+            "_marks": (
+                "forget_marks",
+                "forget_writer",
+                "known_writers",
+                "note_tasks",
+                "stored_rows",
+            ),
+            "_page_reading": (
+                "LARGEST_NUMBER",
+                "Browser",
+                "read_range",
+                "read_settled",
+            ),
+            "_reservation": (
+                "Reservation",
+                "list_reservations",
+                "release",
+                "reserve",
+            ),
+            "_reserving": (
+                "SHOWING_LIFE",
+                "Reservations",
+                "status_of",
+                "statuses",
+            ),
+            "_rows": ("Refusal",),
+            "_writing": (
+                "BulkWriter",
+                "WriteSummary",
+                "WriteTarget",
+                "destination_of",
+            ),
+        },
+    )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment, require_single
     from sbredis.model._durations import parse_duration
     from sbredis.model._entity_properties import (
-        NamespaceProperties,
         NewSubscriptionOptions,
         QueueOptions,
         QueueOrSubscriptionOptions,
@@ -109,6 +108,7 @@ if TYPE_CHECKING:
     )
     from sbredis.model._runtime_properties import (
         MessageCountDetails,
+        NamespaceProperties,
         PartitionRuntimeProperties,
         QueueRuntimeProperties,
         SubscriptionRuntimeProperties,
@@ -243,7 +243,6 @@ if not TYPE_CHECKING:
             "_checks": ("MAXIMUM_PROPERTY_BYTES", "due_time", "moment", "require_single"),
             "_durations": ("parse_duration",),
             "_entity_properties": (
-                "NamespaceProperties",
                 "NewSubscriptionOptions",
                 "QueueOptions",
                 "QueueOrSubscriptionOptions",
@@ -328,6 +327,7 @@ if not TYPE_CHECKING:
             ),
             "_runtime_properties": (
                 "MessageCountDetails",
+                "NamespaceProperties",
                 "PartitionRuntimeProperties",
                 "QueueRuntimeProperties",
                 "SubscriptionRuntimeProperties",

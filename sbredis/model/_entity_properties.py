@@ -15,14 +15,13 @@ beside each class names the same properties as keywords. A test compares the two
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from sbredis._public import public
 from sbredis.engine import MOST_PARTITIONS
 from sbredis.model._durations import UNLIMITED
-from sbredis.model._enums import EntityAvailabilityStatus, EntityStatus, MessagingSku, NamespaceType
+from sbredis.model._enums import EntityAvailabilityStatus, EntityStatus
 from sbredis.model._fields import (
     Choice,
     Described,
@@ -42,7 +41,6 @@ from sbredis.model._rule_properties import RuleProperties
 __all__ = [
     "AnyEntity",
     "AnyEntityOptions",
-    "NamespaceProperties",
     "NewSubscriptionOptions",
     "OnlySubscription",
     "OnlySubscriptionOptions",
@@ -346,41 +344,6 @@ class QueueProperties(ReceivedFrom, SentTo, AnyEntity):
     def update(self, *given: Any, **named: Unpack[QueueOptions]) -> None:
         """Assign several properties, like ``dict.update``."""
         self._assign(given, named)
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceProperties:
-    """The properties of a namespace."""
-
-    name: str
-    _: KW_ONLY
-    alias: str | None = None
-    """Azure's property; always ``None`` in sbredis."""
-    created_at_utc: datetime | None = None
-    """The time of creation, by the server's clock."""
-    messaging_sku: MessagingSku | None = None
-    """Azure's property; always ``None`` in sbredis."""
-    messaging_units: int | None = None
-    """Azure's property; always ``None`` in sbredis."""
-    modified_at_utc: datetime | None = None
-    """The same as :attr:`created_at_utc`: changes of the limits are not noted."""
-    namespace_type: NamespaceType = NamespaceType.MESSAGING
-    slot_count: int | None = None
-    """The number of slots over which the entities are spread, fixed at creation. An addition of sbredis."""
-    entity_count: int | None = None
-    """The number of queues, topics and subscriptions. An addition of sbredis."""
-    max_entities: int | None = None
-    """The largest number of queues, topics and subscriptions, if it is limited. An addition of sbredis."""
-    size_in_megabytes: int | None = None
-    """The sum of the sizes that the queues and topics may have, in all their partitions. An addition of sbredis."""
-    max_size_in_megabytes: int | None = None
-    """The limit of :attr:`size_in_megabytes`, if there is one. An addition of sbredis."""
-    availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
-    """``Limited`` if a part of the registry cannot be reached, so that the counts lack its entities. An addition of
-    sbredis.
-    """
-    unreachable_slots: tuple[int, ...] = ()
-    """The numbers of the slots in which the registry cannot be reached. An addition of sbredis."""
 
 
 # -- topics, as an application sets and reads them ---------------------------------------------------------------------

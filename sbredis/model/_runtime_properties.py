@@ -1,14 +1,15 @@
-"""The counts and sizes of queues, topics and subscriptions."""
+"""The counts and sizes of queues, topics and subscriptions, and the properties of a namespace."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 
-from sbredis.model._enums import EntityAvailabilityStatus
+from sbredis.model._enums import EntityAvailabilityStatus, MessagingSku, NamespaceType
 
 __all__ = [
     "MessageCountDetails",
+    "NamespaceProperties",
     "PartitionRuntimeProperties",
     "QueueRuntimeProperties",
     "SubscriptionRuntimeProperties",
@@ -210,3 +211,38 @@ class UnreadableEntity:
     """Why the record cannot be read, in a few words."""
     layout: str | None
     """The layout of the record, if another release has written it; ``None`` if the record is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceProperties:
+    """The properties of a namespace."""
+
+    name: str
+    _: KW_ONLY
+    alias: str | None = None
+    """Azure's property; always ``None`` in sbredis."""
+    created_at_utc: datetime | None = None
+    """The time of creation, by the server's clock."""
+    messaging_sku: MessagingSku | None = None
+    """Azure's property; always ``None`` in sbredis."""
+    messaging_units: int | None = None
+    """Azure's property; always ``None`` in sbredis."""
+    modified_at_utc: datetime | None = None
+    """The same as :attr:`created_at_utc`: changes of the limits are not noted."""
+    namespace_type: NamespaceType = NamespaceType.MESSAGING
+    slot_count: int | None = None
+    """The number of slots over which the entities are spread, fixed at creation. An addition of sbredis."""
+    entity_count: int | None = None
+    """The number of queues, topics and subscriptions. An addition of sbredis."""
+    max_entities: int | None = None
+    """The largest number of queues, topics and subscriptions, if it is limited. An addition of sbredis."""
+    size_in_megabytes: int | None = None
+    """The sum of the sizes that the queues and topics may have, in all their partitions. An addition of sbredis."""
+    max_size_in_megabytes: int | None = None
+    """The limit of :attr:`size_in_megabytes`, if there is one. An addition of sbredis."""
+    availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
+    """``Limited`` if a part of the registry cannot be reached, so that the counts lack its entities. An addition of
+    sbredis.
+    """
+    unreachable_slots: tuple[int, ...] = ()
+    """The numbers of the slots in which the registry cannot be reached. An addition of sbredis."""

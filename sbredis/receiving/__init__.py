@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from sbredis._lazy import lazily
 from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next
 from sbredis.receiving._deferred import Deferred
 from sbredis.receiving._entity_lookup import (
@@ -16,7 +19,6 @@ from sbredis.receiving._held_session import HeldSession, is_failed_delivery, lan
 from sbredis.receiving._inbox import Inbox
 from sbredis.receiving._peeking import Peeking, Peekings
 from sbredis.receiving._purging import purge
-from sbredis.receiving._renewal_thread import RenewalThread
 from sbredis.receiving._renewing import LockRenewFailureCallback, RenewalReport, Renewals, RenewedLock
 from sbredis.receiving._settling import (
     MessageSettler,
@@ -28,6 +30,9 @@ from sbredis.receiving._settling import (
     require_reason,
 )
 from sbredis.receiving._stand_in_process import StandInProcess
+
+if TYPE_CHECKING:
+    from sbredis.receiving._renewal_thread import RenewalThread
 
 __all__ = [
     "Deferred",
@@ -62,3 +67,6 @@ __all__ = [
     "require_sessions",
     "state_bytes",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazily(__name__, {"_renewal_thread": ("RenewalThread",)})

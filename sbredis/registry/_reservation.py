@@ -7,7 +7,6 @@ clients that have seen it last, so of two clients that reserve an entity one win
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -104,6 +103,8 @@ def say_reserved(
     last_seen: datetime | None = None,
 ) -> None:
     """Let an error say for whom the entity is reserved, and how to end the reservation."""
+    import shlex
+
     error.consumer, error.owner = reservation.consumer, reservation.owner
     error.since, error.last_seen = datetime.fromtimestamp(reservation.since / 1000, UTC), last_seen
     by = f" by {quoted(reservation.owner, 200)}" if reservation.owner else ""

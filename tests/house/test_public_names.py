@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -69,15 +70,19 @@ def test_a_package_module_defines_nothing_except_its_table_of_contents(package: 
     assert {thing.name for thing in things} <= {"__getattr__", "__dir__"}
 
 
-def names_for_type_checkers(tree: ast.Module) -> dict[str, list[str]]:
-    """Return the names that a package imports only for type checkers, by the module below it that has them."""
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+def names_for_type_checkers(package: Module) -> dict[str, list[str]]:
+    """Return the names that a package imports only for type checkers, by the module that has them."""
+    blocks = [
+        node for node in package.tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
     imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom) and node.module]
-    return {str(node.module).rpartition(".")[2]: sorted(each.name for each in node.names) for node in imports}
+    return {
+        str(node.module).removeprefix(f"{package.name}."): sorted(each.name for each in node.names) for node in imports
+    }
 
 
 def names_for_programs(tree: ast.Module) -> dict[str, list[str]]:
-    """Return the names that a package imports when they are first used, by the module below it that has them."""
+    """Return the names that a package imports when they are first used, by the module that has them."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazily"]
     tables = [ast.literal_eval(call.args[1]) for call in calls]
     return {module: sorted(names) for table in tables for module, names in table.items()}
@@ -88,23 +93,38 @@ LAZY = [package for package in PACKAGES if names_for_programs(package.tree)]
 
 @for_each("package", LAZY, ids=lambda module: module.name)
 def test_a_package_imports_late_what_type_checkers_see(package: Module) -> None:
-    assert names_for_programs(package.tree) == names_for_type_checkers(package.tree)
+    assert names_for_programs(package.tree) == names_for_type_checkers(package)
 
 
 NOT_NEEDED = [
     "msgspec",
     "redis",
+    "sbredis.aio._background_renewer",
     "sbredis.aio._check",
+    "sbredis.bulk._writing",
     "sbredis.cli",
     "sbredis.maintenance._maintenance",
     "sbredis.moving._carrying",
+    "sbredis.receiving._renewal_thread",
     "sbredis.rules._parser",
     "sbredis.workers",
 ]
 
 
 def test_importing_the_client_loads_nothing_that_few_programs_need() -> None:
-    code = f"import sys, sbredis.aio; print([name for name in {NOT_NEEDED} if name in sys.modules])"
+    assert loaded_by("from sbredis.aio import ServiceBusClient", NOT_NEEDED) == []
+
+
+def test_importing_the_administration_client_loads_no_senders_and_receivers() -> None:
+    """A command of the program that asks a server needs only this client."""
+    not_needed = ["sbredis.aio._client", "sbredis.receiving", "sbredis.sending", *NOT_NEEDED]
+    assert loaded_by("from sbredis.aio.management import ServiceBusAdministrationClient", not_needed) == []
+
+
+def loaded_by(statement: str, names: list[str]) -> list[str]:
+    """Return the modules among these that a new process has loaded after a statement."""
+    assert all(find_spec(name) is not None for name in names)  # so that a module of another name is noticed
+    code = f"import json, sys; {statement}; print(json.dumps([name for name in {names} if name in sys.modules]))"
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert shown.strip() == "[]"
-    assert all(find_spec(name) is not None for name in NOT_NEEDED)  # so that a module of another name is noticed
+    found: list[str] = json.loads(shown)
+    return found

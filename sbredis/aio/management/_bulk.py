@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sbredis import bulk
 from sbredis.aio.management._calls import Calls, page_of_all
 from sbredis.aio.management._parts_of_lists import list_part
-from sbredis.bulk import Reservations, forget_marks, status_of, statuses
 from sbredis.client import seconds_of
 from sbredis.entities import AsyncItemPaged, ListPage
 from sbredis.model import ReservationStatus
@@ -42,13 +42,13 @@ class BulkAdministration(Calls):
             until = self._deadline(timeout)
             if entity_path is not None:
                 return ListPage(part.of(await self._reservation(entity_path, seconds, until)), None)
-            return await page_of_all(statuses(self._connection, seconds, until), part, token)
+            return await page_of_all(bulk.statuses(self._connection, seconds, until), part, token)
 
         return AsyncItemPaged(page)
 
     async def _reservation(self, entity_path: str, stale_after: float, until: float) -> list[ReservationStatus]:
         record = await self._ask(entity_path, until, lambda left: self._namespace.get_entity(entity_path, timeout=left))
-        status = await status_of(self._connection, record, stale_after, until)
+        status = await bulk.status_of(self._connection, record, stale_after, until)
         return [] if status is None else [status]
 
     async def release_reservation(
@@ -65,7 +65,7 @@ class BulkAdministration(Calls):
         until = self._deadline(timeout)
 
         async def release(_: float) -> bool:
-            return await (await Reservations.of(self._connection, until)).release(entity_path, consumer, until)
+            return await (await bulk.Reservations.of(self._connection, until)).release(entity_path, consumer, until)
 
         return await self._ask(entity_path, until, release)
 
@@ -79,6 +79,6 @@ class BulkAdministration(Calls):
         until = self._deadline(timeout)
 
         async def forget(_: float) -> int:
-            return await forget_marks(await self._connection.entity(entity_path, until), writer, until)
+            return await bulk.forget_marks(await self._connection.entity(entity_path, until), writer, until)
 
         return await self._ask(entity_path, until, forget)

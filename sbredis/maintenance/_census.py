@@ -150,7 +150,8 @@ class Census:
                     self._channels.choose(frozenset())
                     await self._news.wait()
                     continue
-                self._channels.choose(everywhere)
+                if self._channels.choose(everywhere):
+                    await self._channels.opened()  # a bucket that is read before it is heard must be read again
                 await self._welcome()
                 for number in self._logs.begin(loop.time()):
                     self._reads.start(self._read(number))

@@ -73,10 +73,10 @@ class SlotChannels:
         self._refused: dict[int, asyncio.TimerHandle] = {}
         """For each slot whose channel was refused, the timer that asks again."""
 
-    def choose(self, numbers: frozenset[int]) -> None:
-        """Listen to these slots, and to no others."""
+    def choose(self, numbers: frozenset[int]) -> bool:
+        """Listen to these slots, and to no others. Return whether these are other slots than before."""
         if numbers == self._chosen:
-            return
+            return False
         before, self._chosen = self._chosen, numbers
         for number in before - numbers:
             timer, subscription = self._refused.pop(number, None), self._subscriptions.pop(number, None)
@@ -89,6 +89,7 @@ class SlotChannels:
         for number in numbers - before:
             self._listen(number)
         self._check()
+        return True
 
     async def opened(self) -> None:
         """Wait until the client hears the slots. If a slot does not answer soon, do not wait for it."""

@@ -20,7 +20,7 @@ from sbredis.registry import EntityRecord, Namespace
 from sbredis.rules import Rule
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
-from tests.aio.queues import PATIENT, queue_at
+from tests.aio.queues import PATIENT, Calls, queue_at
 from tests.registry.damage import UNREADABLE, Registered
 from tests.waiting import eventually
 
@@ -85,6 +85,22 @@ async def test_a_census_follows_every_change(url: str) -> None:
         await namespace.delete_entity("q")
         again = await namespace.create_entity("q", SETTINGS)
         await eventually(lambda: set(kept.known) == {again.id})
+
+
+async def test_a_census_hears_all_buckets_before_it_reads_each_of_them_once(url: str) -> None:
+    async with queue_at(url, partitions=4, timings=PATIENT) as queue:
+        connection = queue.client._connection
+        made = DutyResources.of(connection).census
+        with Calls(connection.transport) as calls:
+            ended = made.use(lambda _: None)
+            task = asyncio.create_task(made.run())
+            await eventually(lambda: calls.by_script["read_changes"])
+            heard_all = made._channels.all_open  # otherwise the census did not wait for a slow server
+            await eventually(lambda: made.whole and made._channels.all_open)
+            assert calls.by_script["read_changes"] == connection.namespace.slots or not heard_all
+            ended()
+            task.cancel()
+            await asyncio.wait([task])
 
 
 async def test_a_user_that_comes_later_is_told_everything(url: str) -> None:

@@ -91,6 +91,10 @@ class Entity:
         self.detects_duplicates = record.settings.duplicate_window is not None
         self.largest_message = record.settings.largest_message
         self._partitions: dict[int, Partition] = {}
+        hooks = self.connection.test_hooks
+        if hooks is not None:
+            for used in (record, *(() if routing is None else routing.records)):
+                hooks.used(self.connection.target.namespace, used)
         if routing is not None and routing.judge.routes.has_unreadable_rules and not self._rereading:
             self._rereading = self.connection.attempt(f"{self.name}: the reading of rules", self._read_rules_again)
         for watcher in list(self.watchers):

@@ -319,12 +319,14 @@ class Routing:
             found = self._partitions[place, number] = self._namespace.partition(self.judge.records[place], number)
         return found
 
+    @property
+    def records(self) -> list[EntityRecord]:
+        """The records of the subscriptions."""
+        return [routed.record for routed in self.judge.routes.subscriptions]
+
     def partitions(self, number: int) -> list[tuple[EntityRecord, Partition]]:
         """Return the record of each subscription, and the subscription's partition with this number."""
-        return [
-            (routed.record, self._namespace.partition(routed.record, number))
-            for routed in self.judge.routes.subscriptions
-        ]
+        return [(record, self._namespace.partition(record, number)) for record in self.records]
 
 
 async def routing_for(namespace: Namespace, routes: Routes, known: Routing | None) -> Routing:

@@ -1,7 +1,7 @@
 """Hooks with which a test bus controls in-memory servers.
 
-All clients of such a server use the clock of the bus, and the bus records all messages that are sent. So code under
-test needs only a URL.
+All clients of such a server use the clock of the bus. The bus records all messages that are sent, and all entities
+that any of its clients has used. So code under test needs only a URL.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from sbredis.client._clock import Clock
     from sbredis.engine import Outgoing
+    from sbredis.registry import EntityRecord
     from sbredis.transport import Target
 
 __all__ = ["BusHooks", "hooks_for", "install_hooks", "remove_hooks"]
@@ -30,6 +31,7 @@ class BusHooks:
         self.slots = slots
         """The number of slots of a new namespace."""
         self._sent: dict[tuple[str, str], list[bytes]] = {}
+        self._used: dict[tuple[str, str], EntityRecord] = {}
 
     def sent(self, namespace: str, entity: str, messages: Sequence[Outgoing]) -> None:
         """Record messages that an entity has accepted, in their order. Runs in the event loop of the sending client."""
@@ -38,6 +40,17 @@ class BusHooks:
     def sent_to(self, namespace: str, entity: str) -> list[bytes] | None:
         """Return the payloads of all messages that an entity has accepted; ``None`` if it has accepted none."""
         return self._sent.get((namespace, name_key(entity)))
+
+    def used(self, namespace: str, record: EntityRecord) -> None:
+        """Record an entity that a client uses from now on. Runs in the event loop of the client."""
+        self._used[namespace, record.id] = record
+
+    def used_in(self, namespace: str) -> list[EntityRecord]:
+        """Return the last known records of all entities of a namespace that clients have used.
+
+        No other entity has messages, because the server is in this process alone.
+        """
+        return [record for (each, _), record in list(self._used.items()) if each == namespace]
 
 
 _hooks: dict[str, BusHooks] = {}

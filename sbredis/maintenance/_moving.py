@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -114,14 +114,17 @@ class Mover:
         request = calling(namespace.name, namespace.salt(number), entities)
         return await perform(self.connection.transport, request, timeout=_READING)
 
-    async def move_now(self) -> None:
-        """Move all messages that wait now. A test bus does this before it shows messages."""
-        census, again = self.shared.census, True
-        await census.read()
+    async def move_now(self, sources: Callable[[], Iterable[EntityRecord]]) -> None:
+        """Move all messages that wait now in the entities that ``sources`` returns.
+
+        A test bus does this before it shows messages. ``sources`` is called again when messages were moved, because
+        they may wait in other entities now.
+        """
+        again = True
         while again:
             again = False
             places: defaultdict[int, list[EntityRecord]] = defaultdict(list)
-            for record in census.by_id.values():
+            for record in sources():
                 for number in record.partitions:
                     places[number].append(record)
             for number, known in places.items():
@@ -129,8 +132,12 @@ class Mover:
                     part = known[start : start + MOST_ASKED]
                     answers = await self.calling(number, [record.id for record in part])
                     for record in (record for record, calls in zip(part, answers, strict=True) if calls):
-                        source = await self.connection.entity(record.path, asyncio.get_running_loop().time() + CALLING)
-                        again = await self.move_all(source, number) or again
+                        until = asyncio.get_running_loop().time() + CALLING
+                        source = await self.connection.entity(record.path, until)
+                        if source.record.id != record.id:
+                            await source.refresh(until)
+                        if source.record.id == record.id:
+                            again = await self.move_all(source, number) or again
 
     async def move_all(self, source: Entity, number: int) -> bool:
         """Move messages until none waits, or until it is another partition's turn. Return whether none waits.

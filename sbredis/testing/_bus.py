@@ -68,7 +68,7 @@ class Bus:
         self._name = f"test-{secrets.token_hex(8)}"
         self._hooks = BusHooks(movable(self._clock), slot_count)
         self._clients = BusClients(self.url)
-        self._contents = BusContents(self._clients)
+        self._contents = BusContents(self._clients, self._hooks)
         install_hooks(self._name, self._hooks)
 
     async def __aenter__(self) -> Self:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client import Connection, connection_of, deadline_of
+from sbredis.client import BusHooks, Connection, connection_of, deadline_of
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, CallId, Partition, Request, SidePrefix
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 from sbredis.maintenance import DutyResources, Mover, TopicPublisher
@@ -89,8 +89,10 @@ class BusClients:
 class BusContents:
     """The entities and messages of a bus. Everything that is due is done before messages are returned."""
 
-    def __init__(self, clients: BusClients) -> None:
+    def __init__(self, clients: BusClients, hooks: BusHooks) -> None:
         self._clients = clients
+        self._hooks = hooks
+        self._mover: Mover | None = None
 
     def administration(self) -> ServiceBusAdministrationClient:
         """Return the client that the helpers use in the running loop."""
@@ -149,8 +151,10 @@ class BusContents:
         """Move all messages that wait to be forwarded, because a client of the bus may not have moved them yet."""
         connection = self._clients.connection()
         await connection.open(deadline_of(None))
+        if self._mover is None or self._mover.connection is not connection:
+            self._mover = Mover(DutyResources.of(connection))
         with suppress(ServiceBusError):  # messages that cannot be moved now still wait, and are shown where they are
-            await Mover(DutyResources.of(connection)).move_now()
+            await self._mover.move_now(lambda: self._hooks.used_in(connection.target.namespace))
 
 
 def _in_loop() -> bool:

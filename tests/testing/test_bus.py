@@ -440,3 +440,27 @@ async def test_forwarded_messages_are_shown_where_they_are_forwarded_to(bus: Bus
         assert [str(each) for each in await bus.messages("to")] == ["a", "b"]
         assert await bus.messages("from") == []
     assert await bus.sent("to") == []
+
+
+async def test_messages_are_shown_at_the_end_of_a_chain_that_no_client_has_opened(bus: Bus) -> None:
+    await bus.create_queue("end")
+    await bus.create_queue("between", forward_to="end")
+    await bus.create_topic("topic")
+    await bus.create_subscription("topic", "sub", forward_to="between")
+    async with bus.client as client, client.get_topic_sender("topic") as sender:
+        await sender.send_messages(ServiceBusMessage("a"))
+        assert [str(each) for each in await bus.messages("end")] == ["a"]
+        assert await bus.messages("topic", "sub") == await bus.messages("between") == []
+
+
+async def test_a_queue_that_is_created_again_forwards_to_its_new_destination(bus: Bus) -> None:
+    for name in ("one", "other"):
+        await bus.create_queue(name)
+    async with bus.client as client:
+        for destination in ("one", "other"):
+            await bus.create_queue("from", forward_to=destination)
+            async with client.get_queue_sender("from") as sender:
+                await sender.send_messages(ServiceBusMessage(destination))
+            assert [str(each) for each in await bus.messages(destination)] == [destination]
+            async with ServiceBusAdministrationClient(bus.url) as administration:
+                await administration.delete_queue("from")

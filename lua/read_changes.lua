@@ -9,9 +9,9 @@
 -- ARGV[4] limit      the largest number of records
 --
 -- Result: nothing if there is no bucket; otherwise { the life of the bucket; the number of the last deletion that the log
---   has lost; the number up to which this reply has read; 1 if there may be more; for each entity its name or path, and
---   its record: empty if it is missing, nothing if the entity is gone }. A bucket that was begun anew has another life,
---   and so has a bucket on another server process, which may have lost changes
+--   has lost; the number up to which this reply has read; the last number of the bucket; 1 if there may be more; for each
+--   entity its name or path, and its record: empty if it is missing, nothing if the entity is gone }. A bucket that was
+--   begun anew has another life, and so has a bucket on another server process, which may have lost changes
 -- Refusals: LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
 -- @use open_bucket refuse whole_number
@@ -25,7 +25,7 @@ if not n then
   return refusal
 end
 local entries = redis.call('ZRANGEBYSCORE', KEYS[9], '(' .. ARGV[3], '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
-local reply = { n.created .. ' ' .. ARGV[1], n.floor, after, #entries == 2 * limit and 1 or 0 }
+local reply = { n.created .. ' ' .. ARGV[1], n.floor, after, n.last, #entries == 2 * limit and 1 or 0 }
 local bytes, read, more = 0, after, nil
 for i = 1, #entries, 2 do
   local path = entries[i]
@@ -41,5 +41,5 @@ for i = 1, #entries, 2 do
   read = tonumber(entries[i + 1])
   reply[#reply + 1], reply[#reply + 2] = path, record or false
 end
-reply[3], reply[4] = read, more or reply[4]
+reply[3], reply[5] = read, more or reply[5]
 return reply

@@ -11,6 +11,9 @@ A log is read from the beginning if it may lack a change that the client has not
 it, or changes that were lost with the life of the bucket. Then everything that is not found is gone. Until the reading
 from the beginning has ended, what was known before stays.
 
+A reading from the beginning notes the last number of the bucket, and follows the log from there while it reads what is
+older. So deletions that come meanwhile are seen before the log loses them, however long the reading lasts.
+
 A *reading* of a log has pages. If another page follows, the bucket is read again at once.
 """
 
@@ -39,21 +42,25 @@ class News(NamedTuple):
 class BucketLog:
     """How far a client has read the log of a bucket."""
 
-    __slots__ = ("_anew", "_floor", "_found", "_life", "_number")
+    __slots__ = ("_begun", "_follows", "_found", "_life", "_listed", "_number")
 
     def __init__(self) -> None:
         self._life: str = ""
-        self._floor: int = 0
-        self._found: set[str] | None = set()
-        """The paths that were found since the beginning, while the log is read from the beginning."""
         self._number: int = 0
-        self._anew = False
-        """Whether the log is read from the beginning next time, although nothing is known to be lost."""
+        """The number up to which all changes were read that came after the beginning."""
+        self._listed: int | None = 0
+        """The number up to which all entries were read, while the log is read from the beginning."""
+        self._begun: int = 0
+        """The last number of the bucket at the beginning."""
+        self._follows = False
+        """Whether the next page has changes that came after the beginning, although older entries are unread."""
+        self._found: set[str] | None = set()
+        """The paths that were found since the beginning, until the log is read to the end."""
 
     @property
     def after(self) -> int:
         """The number after which the next page begins."""
-        return 0 if self._anew else self._number
+        return self._number if self._listed is None or self._follows else self._listed
 
     @property
     def whole(self) -> bool:
@@ -62,36 +69,38 @@ class BucketLog:
 
     def took(self, changes: BucketChanges | None) -> tuple[News, bool]:
         """Take a reply, ``None`` if there is no bucket. Return what it says, and whether another page follows."""
-        if self._anew:
-            self._anew, self._number, self._found = False, 0, set()
         if changes is None:
-            self._life, self._found, self._number = "", None, 0
+            self.restart()
+            self._found = None
             return News(only=frozenset()), False
-        if self._life and changes.life != self._life:
-            return self._restart(changes)
-        if self._found is None:
-            if changes.floor > self._number:
-                return self._restart(changes)
-        elif self._number and changes.floor != self._floor:
-            return self._restart(changes)  # a deletion may be lost that came since the beginning
-        self._life, self._floor, self._number = changes.life, changes.floor, changes.number
+        if self._listed == 0:
+            self._life, self._number, self._begun, self._found = changes.life, changes.last, changes.last, set()
+        elif changes.life != self._life or changes.floor > self._number:
+            self.restart()
+            self._found = set()
+            return News(), True
+        self._advance(changes)
         if self._found is None:
             return News(changes.records), changes.more
         self._found.update(path for path, record in changes.records if record is not None)
         self._found.difference_update(path for path, record in changes.records if record is None)
-        if changes.more:
+        if self._listed is not None or changes.more:
             return News(changes.records), True
         only, self._found = frozenset(self._found), None
         return News(changes.records, only), False
 
     def restart(self) -> None:
         """Read the log from the beginning next time."""
-        self._anew = True
+        self._listed, self._follows = 0, False
 
-    def _restart(self, changes: BucketChanges) -> tuple[News, bool]:
-        """Read the log from the beginning."""
-        self._life, self._found, self._number = changes.life, set(), 0
-        return News(), True
+    def _advance(self, changes: BucketChanges) -> None:
+        """Note how far a page has read. Older entries and later changes take turns."""
+        if self._listed is None or self._follows:
+            self._number, self._follows = changes.number, False
+        elif changes.more and changes.number < self._begun:
+            self._listed, self._follows = changes.number, changes.last > self._number
+        else:  # no older entry is left, and this page may have later changes too
+            self._listed, self._number = None, max(self._number, changes.number)
 
 
 class LogPace(NamedTuple):

@@ -136,6 +136,8 @@ class BucketChanges(NamedTuple):
     """The number of the last deletion that the log has lost."""
     number: int
     """The number up to which the changes were read."""
+    last: int
+    """The last number that the bucket has given."""
     more: bool
     records: tuple[tuple[str, bytes | None], ...]
     """For each changed entity its path in lower case and its record: empty if it is missing, ``None`` if the entity is
@@ -299,10 +301,10 @@ class Registry:
         def read(reply: list[Any] | None) -> BucketChanges | None:
             if reply is None:
                 return None
-            life, floor, last, more, *rest = reply
+            life, floor, number, last, more, *rest = reply
             named = zip(rest[::2], rest[1::2], strict=True)
             records = tuple((shown_name(path), _text_or_none(text)) for path, text in named)
-            return BucketChanges(life.decode(), int(floor), int(last), bool(more), records)
+            return BucketChanges(life.decode(), int(floor), int(number), int(last), bool(more), records)
 
         return Request.of("read_changes", self.bucket_keys(number), (self.slots, after, limit), read)
 

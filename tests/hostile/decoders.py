@@ -384,7 +384,7 @@ _IN_REGISTRY: list[tuple[str, Request[Any], list[Any]]] = [
     (
         "read_changes",
         _REGISTRY.changes(0, 0, 2),
-        [[b"5 f", 1, 3, 0, *_KEPT, b"gone", None], [b"5 f", 0, 0, 0], None],
+        [[b"5 f", 1, 3, 3, 0, *_KEPT, b"gone", None], [b"5 f", 0, 0, 0, 0], None],
     ),
     ("find_entity", _REGISTRY.find(0, "001"), [[b"orders", ENTITIES[0]], None]),
     ("list_subscriptions", _REGISTRY.subscriptions("t", ""), [[b"a 5", 1, *_KEPT, b"m 1"], [b"", 0]]),

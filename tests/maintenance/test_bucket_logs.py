@@ -45,7 +45,7 @@ class Bucket:
         entries = sorted((number, path) for path, number in self.changes.items() if number > after)[:PAGE]
         number = entries[-1][0] if entries else after
         records = tuple((path, self.records.get(path)) for _, path in entries)
-        return BucketChanges(str(self.life), self.floor, number, len(entries) == PAGE, records)
+        return BucketChanges(str(self.life), self.floor, number, self.last, len(entries) == PAGE, records)
 
 
 class Reader:
@@ -136,9 +136,36 @@ def test_a_reader_asks_only_for_what_is_new() -> None:
     assert reader.log.took(changes) == (News((("q3", b"10"),)), False)
 
 
+def test_deletions_meanwhile_do_not_begin_a_reading_anew() -> None:
+    """The bucket has forgotten deletions before, so each further deletion makes it forget another one."""
+    bucket, reader, replies = Bucket(), Reader(), 0
+    for number in range(90):
+        bucket.change(f"q{number}")
+    for number in range(3):
+        bucket.delete(f"q{number}")
+    going = iter(range(89, 3, -1))
+    while reader.take(bucket.read(reader.log.after)):
+        replies += 1
+        assert replies < 90
+        bucket.delete(f"q{next(going)}")
+    assert reader.known == bucket.records
+
+
+def test_deletions_that_the_log_loses_before_they_are_read_begin_a_reading_anew() -> None:
+    bucket, reader = Bucket(), Reader()
+    for number in range(30):
+        bucket.change(f"q{number}")
+    assert reader.take(bucket.read(reader.log.after))
+    for number in range(3):
+        bucket.delete(f"q{number}")
+    while reader.take(bucket.read(reader.log.after)):
+        pass
+    assert reader.known == bucket.records
+
+
 # -- which buckets are read --------------------------------------------------------------------------------------------
 
-QUIET = BucketChanges("life", 0, 1, False, ())
+QUIET = BucketChanges("life", 0, 1, 1, False, ())
 PACE = LogPace(at_once=4, between=1.0, round=100.0)
 
 

@@ -165,6 +165,11 @@ def _layout(namespace: str, detail: str) -> _Made:
         return DataLayoutError, unreadable_in_script(kind, layout, path).message
     what = "Namespace" if kind == detail else "A part of the registry of namespace"
     layout = layout or detail
+    if layout == "unreadable":
+        return DataLayoutError, (
+            f"{what} '{namespace}' cannot be read: it is damaged. If a newer release of sbredis has written it, "
+            "install that release. Otherwise restore a backup of its server."
+        )
     if layout.isdecimal() and int(layout) < int(LAYOUT):
         advice = "Use the release that wrote the data to empty the namespace, or use another namespace."
     else:

@@ -217,7 +217,7 @@ async def test_ids_count_in_base_36_and_never_repeat(transport: Transport) -> No
 
 @pytest.mark.parametrize(
     ("last", "next_id"),
-    [(36**2 - 2, "00zz"), (36**2 - 1, "00100"), (36**10 - 1, "0010000000000"), (2**53 - 3, "002gosa7pa2gu")],
+    [(36**2 - 2, "00zz"), (36**2 - 1, "00100"), (36**9 - 1, "001000000000"), (10**15 - 2, "009ugxnorjlr")],
 )
 async def test_an_id_can_have_many_digits(transport: Transport, last: int, next_id: str) -> None:
     await transport.command("HSET", BUCKET, "last", last, key=BUCKET)
@@ -470,6 +470,30 @@ async def test_data_of_another_layout_is_not_changed(transport: Transport, reque
         f"{subject} has data layout 3, and this release of sbredis reads and writes layout 2. Install a release "
         "that can read it, in all services of the namespace."
     )
+
+
+DAMAGED_FIELDS = [
+    *((field, None) for field in ("last", "run_id", "channel", "created", "floor")),
+    *(("last", each) for each in ("", "x", "-5", "1e99", "1" * 16, "inf")),
+    *(("floor", each) for each in ("", "nan", "2.5")),
+    *(("channel", each) for each in ("", "elsewhere", "{elsewhere}:due")),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), DAMAGED_FIELDS)
+async def test_a_bucket_with_a_damaged_field_refuses_every_call(
+    transport: Transport, field: str, value: str | None
+) -> None:
+    """A script that meets such a field after its first write would end in the middle."""
+    if value is None:
+        await transport.command("HDEL", BUCKET, field, key=BUCKET)
+    else:
+        await transport.command("HSET", BUCKET, field, value, key=BUCKET)
+    for request in REQUESTS[3:]:
+        assert await refused(transport, request, DataLayoutError) == (
+            "A part of the registry of namespace 'ns' cannot be read: it is damaged. If a newer release of sbredis has "
+            "written it, install that release. Otherwise restore a backup of its server."
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 -- Opens a call on a bucket of the registry: refuses a call that must not run, and otherwise returns the fields of the
 -- bucket. With `may_miss`, a missing bucket is no refusal: the call answers with nothing.
 --
--- Refusals: NAMESPACE (the bucket does not exist), LAYOUT (another release wrote the bucket; the detail is `bucket` and
---   the layout), SLOTS (the bucket belongs to a namespace with another number of slots; the detail is `bucket` and the
---   number)
--- @use refuse
+-- Refusals: NAMESPACE (the bucket does not exist), LAYOUT (another release wrote the bucket, or a field of it is
+--   damaged; the detail is `bucket`, and the layout or `unreadable`), SLOTS (the bucket belongs to a namespace with
+--   another number of slots; the detail is `bucket` and the number)
+-- @use refuse same_slot whole_number
 local function open_bucket(key, slots, may_miss)
   local kept = redis.call('HMGET', key, 'layout', 'slots', 'last', 'run_id', 'channel', 'limited', 'created', 'floor')
   if not kept[1] then
@@ -16,8 +16,11 @@ local function open_bucket(key, slots, may_miss)
   if kept[2] ~= slots then
     return nil, refuse('SLOTS', 'bucket ' .. kept[2])
   end
+  local last, floor = whole_number(kept[3], 0, 999999999999999), whole_number(kept[8], 0, 999999999999999)
+  if not last or not floor or not kept[4] or not kept[5] or not same_slot(key, kept[5]) or not kept[7] then
+    return nil, refuse('LAYOUT', 'bucket unreadable')
+  end
   return {
-    last = tonumber(kept[3]), run_id = kept[4], channel = kept[5], limited = kept[6] == '1', created = kept[7],
-    floor = tonumber(kept[8]) or 0,
+    last = last, run_id = kept[4], channel = kept[5], limited = kept[6] == '1', created = kept[7], floor = floor,
   }
 end

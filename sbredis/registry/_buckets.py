@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from sbredis._counting import counted
 from sbredis._tasks import loop_time
-from sbredis.engine import Request, bucket_of_id
+from sbredis.engine import Request, bucket_of_id, name_key
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.registry._entity import EntityRecord, decode
 from sbredis.registry._merging import BucketMerge, BucketRead
@@ -203,7 +203,7 @@ class EntityList:
     def __init__(self, steps: Steps, after: str = "") -> None:
         self._buckets = Buckets(steps)
         self._steps = steps
-        self._merge = BucketMerge(steps.registry.slots, after)
+        self._merge = BucketMerge(steps.registry.slots, name_key(after).encode())
         self._failed: dict[int, ServiceBusError] = {}
         self.last = after
         """The name of the last entity that was read, in lower case if it is not the beginning."""
@@ -230,16 +230,21 @@ class EntityList:
         return error
 
     async def next(self, limit: int, until: float) -> Listing[EntityRecord]:
-        """Return the next page of up to ``limit`` entities, also with those whose records cannot be read."""
+        """Return the next page of up to ``limit`` entities, also with those whose records cannot be read.
+
+        A page does not end with a name that no caller can give back. Then it has more entities.
+        """
         found: list[EntityRecord | Unreadable] = []
-        while len(found) < limit and not self._merge.ended:
+        returnable = True
+        while (len(found) < limit or not returnable) and not self._merge.ended:
             reads = self._merge.to_read()
             if reads:
                 await self._read(reads, until)
-            rows = self._merge.take(min(limit - len(found), _DECODED))
+            rows = self._merge.take(max(1, min(limit - len(found), _DECODED)))
             for row in rows:
                 found += read_all(list(row), lambda name, text: decode(text, name, self._steps.registry.slots))
-                self.last = onward_of(row[0]) or self.last
+                onward = onward_of(row[0])
+                returnable, self.last = onward is not None, onward or self.last
             await asyncio.sleep(0)
         records = tuple(each for each in found if isinstance(each, EntityRecord))
         unreadable = tuple(each for each in found if isinstance(each, Unreadable))

@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sbredis.registry._unreadable import onward_of
-
 __all__ = ["BucketMerge", "BucketRead"]
 
 _FIRST = 16
@@ -30,14 +28,14 @@ class BucketRead(NamedTuple):
     """A page of a bucket that must be read: the entities after a name, up to a number."""
 
     number: int
-    after: str
+    after: bytes
     limit: int
 
 
 class BucketMerge:
     """The list of a namespace, as far as its buckets have been read."""
 
-    def __init__(self, buckets: int, after: str = "") -> None:
+    def __init__(self, buckets: int, after: bytes = b"") -> None:
         self._rows: dict[int, deque[Row]] = {number: deque() for number in range(buckets)}
         """What was read from each bucket and is not in the list yet."""
         self._dry: dict[int, BucketRead] = {number: BucketRead(number, after, _FIRST) for number in range(buckets)}
@@ -78,7 +76,6 @@ class BucketMerge:
                 heapq.heapreplace(self._firsts, (rows[0][0], number))
                 continue
             heapq.heappop(self._firsts)
-            onward = onward_of(taken[-1][0])
-            if self._further[number] and onward is not None:
-                self._dry[number] = BucketRead(number, onward, _FURTHER)
+            if self._further[number]:
+                self._dry[number] = BucketRead(number, taken[-1][0], _FURTHER)
         return taken

@@ -469,16 +469,17 @@ class Registry:
     def _read(self, path: str) -> tuple[str | int, ...]:
         return (self.slots, name_key(path), name_key(split_path(path)[0]))
 
-    def listed(self, number: int, after: str, limit: int) -> Request[list[tuple[bytes, bytes]] | None]:
+    def listed(self, number: int, after: bytes, limit: int) -> Request[list[tuple[bytes, bytes]] | None]:
         """List queues and topics of a bucket after the name ``after``: names in lower case, and their records.
 
-        ``after`` is any text; an entity of that name need not exist. If the bucket does not exist, there is no list.
+        ``after`` is in lower case too. It is any text; an entity of that name need not exist. If the bucket does
+        not exist, there is no list.
         """
 
         def read(reply: list[bytes] | None) -> list[tuple[bytes, bytes]] | None:
             return None if reply is None else list(zip(reply[::2], reply[1::2], strict=True))
 
-        arguments = (self.slots, name_key(after), limit)
+        arguments = (self.slots, after, limit)
         return Request.of("list_entities", self.bucket_keys(number), arguments, read)
 
     def subscriptions(self, topic: str, after: str, limit: int = LONGEST_PAGE) -> Request[Page]:

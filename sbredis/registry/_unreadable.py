@@ -159,7 +159,7 @@ def shown_name(name: bytes) -> str:
 
 
 def onward_of(name: bytes) -> str | None:
-    """Return the name after which a list goes on; ``None`` if no caller can give this name back, so the list ends."""
+    """Return the name after which a list can go on; ``None`` if no caller can give this name back."""
     try:
         return name.decode() if len(name) <= _LONGEST_NAME else None
     except UnicodeDecodeError:

@@ -379,7 +379,7 @@ _KEPT = (b"q", ENTITIES[0])
 _IN_REGISTRY: list[tuple[str, Request[Any], list[Any]]] = [
     ("read_namespace", read_namespace("ns"), [[4, 1700, b"", b""], [4, 1700, b"5", b"6"]]),
     ("read_entity", _REGISTRY.look("Orders"), [[ENTITIES[0], 0, 1, 2, 3]]),
-    ("list_entities", _REGISTRY.listed(0, "", 2), [[*_KEPT, *_KEPT], [], None]),
+    ("list_entities", _REGISTRY.listed(0, b"", 2), [[*_KEPT, *_KEPT], [], None]),
     ("read_bucket", _REGISTRY.counts(0), [[1, 2, 3], None]),
     (
         "read_changes",

@@ -90,12 +90,17 @@ async def _slots_of(invocation: Invocation, paths: Sequence[str]) -> list[Entity
 
 async def _of_entities(invocation: Invocation, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
     async with invocation.administration() as administration:
-        entities = await read_entities(administration)
+        from sbredis.registry import read_to_end
+
+        entities, incomplete = await read_entities(administration)
+        unreadable, _ = await read_to_end(administration.list_unreadable_entities())
+        reservations, _ = await read_to_end(administration.list_reservations())
         return findings_of_entities(
             entities,
-            unreadable=[each async for each in administration.list_unreadable_entities()],
+            missing="" if incomplete is None else incomplete.message,
+            unreadable=unreadable,
             maintained=await administration.has_maintenance(),
-            reservations=[status async for status in administration.list_reservations()],
+            reservations=reservations,
             release_command=partial(release_command, invocation),
             handling=handling,
             moves_slots_whole=all(

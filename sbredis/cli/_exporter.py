@@ -74,13 +74,15 @@ class _LastRound:
         self._measures: Measures | None = None
         self._up = False
         self._problem = "no round has ended yet"
+        self._missing = ""
+        """The message that a part of the registry could not be read, if that is so."""
 
     async def read(self, invocation: Invocation, administration: ServiceBusAdministrationClient) -> None:
         """Read the entities. If that fails, say so once, and go on."""
         started = time.monotonic()
         try:
             namespace = await administration.get_namespace_properties()
-            entities = await read_entities(administration)
+            entities, incomplete = await read_entities(administration)
             maintained = await administration.has_maintenance()
         except ServiceBusError as error:
             if self._up or self._measures is None:
@@ -89,8 +91,12 @@ class _LastRound:
             return
         if not self._up and self._measures is not None:
             invocation.out.remark("the servers answer again")
+        missing = () if incomplete is None else incomplete.unreachable_partitions
+        if incomplete is not None and not self._missing:
+            invocation.out.remark(incomplete.message)
+        self._missing = "" if incomplete is None else incomplete.message
         seconds = time.monotonic() - started
-        self._measures = Measures(namespace.name, tuple(entities), maintained, datetime.now(UTC), seconds)
+        self._measures = Measures(namespace.name, tuple(entities), maintained, datetime.now(UTC), seconds, len(missing))
         self._up = True
 
     def answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
@@ -106,6 +112,8 @@ class _LastRound:
             return _json(HTTPStatus.OK, entities)
         name = path.removeprefix(f"{_ENTITIES}/")
         found = {known.lower(): numbers for known, numbers in entities.items()}.get(name.lower())
+        if found is None and self._missing:  # whether the entity exists is not known
+            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": self._missing})
         if found is None:
             return _json(HTTPStatus.NOT_FOUND, {"error": f"there is no entity {name!r}"})
         return _json(HTTPStatus.OK, found)

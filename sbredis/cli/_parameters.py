@@ -151,7 +151,8 @@ def names_of(kind: EntityKind) -> Completion:
 
 async def _all_paths(invocation: Invocation) -> list[str]:
     async with invocation.administration() as administration:
-        return [each.path for each in await operating.existing_in(administration, rules=False)]
+        existing, _ = await operating.readable_in(administration, rules=False)
+        return [each.path for each in existing]
 
 
 def _matching(ctx: click.Context, incomplete: str, names: Callable[[Invocation], Any]) -> list[str]:

@@ -62,6 +62,8 @@ async def top(invocation: Invocation, *, every: timedelta, sort: str, text: str,
             await sampler.round()
             await asyncio.sleep(min(1.0, sampler.every))
             await sampler.round()
+            if sampler.problem is not None:
+                invocation.out.remark(sampler.problem)
             _print(invocation, sampler, view)
             return
         await sampler.round()  # an error here is told before the screen is taken over

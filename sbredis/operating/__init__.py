@@ -47,7 +47,14 @@ if TYPE_CHECKING:
         nodes_in,
         version_of,
     )
-    from sbredis.operating._inspecting import MessageCount, existing_in, held_in, inspect_entity, messages_in
+    from sbredis.operating._inspecting import (
+        MessageCount,
+        existing_in,
+        held_in,
+        inspect_entity,
+        messages_in,
+        readable_in,
+    )
     from sbredis.operating._kinds import (
         KINDS,
         QUEUE,
@@ -154,6 +161,7 @@ __all__ = [
     "read_line",
     "read_text",
     "read_value",
+    "readable_in",
     "row_of",
     "rule_value_from_json",
     "same_value",
@@ -210,7 +218,7 @@ if not TYPE_CHECKING:  # a command imports only what it needs
                 "nodes_in",
                 "version_of",
             ),
-            "_inspecting": ("MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in"),
+            "_inspecting": ("MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in", "readable_in"),
             "_kinds": (
                 "KINDS",
                 "QUEUE",

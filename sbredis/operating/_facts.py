@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
     from sbredis.model import PartitionRuntimeProperties
     from sbredis.operating._kinds import Existing
+    from sbredis.registry import IncompleteListError
 
 __all__ = ["EntityFacts", "read_entities"]
 
@@ -39,19 +40,23 @@ class EntityFacts:
         return sum(getattr(partition, field) for partition in self.partitions)
 
 
-async def read_entities(administration: ServiceBusAdministrationClient) -> list[EntityFacts]:
+async def read_entities(
+    administration: ServiceBusAdministrationClient,
+) -> tuple[list[EntityFacts], IncompleteListError | None]:
     """Return the facts of all queues, topics and subscriptions. An entity that is deleted meanwhile is left out.
 
-    Each partition of an entity costs two short reads. One entity is read after the other.
+    If a part of the registry cannot be read, the facts of its entities are missing, and the error says so. Each
+    partition of an entity costs two short reads. One entity is read after the other.
     """
-    from sbredis.operating._inspecting import existing_in  # it needs all properties, which help does not
+    from sbredis.operating._inspecting import readable_in  # it needs all properties, which help does not
 
     found: list[EntityFacts] = []
-    for entity in await existing_in(administration, rules=False):
+    existing, incomplete = await readable_in(administration, rules=False)
+    for entity in existing:
         with suppress(MessagingEntityNotFoundError, DataLayoutError):  # deleted, or its record is damaged, meanwhile
             partitions = [partition async for partition in administration.list_partitions(entity.path)]
             found.append(_facts(entity, tuple(partitions)))
-    return found
+    return found, incomplete
 
 
 def _facts(entity: Existing, partitions: tuple[PartitionRuntimeProperties, ...]) -> EntityFacts:

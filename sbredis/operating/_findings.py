@@ -431,6 +431,7 @@ def findings_of_entities(
     entities: Sequence[EntityFacts],
     *,
     maintained: bool,
+    missing: str = "",
     unreadable: Sequence[UnreadableEntity] = (),
     reservations: Sequence[ReservationStatus] = (),
     release_command: Callable[[str], str] = lambda path: shlex.join(["sbredis", "spark", "release", path]),
@@ -439,9 +440,9 @@ def findings_of_entities(
 ) -> list[Finding]:
     """Return what is wrong with the entities of a namespace.
 
-    ``unreadable`` are the entities whose records cannot be read. ``release_command`` returns the command that ends the
-    reservation of an entity. ``handling`` is how long handlers take. ``moves_slots_whole`` says that the servers move a
-    slot as one change.
+    ``missing`` says which entities are missing among them; it is empty if none is. ``unreadable`` are the entities
+    whose records cannot be read. ``release_command`` returns the command that ends the reservation of an entity.
+    ``handling`` is how long handlers take. ``moves_slots_whole`` says that the servers move a slot as one change.
     """
     found = [
         finding
@@ -452,6 +453,9 @@ def findings_of_entities(
             *_of_size(entity, moves_slots_whole=moves_slots_whole),
         )
     ]
+    if missing:
+        problem = f"{missing[0].lower()}{missing[1:].rstrip('.')}"
+        found.append(Finding(Severity.CRITICAL, "registry", problem, "Make these slots readable, and examine again."))
     found += map(_of_record, unreadable)
     if not maintained:
         found += _of_maintenance(entities)

@@ -17,8 +17,9 @@ from sbredis.operating._properties import written
 
 if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
+    from sbredis.registry import IncompleteListError
 
-__all__ = ["MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in"]
+__all__ = ["MessageCount", "existing_in", "held_in", "inspect_entity", "messages_in", "readable_in"]
 
 
 async def inspect_entity(
@@ -126,14 +127,29 @@ async def existing_in(administration: ServiceBusAdministrationClient, *, rules: 
     """Return all queues, topics and subscriptions of the namespace, and ``rules`` too.
 
     Each topic is followed by its subscriptions, and each of these by its rules. Entities that are deleted meanwhile are
-    left out.
+    left out. Raises an error if a part of the registry cannot be read.
     """
+    found, incomplete = await readable_in(administration, rules=rules)
+    if incomplete is not None:
+        raise incomplete
+    return found
+
+
+async def readable_in(
+    administration: ServiceBusAdministrationClient, *, rules: bool = True
+) -> tuple[list[Existing], IncompleteListError | None]:
+    """Return the entities of :func:`existing_in` that can be read, and the error that some are missing, if some are."""
+    from sbredis.registry import read_to_end  # help does not need it
+
     found: list[Existing] = []
+    incomplete: IncompleteListError | None = None
 
     async def add(kind: EntityKind, parents: Names = ()) -> None:
+        nonlocal incomplete
         listed: list[Described] = []
         with suppress(MessagingEntityNotFoundError):  # of the parent
-            listed = [each async for each in kind.call(administration, "list")(*parents)]
+            listed, error = await read_to_end(kind.call(administration, "list")(*parents))
+            incomplete = incomplete or error
         for each in listed:
             found.append(Existing(kind, (*parents, each.name), dict(each)))
             inside = NESTED.get(kind)
@@ -142,7 +158,7 @@ async def existing_in(administration: ServiceBusAdministrationClient, *, rules: 
 
     await add(QUEUE)
     await add(TOPIC)
-    return found
+    return found, incomplete
 
 
 async def held_in(

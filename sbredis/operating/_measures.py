@@ -39,6 +39,8 @@ class Measures:
     """The time of the round, by the clock of this machine."""
     seconds: float
     """How long the round took."""
+    unreadable_slots: int = 0
+    """The number of slots of the namespace whose entities are missing, because the registry could not be read there."""
 
 
 def json_of(measures: Measures) -> dict[str, dict[str, Any]]:
@@ -69,6 +71,8 @@ def prometheus_of(measures: Measures | None, *, up: bool) -> str:
     if measures is not None and up:
         lines += _plain("round_seconds", "How long the last round of reading took.", round(measures.seconds, 6))
         lines += _plain("maintenance", "Whether a client does maintenance.", int(measures.maintained))
+        unreadable = "Slots of the namespace whose entities are missing, because the registry could not be read there."
+        lines += _plain("unreadable_slots", unreadable, measures.unreadable_slots)
         lines += _of_entities(measures)
     return text_of(lines)
 

@@ -28,7 +28,8 @@ class Sampler:
         self.every = every
         self.sights: dict[str, Sight] = {}
         self.problem: str | None = None
-        """Why nothing could be read, if that is so."""
+        """Why nothing could be read, or which entities are missing, if that is so."""
+        self._missing: str | None = None
         self._administration = administration
         self._clock = asyncio.get_running_loop().time
         self._listed_at = float("-inf")
@@ -46,7 +47,6 @@ class Sampler:
             await asyncio.sleep(self.every)
             try:
                 await self.round()
-                self.problem = None
             except ServiceBusError as error:
                 self.problem = error.message
             self._news.set()
@@ -65,15 +65,15 @@ class Sampler:
                 before = self.sights.get(entity.path)
                 self.sights[entity.path] = Sight(sample) if before is None else before.then(sample)
                 await asyncio.sleep(max(0.0, began + reads / _READS - self._clock()))
+        self.problem = self._missing
 
     async def _list(self) -> None:
         """Find the entities."""
-        from sbredis.operating._inspecting import existing_in  # it needs all properties, which help does not
+        from sbredis.operating._inspecting import readable_in  # it needs all properties, which help does not
 
-        found = [
-            SampledEntity(each.path, each.names if each.kind.parents else None)
-            for each in await existing_in(self._administration, rules=False)
-        ]
+        existing, incomplete = await readable_in(self._administration, rules=False)
+        found = [SampledEntity(each.path, each.names if each.kind.parents else None) for each in existing]
+        self._missing = None if incomplete is None else incomplete.message
         self._entities = found
         self._listed_at = self._clock()
         known = {entity.path for entity in found}

@@ -5,12 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +14,7 @@ from sbredis.cli import main
 from sbredis.model import PartitionRuntimeProperties
 from sbredis.operating import EntityFacts, Measures, json_of, prometheus_of
 from tests.cli.conftest import Bus
+from tests.cli.exporting import exporting, fetched, refused
 from tests.waiting import wait_until
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -45,6 +40,7 @@ def test_the_text_for_prometheus_has_every_measure() -> None:
     for line in (
         "sbredis_up 1",
         "sbredis_maintenance 1",
+        "sbredis_unreadable_slots 0",
         "sbredis_round_seconds 0.25",
         f'sbredis_messages{{{label},state="active"}} 3',
         f'sbredis_messages{{{label},state="dead_letter"}} 0',
@@ -85,32 +81,6 @@ def test_the_numbers_of_an_entity_are_json() -> None:
         "partitions": 2,
         "available_partitions": 1,
     }
-
-
-@contextmanager
-def exporting(url: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run the exporter in a process of its own. Gives its address."""
-    options = ["--listen", "127.0.0.1:0", "--every", "50ms", "--url", url]
-    command = [sys.executable, "-m", "sbredis.cli", "exporter", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            yield process.stderr.readline().split("/metrics")[0], process
-        finally:
-            process.kill()
-
-
-def fetched(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 -- it is the address of the test
-        return str(answer.read().decode())
-
-
-def refused(address: str) -> int:
-    """Return the status of a request that is refused."""
-    with pytest.raises(urllib.error.HTTPError) as answer:
-        fetched(address)
-    with answer.value:
-        return answer.value.code
 
 
 @pytest.mark.slow

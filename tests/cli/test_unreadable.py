@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
 from tests.cli.conftest import Bus
+from tests.cli.exporting import exporting, fetched, refused
 from tests.registry.damage import DAMAGED, UNREADABLE, Registered
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("clean")
 
@@ -46,7 +49,9 @@ def test_lists_leave_out_what_cannot_be_read_and_say_so(bus: Bus, damage: str) -
         assert ran.err.count(f"The record of '{path}' cannot be read") == 1
 
 
-def test_a_list_without_a_part_of_the_registry_prints_the_rest_and_fails(bus: Bus) -> None:
+def spoil_bucket(bus: Bus) -> None:
+    """Make the bucket of the queue `bad` unreadable."""
+
     async def spoilt() -> None:
         async with ServiceBusClient(bus.url) as client:
             await client._connection.open(asyncio.get_running_loop().time() + 60)
@@ -54,6 +59,10 @@ def test_a_list_without_a_part_of_the_registry_prints_the_rest_and_fails(bus: Bu
             await client._connection.transport.command("HSET", bucket, "layout", "3", key=bucket)
 
     asyncio.run(spoilt())
+
+
+def test_a_list_without_a_part_of_the_registry_prints_the_rest_and_fails(bus: Bus) -> None:
+    spoil_bucket(bus)
     ran = bus.run("queue", "list", "--output", "json")
     assert ran.code != 0
     assert [row["name"] for row in ran.json] == ["good"]
@@ -63,6 +72,39 @@ def test_a_list_without_a_part_of_the_registry_prints_the_rest_and_fails(bus: Bu
     assert shown.code == 0
     assert shown.json["availability_status"] == "Limited"
     assert len(shown.json["unreachable_slots"]) == 1
+
+
+LACKS = "lacks the entities whose names belong to 1 slot of the namespace"
+
+
+def test_tools_show_what_there_is_without_a_part_of_the_registry(bus: Bus) -> None:
+    spoil_bucket(bus)
+    ran = bus.run("top", "--once", "--output", "json")
+    assert ran.code == 0, ran.err
+    assert [row["entity"] for row in ran.json] == ["good", "news", "news/subscriptions/bad", "news/subscriptions/good"]
+    assert LACKS in ran.err
+    ran = bus.run("doctor", "--output", "json")
+    assert ran.code == 4
+    (found,) = (each for each in ran.json["findings"] if each["subject"] == "registry")
+    assert (found["severity"], found["advice"]) == ("critical", "Make these slots readable, and examine again.")
+    assert LACKS in found["problem"]
+    with exporting(bus.url) as (address, _):
+        wait_until(lambda: "sbredis_up 1" in fetched(f"{address}/metrics"))
+        text = fetched(f"{address}/metrics")
+        assert "sbredis_unreadable_slots 1\n" in text
+        assert 'entity="good"' in text
+        assert refused(f"{address}/entities/bad") == 503, "it may exist"
+        assert refused(f"{address}/entities/none") == 503
+        assert json.loads(fetched(f"{address}/entities/good"))["active"] == 0
+
+
+def test_commands_that_must_know_all_entities_change_nothing_without_a_part_of_the_registry(bus: Bus) -> None:
+    spoil_bucket(bus)
+    for arguments in (("export",), ("apply", "-", "--prune", "--yes")):
+        ran = bus.run(*arguments, stdin=b"queues: {new: {}}")
+        assert ran.code == 5
+        assert LACKS in ran.err
+    assert [row["name"] for row in bus.run("queue", "list", "--output", "json").json] == ["good"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "not JSON"])

@@ -108,9 +108,13 @@ class LogPace(NamedTuple):
 
     at_once: int = 32
     """The number of buckets that are read at the same time."""
+    patience: float = 1.0
+    """A reading that takes longer than this number of seconds is *late*. Then it no longer counts, so the buckets of a
+    server that is away do not delay those of the others until their time-out.
+    """
     kept: int = 32
-    """The number of further buckets that are read at once if they announce a change. So buckets of a server that is
-    away, whose readings last until their time-out, delay no announced change.
+    """The number of further buckets that are read at once if they announce a change. So they do not even wait for
+    readings to be late.
     """
     between: float = 0.1
     """The seconds between two rounds of calls, unless a bucket has announced a change."""
@@ -128,7 +132,8 @@ class BucketLogs:
         """The buckets that are read at the next opportunity. The first one has waited longest."""
         self._heard: dict[int, None] = {}
         """The buckets that have announced a change since they were read last."""
-        self._reading: set[int] = set()
+        self._reading: dict[int, float] = {}
+        """The buckets that are being read: when each reading began. The first one has lasted longest."""
         self._at_rest: dict[int, float] = {}
         """The buckets that need not be read soon: when each was read. The first one has waited longest."""
         self._failed: dict[int, tuple[float, Pauses]] = {}
@@ -159,7 +164,7 @@ class BucketLogs:
                 break
             del self._at_rest[number]
             self._soon[number] = None
-        room = self._pace.at_once - len(self._reading)
+        room = self._pace.at_once - self._punctual(now)
         heard = [number for number in self._heard if self._may_read(number, now)]
         chosen = heard[: max(0, room + self._pace.kept)]
         if now >= self._next_round:
@@ -171,8 +176,12 @@ class BucketLogs:
                 del self._soon[number]
                 self._next_round = now + self._pace.between
             self._at_rest.pop(number, None)
-        self._reading.update(chosen)
+        self._reading |= dict.fromkeys(chosen, now)
         return chosen
+
+    def _punctual(self, now: float) -> int:
+        """Return the number of buckets whose reading is not late."""
+        return sum(began + self._pace.patience > now for began in self._reading.values())
 
     def _may_read(self, number: int, now: float) -> bool:
         failed = self._failed.get(number)
@@ -180,7 +189,7 @@ class BucketLogs:
 
     def took(self, number: int, changes: BucketChanges | None, now: float) -> News:
         """End the reading of a page of a bucket, and return what it says."""
-        self._reading.discard(number)
+        self._reading.pop(number, None)
         self._failed.pop(number, None)
         news, more = self.logs[number].took(changes)
         if more:
@@ -191,20 +200,25 @@ class BucketLogs:
 
     def failed(self, number: int, now: float) -> None:
         """End a reading that has failed. The bucket is read again after a pause."""
-        self._reading.discard(number)
+        self._reading.pop(number, None)
         _, pauses = self._failed.get(number) or (0.0, Pauses(1.0, 30.0))
         self._failed[number] = now + pauses.next(), pauses
         self._soon[number] = None
 
     def seconds(self, now: float) -> float:
         """Return the seconds until :meth:`begin` has something to return, if no event comes before."""
-        room, times = self._pace.at_once - len(self._reading), list[float]()
-        if room > 0:
-            times += [read_at + self._pace.round for read_at in list(self._at_rest.values())[:1]]
-            times += [max(self._next_round, self._until(each)) for each in self._soon if each not in self._reading]
-        if room + self._pace.kept > 0:
-            times += [self._until(number) for number in self._heard if number not in self._reading]
+        room, times = self._pace.at_once - self._punctual(now), list[float]()
+        roomy = now if room > 0 else self._roomy_at(now)
+        times += [max(roomy, read_at + self._pace.round) for read_at in list(self._at_rest.values())[:1]]
+        soon = [self._until(each) for each in self._soon if each not in self._reading]
+        times += [max(roomy, self._next_round, at) for at in soon]
+        roomy = now if room + self._pace.kept > 0 else roomy
+        times += [max(roomy, self._until(number)) for number in self._heard if number not in self._reading]
         return max(0.0, min(times, default=math.inf) - now)
+
+    def _roomy_at(self, now: float) -> float:
+        """Return when the next reading will be late."""
+        return min((at for began in self._reading.values() if (at := began + self._pace.patience) > now), default=now)
 
     def _until(self, number: int) -> float:
         failed = self._failed.get(number)

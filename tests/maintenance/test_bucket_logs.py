@@ -219,15 +219,39 @@ def test_announcements_do_not_wait_for_the_reading_of_all_buckets() -> None:
 def test_buckets_that_do_not_answer_delay_no_announced_one() -> None:
     logs = BucketLogs(256, PACE._replace(kept=2))
     assert len(logs.begin(0.0)) == 4
-    assert logs.seconds(5.0) == math.inf
+    assert logs.seconds(0.75) == 0.25
     for number in (200, 201, 202):
         logs.heard(number)
-    assert logs.seconds(5.0) == 0.0
-    assert logs.begin(5.0) == [200, 201]
-    assert logs.begin(5.0) == []
-    assert logs.seconds(5.0) == math.inf
-    logs.took(200, QUIET, 5.0)
-    assert logs.begin(5.0) == [202]
+    assert logs.seconds(0.75) == 0.0
+    assert logs.begin(0.75) == [200, 201]
+    assert logs.begin(0.75) == []
+    assert logs.seconds(0.75) == 0.25
+    logs.took(200, QUIET, 0.75)
+    assert logs.begin(0.75) == [202]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_buckets_that_do_not_answer_delay_the_first_reading_of_all_others_by_seconds_only(heard: bool) -> None:
+    """A third of the buckets is on a server that is away, and each call to it lasts five seconds."""
+    pace = LogPace(between=0.0)
+    logs, now, began, read = BucketLogs(256, pace), 0.0, dict[int, float](), set[int]()
+    if heard:
+        for number in range(256):
+            logs.heard(number)
+    while len(read) < 256 - 85:
+        assert now < 4.0
+        for number in logs.begin(now):
+            assert number not in read
+            began[number] = now
+        for number, since in list(began.items()):
+            if number >= 85:
+                logs.took(number, QUIET, now)
+                read.add(number)
+            elif since + 5.0 <= now:
+                logs.failed(number, now)
+            if number >= 85 or since + 5.0 <= now:
+                del began[number]
+        now += max(0.001, logs.seconds(now))
 
 
 def test_every_bucket_is_read_once_in_a_round_although_nothing_is_announced() -> None:
@@ -275,3 +299,13 @@ def test_nothing_is_to_be_done_while_everything_is_being_read() -> None:
     assert len(logs.begin(0.0)) == 4
     assert logs.begin(0.0) == []
     assert logs.seconds(0.0) == math.inf
+
+
+def test_a_late_reading_ends_like_any_other() -> None:
+    logs = BucketLogs(10, PACE)
+    assert logs.begin(0.0) == [0, 1, 2, 3]
+    assert logs.begin(1.0) == [4, 5, 6, 7]
+    logs.heard(0)
+    assert logs.begin(1.0) == [], "it is still being read"
+    logs.took(0, QUIET, 1.5)
+    assert logs.begin(1.5) == [0]

@@ -22,7 +22,7 @@ from sbredis.maintenance._slot_channels import SlotChannels, is_bucket_announcem
 from sbredis.registry import Unreadable, UnreadableLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection
 
     from sbredis.client import BackgroundFailures, Connection
     from sbredis.maintenance._bucket_logs import News
@@ -32,6 +32,8 @@ __all__ = ["Census", "is_visited"]
 
 _PAGE = 250
 """The number of records in a page. Decoding that many takes some 5 ms; then other tasks may run."""
+_PORTION = 250
+"""The number of entities that are looked at before other tasks may run."""
 _READING = 5.0
 """The seconds after which a bucket that does not answer is left for later."""
 
@@ -51,7 +53,6 @@ class Census:
     """
 
     def __init__(self, connection: Connection, failures: BackgroundFailures) -> None:
-        self._connection = connection
         self._namespace = connection.namespace
         self._failures = failures
         self._pace = LogPace(round=connection.timings.reading_buckets)
@@ -88,6 +89,13 @@ class Census:
         """Replace the record of an entity by a newer one."""
         if record.id in self.by_id:
             self.by_id[record.id] = record
+
+    async def portions(self) -> AsyncIterator[list[str]]:
+        """Yield the ids of all entities, some at a time. Between two portions other tasks run."""
+        known = list(self.by_id)
+        for start in range(0, len(known), _PORTION):
+            yield known[start : start + _PORTION]
+            await asyncio.sleep(0)
 
     async def find(self, entity_id: str) -> EntityRecord | None:
         """Return the entity with this id, in any state; ``None`` if it does not exist any more."""
@@ -163,10 +171,9 @@ class Census:
     async def _welcome(self) -> None:
         """Tell new users what is known already."""
         while self._newcomers:
-            newcomer, known = self._newcomers.pop(), list(self.by_id)
-            for start in range(0, len(known), _PAGE):
-                self._failures.guard("a use of the list of entities", partial(newcomer, known[start : start + _PAGE]))
-                await asyncio.sleep(0)
+            newcomer = self._newcomers.pop()
+            async for portion in self.portions():
+                self._failures.guard("a use of the list of entities", partial(newcomer, portion))
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

@@ -30,8 +30,6 @@ __all__ = ["Errand", "Visitor", "is_move_announcement"]
 _log = logging.getLogger("sbredis.maintenance")
 _MOST_EARLY = 1000
 """The number of announcements that are kept for entities that are not known yet."""
-_PORTION = 250
-"""The number of entities that are looked at before other tasks may run."""
 _MOVE = b" move"
 """The end of an announcement which says that messages wait to be moved. Other announcements end with a due time."""
 
@@ -124,10 +122,8 @@ class Visitor:
 
     async def _reconsider(self) -> None:
         """Look at all entities again, because the slots have changed."""
-        known = list(self._census.by_id)
-        for start in range(0, len(known), _PORTION):
-            self.update(known[start : start + _PORTION])
-            await asyncio.sleep(0)
+        async for portion in self._census.portions():
+            self.update(portion)
 
     def act(self) -> float:
         """Start all visits and reads that are due now. Return the seconds to wait for an event before the next call."""

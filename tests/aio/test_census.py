@@ -12,11 +12,12 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.client import Connection
 from sbredis.engine import PartitionSettings, bucket_keys, slot_salt
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.maintenance import DutyResources
 from sbredis.maintenance._census import Census
-from sbredis.registry import EntityRecord, Namespace
+from sbredis.registry import EntityRecord
 from sbredis.rules import Rule
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
@@ -31,9 +32,10 @@ SETTINGS = PartitionSettings()
 class Kept:
     """A census that is used, and the records that its user knows."""
 
-    def __init__(self, census: Census, namespace: Namespace) -> None:
+    def __init__(self, connection: Connection, census: Census) -> None:
+        self.connection = connection
         self.census = census
-        self.namespace = namespace
+        self.namespace = connection.namespace
         self.known: dict[str, EntityRecord] = {}
         self.told = 0
 
@@ -56,7 +58,7 @@ async def kept_at(url: str, **timings: Any) -> AsyncIterator[Kept]:
     async with queue_at(url, partitions=4, timings=replace(PATIENT, **timings)) as queue:
         connection = queue.client._connection
         made = DutyResources.of(connection).census
-        kept = Kept(made, connection.namespace)
+        kept = Kept(connection, made)
         ended = made.use(kept.changed)
         task = asyncio.create_task(made.run())
         try:
@@ -108,7 +110,7 @@ async def test_a_user_that_comes_later_is_told_everything(url: str) -> None:
         for number in range(20):
             await kept.namespace.create_entity(f"q{number}", SETTINGS)
         await eventually(lambda: len(kept.paths()) == 21)
-        late = Kept(kept.census, kept.namespace)
+        late = Kept(kept.connection, kept.census)
         ended = kept.census.use(late.changed)
         await eventually(lambda: late.known == kept.known)
         await kept.namespace.delete_entity("q")
@@ -176,7 +178,7 @@ async def test_a_record_that_is_mended_by_hand_is_known_after_the_next_reading(u
 async def test_an_entity_is_gone_only_if_the_registry_says_so(url: str) -> None:
     async with kept_at(url) as kept:
         (record,) = kept.known.values()
-        cold = DutyResources.of(kept.census._connection).census
+        cold = DutyResources.of(kept.connection).census
         assert cold.by_id == {}
         assert await cold.find(record.id) == record
         await kept.namespace.delete_entity("q")

@@ -22,6 +22,8 @@ __all__ = ["Pipeline"]
 J = TypeVar("J", bound="Job")
 R = TypeVar("R")
 _log = logging.getLogger("sbredis.client")
+_FIRST_CONNECTION = 2.0
+"""The longest time for which a call waits for the first connection to a server before it counts as slow."""
 _deadline = attrgetter("deadline")
 _OBSTACLE_STEPS = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
 
@@ -183,6 +185,11 @@ class Pipeline(Generic[J, R]):
         lane, entity, until = self._lane, self._lane.entity, max(map(_deadline, jobs))
         delivery: CallDelivery | None = None  # ``None`` until the first attempt has failed
         attempt = attempt or _Attempt(jobs, None, entity.record, self._loop.time())
+        if attempt.rest is None:
+            await lane.connection.transport.first_connection(
+                lane.link.partition.keys, min(until - attempt.at, _FIRST_CONNECTION)
+            )
+            attempt.at = self._loop.time()
         request = attempt.request
         while jobs:
             seconds = until - attempt.at

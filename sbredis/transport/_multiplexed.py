@@ -269,6 +269,17 @@ class Transport:
         node = self._nodes.by_slot[key_slot(key)]
         return node.facts if node else None
 
+    async def first_connection(self, keys: Keys, timeout: float) -> None:
+        """Wait until the first connection to the server of these keys is open or has failed, if that is not known yet.
+
+        A caller with little patience for its call waits for this before, because a first connection takes longer.
+        """
+        node = self._nodes.by_slot[keys.slot]
+        if node is not None:
+            holder = node.durable.holder if self._replicated else node.calls
+            if holder.new:
+                await holder.get(self._loop.time() + timeout)
+
     def is_in_reach(self, key: bytes) -> bool:
         """Whether there is a connection to the server of a key's slot, or the first one is being opened."""
         node = self._nodes.by_slot[key_slot(key)]

@@ -168,6 +168,11 @@ class WireHolder:
         """Whether the last attempt to open the connection failed."""
         return self._failures > 0
 
+    @property
+    def new(self) -> bool:
+        """Whether no attempt to open the connection has ended yet."""
+        return self.wire is None and not self.failing
+
     async def get(self, deadline: float) -> Wire | Failure:
         """Return the open connection, or the failure that says why there is none."""
         wire = self.wire

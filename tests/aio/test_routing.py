@@ -7,8 +7,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from redis.credentials import CredentialProvider
 
 from benchmarks.faults import in_thread
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.client._send_lane import _STRETCH
 from sbredis.engine import partition_for_key, slot_for_name
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage
@@ -199,6 +203,40 @@ async def test_a_message_for_an_unreachable_partition_fails_in_time(damaged: Loc
         await sender.send_messages(ServiceBusMessage("z", partition_key=there[0]))
         at = queue.entity.numbers.index(queue.entity.pinned(there[0]).number)
         assert await bodies_at(queue.transport, queue.partitions[at]) == ["z"]  # the master came back without data
+
+
+class SlowVault(CredentialProvider):
+    """Provides credentials, which makes connections slow as soon as the test says so."""
+
+    slow = False
+
+    async def get_credentials_async(self) -> tuple[str, str]:
+        if self.slow:
+            await asyncio.sleep(4 * _STRETCH)
+        return "default", "any"
+
+
+async def test_the_time_of_a_first_connection_does_not_make_a_partition_unreachable(cluster: LocalCluster) -> None:
+    """A client connects to a master when it first needs it, and this may take longer than one try of a partition."""
+    async with ServiceBusAdministrationClient(cluster.url) as administration:
+        await administration.create_queue("q", enable_partitioning=True)
+    for _ in range(20):
+        vault = SlowVault()
+        async with ServiceBusClient(cluster.url, vault) as client, client.get_queue_sender("q") as sender:
+            await sender.send_messages([])
+            entity = await client._connection.entity("q", asyncio.get_running_loop().time() + 60)
+            links = [entity.partition_client(number) for number in entity.numbers]
+            transport = client._connection.transport
+            new = [link for link in links if transport.server_of(link.partition.keys[0]) is None]
+            if not new:
+                continue  # by chance, opening the client has reached all masters
+            vault.slow = True
+            for _ in links:  # each partition has its turn
+                await sender.send_messages(ServiceBusMessage("x"))
+            assert not any(link.down_until for link in links)
+            assert any(transport.server_of(link.partition.keys[0]) for link in new)
+            return
+    pytest.fail("opening a client always reaches all masters")
 
 
 async def test_sends_wait_while_no_partition_can_be_reached(binary: str | None) -> None:

@@ -184,6 +184,9 @@ class Machine:
 
     # -- the transport
 
+    async def first_connection(self, *_: object) -> None:
+        """All servers were reached before."""
+
     def is_quiet(self, _: object) -> bool:
         return not self.calls and self.draws.random() < 0.5
 

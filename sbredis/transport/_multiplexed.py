@@ -451,20 +451,32 @@ class Transport:
     async def _reach_a_master(self, deadline: float) -> Wire | Failure:
         """Return a connection to any master: an open one, if there is one. The others are reached when calls need them.
 
-        A failure that will last says more than one that may pass.
+        While a master is silent, the next one is asked too, early enough for all to be asked before the deadline. A
+        failure that will last says more than one that may pass.
         """
         masters = self._nodes.masters
+        unasked = sorted(random.sample(masters, len(masters)), key=lambda node: node.calls.open)
+        asked = set[asyncio.Task[Wire | Failure]]()
         worst: Failure | None = None
-        for node in sorted(random.sample(masters, len(masters)), key=lambda node: not node.calls.open):
-            until = deadline if len(masters) == 1 else min(deadline, self._loop.time() + _ANSWER_WITHIN)
-            wire = await node.calls.get(until)
-            if not isinstance(wire, Failure):
-                # If the connection was opened to ask for the layout, nobody knew that this is a master.
-                wire = self._judged(wire.facts) or wire
-            if not isinstance(wire, Failure):
-                return wire
-            if worst is None or not passes(wire.kind):
-                worst = wire
+        try:
+            while unasked or asked:
+                if unasked:
+                    asked.add(self._loop.create_task(unasked.pop().calls.get(deadline)))
+                share = (deadline - self._loop.time()) / (len(unasked) + 1)
+                timeout = min(share, _ANSWER_WITHIN) if unasked else None  # each of them ends at the deadline
+                ended, asked = await asyncio.wait(asked, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    wire = task.result()
+                    if not isinstance(wire, Failure):
+                        # If the connection was opened to ask for the layout, nobody knew that this is a master.
+                        wire = self._judged(wire.facts) or wire
+                    if not isinstance(wire, Failure):
+                        return wire
+                    if worst is None or not passes(wire.kind):
+                        worst = wire
+        finally:
+            for task in asked:
+                task.cancel()
         return worst or Failure(FailureKind.UNSERVED, "no master is known")
 
     async def _reach_all(self) -> None:

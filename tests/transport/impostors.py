@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from sbredis.transport._resp import ProtocolError, PythonParser
 
-__all__ = ["Flood", "answering", "flooding", "never_answering", "old_server", "suitable_server"]
+__all__ = ["Flood", "answering", "flooding", "never_answering", "node_of_cluster", "old_server", "suitable_server"]
 
 Answer = Callable[[list[bytes]], bytes]
 """A function from the words of a command to its reply. If the reply is empty, the server sends nothing."""
@@ -91,6 +91,26 @@ async def flooding(flood: Flood, *, instead_of: bytes) -> AsyncIterator[str]:
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def node_of_cluster(role: str, masters: Sequence[str]) -> Answer:
+    """Return the replies of a node of a cluster in which these masters, each ``host:port``, share the slots."""
+    ranges = list[bytes]()
+    for number, master in enumerate(masters):
+        host, _, port = master.partition(":")
+        first, last = (each * 16384 // len(masters) for each in (number, number + 1))
+        address = b"*2\r\n$%d\r\n%b\r\n:%b\r\n" % (len(host), host.encode(), port.encode())
+        ranges.append(b"*3\r\n:%d\r\n:%d\r\n" % (first, last - 1) + address)
+
+    def answer(words: list[bytes]) -> bytes:
+        if [word.upper() for word in words] == [b"CLUSTER", b"SLOTS"]:
+            return b"*%d\r\n" % len(ranges) + b"".join(ranges)
+        if words[0].upper() == b"INFO":
+            text = f"redis_version:7.4.99\r\nredis_mode:cluster\r\nrole:{role}\r\nmaxmemory_policy:noeviction\r\n"
+            return b"$%d\r\n%b\r\n" % (len(text), text.encode())
+        return suitable_server(words)
+
+    return answer
 
 
 def suitable_server(words: list[bytes]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import anyio
@@ -20,7 +20,7 @@ from sbredis.exceptions import (
 )
 from sbredis.servers import LocalCluster, LocalServer, free_port
 from sbredis.transport import Transport, open_transport
-from tests.transport.impostors import answering, never_answering, old_server
+from tests.transport.impostors import answering, never_answering, node_of_cluster, old_server
 from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
 
@@ -245,6 +245,18 @@ async def test_a_cluster_is_used_where_it_can_be_reached(cluster: LocalCluster) 
             await asyncio.sleep(0)
             resuming.close()
             assert await asyncio.gather(*waiting) == [1, 1]
+
+
+async def test_one_master_is_enough_to_open_however_many_others_are_silent() -> None:
+    """Only a replica is named, so no connection to a master is open when the client knows the masters."""
+    async with AsyncExitStack() as running:
+        silent = [await running.enter_async_context(answering(never_answering)) for _ in range(8)]
+        masters = [*silent, await running.enter_async_context(answering(node_of_cluster("master", [])))]
+        replica = await running.enter_async_context(answering(node_of_cluster("slave", masters)))
+        async with await open_transport(f"redis+cluster://{replica}", connect_timeout=2) as transport:
+            assert len(transport.masters) == 9
+            (reached,) = (each for each in transport.servers if str(each.endpoint) != replica)
+            assert str(reached.endpoint) == masters[-1]
 
 
 async def test_a_master_that_is_unsuitable_is_refused_when_a_call_first_needs_it(cluster: LocalCluster) -> None:

@@ -187,6 +187,11 @@ class DurableWire:
                 self._settle(waiting, wire)
             return
         replicas = self._replicas(wire.facts)
+        if replicas == 0:
+            # The number may be that of the time when the connection was opened, if the user may not read CLUSTER NODES.
+            connected = _connected_replicas(await wire.submit(Command("ROLE"), last))
+            wire.facts = wire.facts._replace(connected_replicas=connected)
+            replicas = connected
         if not replicas:
             # This may last only a moment: a replica that has just become the master has no replica yet.
             self._opener.on_trouble(self.endpoint)

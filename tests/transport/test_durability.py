@@ -166,7 +166,9 @@ async def test_a_connection_for_replicated_calls_counts_as_a_connection(replicat
 
 
 async def test_a_master_that_lost_its_replica_by_a_failover_is_waited_for(replicated_cluster: LocalCluster) -> None:
-    """The user may not read CLUSTER NODES, so only the new master says that it has no replica."""
+    """The user may not read CLUSTER NODES, so only the new master says that it has no replica, and later that it has
+    one.
+    """
     cluster = replicated_cluster
     for node in cluster.nodes:
         node.ask("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-cluster|nodes")
@@ -179,3 +181,5 @@ async def test_a_master_that_lost_its_replica_by_a_failover_is_waited_for(replic
         await in_thread(cluster.wait_until_ok, 60)
         with pytest.raises(ServiceBusServerBusyError, match="no replica that could confirm"):
             await transport.call(COUNT, [b"k"], [1], timeout=2)
+        await in_thread(former.restart)
+        assert await transport.call(COUNT, [b"k"], [1]) == 2

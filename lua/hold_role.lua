@@ -1,46 +1,45 @@
 #!lua flags=allow-oom
 -- Gives the shards of a role to the clients that ask for it: each shard to one client at a time. A client asks for all
--- shards together. At most eight clients are *members*: they have shards, or wait for some. Any other client gets a
--- ticket, and comes when its ticket is called, or later.
+-- shards together. At most eight clients are *members*: they have shards, or wait for some. Of the others that
+-- wait, the 64 that asked last are *listed*, but none for longer than 150 seconds after it has asked.
 --
 -- A member whose time has ended has no shards any more. A client that asks takes the free shards, but for two seconds
 -- after a member has let go of them only its fair share, so that the others find theirs. A member that asks and has
 -- more than its fair share lets go of the rest. Members that should ask now are *called*: because there are shards for
--- them, or because they have too many while another member waits. Tickets are called when half of the members have
--- left.
+-- them, or because they have too many while another member waits. Listed clients are called when half of the members
+-- have left, those that asked last first. A client that is called is listed no more, so the dead delay nobody for long.
 --
 -- Each new holder of a shard gets a fence above all earlier fences of the shard. The fence distinguishes the actions of
 -- the new holder from late actions of an earlier holder. The roles of applications have the prefix `own.`. Of these, at
 -- most 1,000 are remembered: a new one takes the place of roles that have been free for a day.
 --
--- KEYS[1] roles      hash of the namespace: for each role the time when a member last let go of shards, the last ticket
---   and the last ticket that was called; the members, each with the end of its time; and for each shard its holder and
---   the fence
+-- KEYS[1] roles      hash of the namespace: for each role the time when a member last let go of shards; the members,
+--   each with the end of its time; the listed clients, each with the time when it asked; and for each shard its holder
+--   and the fence
 -- ARGV[1] role
 -- ARGV[2] asker      the client that asks
 -- ARGV[3] duration   the time in ms for which the client wants shards; 0 gives all up
 -- ARGV[4] shards     the number of shards that the role has
 -- ARGV[5] waits      1 if the client waits for shards; 0 if it becomes a member only if it has some now
--- ARGV[6] ticket     the client's ticket; 0 if it has none
 --
 -- Result: { the time in ms until shards of other clients may be free, 1 if the client is a member, the number of
---   members, the client's ticket, the number of tickets that were not called, the call: nothing, or the last ticket
---   that is called and the members that are called, and then each shard of the client and its fence }
+--   members, the number of listed clients, the call: nothing, or the number of members and the clients that are
+--   called, and then each shard of the client and its fence }
 -- Refusals: BADCALL, FULL (there are too many roles of applications; the detail is the most)
 -- Facts: repeatable
 -- @use make_room refuse server_time whole_number
 local role, asker, duration = ARGV[1], ARGV[2], whole_number(ARGV[3], 0, 3600000)
-local shards, waits, ticket = whole_number(ARGV[4], 1, 64), ARGV[5] == '1', whole_number(ARGV[6], 0, 999999999999999)
+local shards, waits = whole_number(ARGV[4], 1, 64), ARGV[5] == '1'
 local own = string.find(role, '^own%.%w[%w._-]*$')
-if not own and not string.find(role, '^[a-z]+$') or not string.find(asker, '^%w+$') or not duration or not shards or not ticket then
+if not own and not string.find(role, '^[a-z]+$') or not string.find(asker, '^%w+$') or not duration or not shards then
   return refuse('BADCALL', 'role')
 end
-local now, most = tonumber(server_time()), 8
+local now, most, most_listed, longest_listed = tonumber(server_time()), 8, 64, 150000
 local stored = redis.call('HGET', KEYS[1], role)
 if own and not stored and duration > 0 then
   local refusal = make_room(KEYS[1], function(name, held)
     -- A later holder gets a fence of `now` at least, so a fence below `now` need not be remembered.
-    local freed, members, holders = string.match(held, '^(%d+) %d+ %d+;([^;]*);([^;]*)$')
+    local freed, members, holders = string.match(held, '^(%d+);([^;]*);[^;]*;([^;]*)$')
     local used, fenced = tonumber(freed or 0), 0
     for ended in string.gmatch(members or '', '%w+ (%d+)') do
       used = math.max(used, tonumber(ended))
@@ -55,8 +54,8 @@ if own and not stored and duration > 0 then
   end
 end
 
-local freed, last, called, text, holders = string.match(stored or '', '^(%d+) (%d+) (%d+);([^;]*);([^;]*)$')
-freed, last, called = tonumber(freed or 0), tonumber(last or 0), tonumber(called or 0)
+local freed, text, waiting, holders = string.match(stored or '', '^(%d+);([^;]*);([^;]*);([^;]*)$')
+freed = tonumber(freed or 0)
 -- The other members, whose time has not ended. If the clock has gone back, a stored end may be further ahead than the
 -- longest duration. Then it is void.
 local members, ends, has = {}, {}, { [asker] = 0 }
@@ -64,6 +63,13 @@ for name, ended in string.gmatch(text or '', '(%w+) (%d+)') do
   ended = tonumber(ended)
   if name ~= asker and ended > now and ended <= now + 3600000 then
     members[#members + 1], ends[name], has[name] = name, ended, 0
+  end
+end
+local listed, asked = {}, {}
+for name, at in string.gmatch(waiting or '', '(%w+) (%d+)') do
+  at = tonumber(at)
+  if name ~= asker and not ends[name] and at <= now and now < at + longest_listed then
+    listed[#listed + 1], asked[name] = name, at
   end
 end
 local room = #members < most
@@ -127,25 +133,29 @@ if joins then
   members[#members + 1] = asker
   -- A client that waits asks again after two thirds of its time, so another one gets its place soon after it has died.
   ends[asker] = now + (has[asker] > 0 and duration or math.min(duration, 60000))
+elseif duration > 0 and waits then
+  listed[#listed + 1], asked[asker] = asker, now
+  if #listed > most_listed then
+    table.remove(listed, 1)
+  end
 end
-local written = duration > 0 and (joins or waits) or before > 0 or string.find(text or '', asker, 1, true)
-if written then
-  if not joins and duration > 0 and (ticket <= called or ticket > last) then
-    last = last + 1
-    ticket = last
+local all_listed = #listed
+if duration > 0 and (joins or waits) or before > 0 or string.find(stored or '', asker, 1, true) then
+  for _ = 1, #members <= most / 2 and math.min(#listed, most - #members) or 0 do
+    calls[#calls + 1] = table.remove(listed)
   end
-  if #members <= most / 2 and called < last then
-    called = math.min(last, called + most - #members)
-    calls[1] = calls[1] or ''
-  end
-  local member_texts, shard_texts = {}, {}
+  local member_texts, listed_texts, shard_texts = {}, {}, {}
   for i = 1, #members do
     member_texts[i] = string.format('%s %.0f', members[i], ends[members[i]])
+  end
+  for i = 1, #listed do
+    listed_texts[i] = string.format('%s %.0f', listed[i], asked[listed[i]])
   end
   for i = 1, shards do
     shard_texts[i] = string.format('%s %.0f', holder[i], fence[i])
   end
-  local value = string.format('%.0f %.0f %.0f;%s;%s', freed, last, called, table.concat(member_texts, ','), table.concat(shard_texts, ','))
+  local value = string.format('%.0f;%s;%s;%s', freed, table.concat(member_texts, ','), table.concat(listed_texts, ','),
+    table.concat(shard_texts, ','))
   redis.call('HSET', KEYS[1], role, value)
 end
 
@@ -160,5 +170,5 @@ for i = 1, shards do
     reply[#reply + 1] = fence[i]
   end
 end
-local call = #calls > 0 and string.format('%.0f %s', called, table.concat(calls, ' ')) or ''
-return { ms, joins and 1 or 0, #members, ticket, last - called, call, unpack(reply) }
+local call = #calls > 0 and string.format('%d %s', #members, table.concat(calls, ' ')) or ''
+return { ms, joins and 1 or 0, #members, all_listed, call, unpack(reply) }

@@ -9,13 +9,15 @@ role of an application has one shard. A client asks for all shards of a role in 
 - A *holder* has shards until the end of its claim. It asks again after a third of the claim.
 - A *candidate* waits for shards. It asks again when the time of another holder may have ended, so a holder that was
   killed is replaced at once, and at least after two thirds of its claim, or the script would forget it.
-- Any *other* client has a ticket. It asks again after a time that grows with the number of clients that wait, up to ten
-  minutes. So all of them together ask about once in one and a half seconds, however many they are.
+- Any *other* client is listed, unless 64 have asked later. It asks again after a time that grows with the number of
+  listed clients, and after up to ten minutes if the list is full. So all of them together ask about once in one and a
+  half seconds, however many they are.
 
 Holders and candidates are the members, of whom there are at most eight. When a member lets go of shards, when one has
 too many while another waits, or when half of the members have left, the script names those who should ask: a *call*,
 which the client that asked publishes to all. A client that is called asks at once. Another candidate only looks again
-after a while, in case the called one is dead, and all others do nothing.
+after a while, in case the called one is dead. If no members are left, all others look again too, but one after the
+other.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ _LONGEST_CANDIDACY = 60.0
 _BETWEEN_OTHERS = 1.5
 _SOONEST, _LATEST = 30.0, 600.0
 """The shortest and the longest time after which a client that is no member asks again, in seconds."""
+_MOST_LISTED = 64
+"""The number of clients in a full list. Clients that asked earlier are not counted."""
 
 
 class Standing(NamedTuple):
@@ -51,9 +55,8 @@ class Standing(NamedTuple):
     """Whether this client has shards or waits for some."""
     members: int = 0
     """The number of clients that do."""
-    ticket: int = 0
-    waiting: int = 0
-    """The number of tickets that were not called."""
+    listed: int = 0
+    """The number of clients that wait to become members, as far as they are listed."""
     call: bytes = b""
     """The call that this client must publish; empty if nobody is called."""
 
@@ -73,9 +76,9 @@ NOBODY = Standing(MappingProxyType({}), 0.0)
 
 def read_standing(reply: list[Any]) -> Standing:
     """Read the reply of ``hold_role``."""
-    milliseconds, member, members, ticket, waiting, call, *pairs = reply
+    milliseconds, member, members, listed, call, *pairs = reply
     shards = dict(zip(pairs[::2], pairs[1::2], strict=True))
-    return Standing(MappingProxyType(shards), milliseconds / 1000, bool(member), members, ticket, waiting, call)
+    return Standing(MappingProxyType(shards), milliseconds / 1000, bool(member), members, listed, call)
 
 
 @dataclass(slots=True)
@@ -94,11 +97,13 @@ class Claim:
     """The time of the next question."""
     unanswered: bool = False
     """Whether the last question got no answer, so that it may have given shards to this client."""
+    called_meanwhile: bool = False
+    """Whether this client was called since its last question. The answer may be older than the call."""
 
     def asked(self, now: float) -> None:
         """Begin a question. If it fails, the next one comes as soon as a renewal would."""
         self.ask_at = now + self.seconds / 3
-        self.unanswered = True
+        self.unanswered, self.called_meanwhile = True, False
 
     def answered(self, standing: Standing, asked: float, chance: float) -> None:
         """End a question that began at ``asked``. Count from then, because its answer may have taken long."""
@@ -110,8 +115,10 @@ class Claim:
         elif standing.member:
             self.ask_at = asked + min(min(self.seconds, _LONGEST_CANDIDACY) * 2 / 3, others)
         else:
-            wait = min(max(_BETWEEN_OTHERS * standing.waiting, _SOONEST), _LATEST)
+            wait = max(_BETWEEN_OTHERS * standing.listed, _SOONEST) if standing.listed < _MOST_LISTED else _LATEST
             self.ask_at = asked + wait * (1 + chance) / 2
+        if self.called_meanwhile and not standing.held:
+            self.ask_at = asked
 
     def failed(self, now: float, chance: float) -> None:
         """End a question that failed."""
@@ -122,15 +129,15 @@ class Claim:
         self.unanswered, self.ask_at = False, now + _DENIED
 
     def heard(self, call: bytes, now: float, chance: float) -> None:
-        """Record a call. It has the last ticket that is called, and the names of the members that are called."""
-        ticket, *names = call.split()
+        """Record a call. It has the number of members, and the names of the clients that are called."""
+        members, *names = call.split() or (b"",)
         if self.asker.encode() in names:
-            self.ask_at = now
+            self.ask_at, self.called_meanwhile = now, True
         elif self.standing.member:
             if not self.standing.held:
                 self.ask_at = now + _AFTER_CALL + chance / 2
-        elif ticket.isdigit() and 0 < self.standing.ticket <= int(ticket[:15]):
-            self.ask_at = now
+        elif members == b"0":
+            self.ask_at = min(self.ask_at, now + _AFTER_CALL + _SOONEST * chance)
 
     def missed(self, now: float, chance: float) -> None:
         """Record that a call may have been lost. Members look again, one after the other."""

@@ -57,19 +57,19 @@ class Role:
         self.asker = secrets.token_hex(8)
         """The name under which this client asks."""
 
-    async def claim(self, seconds: float = _DURATION, *, waits: bool = False, ticket: int = 0) -> Standing:
+    async def claim(self, seconds: float = _DURATION, *, waits: bool = False) -> Standing:
         """Take or keep shards of the role for ``seconds``, as far as no other client has them.
 
         A client that ``waits`` may be called when there are shards for it.
         """
-        return await self._ask(round(seconds * 1000), waits=waits, ticket=ticket)
+        return await self._ask(round(seconds * 1000), waits=waits)
 
     async def give_up(self) -> Standing:
         """Give the role up, if this client has it or waits for it."""
         return await self._ask(0)
 
-    async def _ask(self, milliseconds: int, *, waits: bool = False, ticket: int = 0) -> Standing:
-        arguments = (self._role, self.asker, milliseconds, self._shards, int(waits), ticket)
+    async def _ask(self, milliseconds: int, *, waits: bool = False) -> Standing:
+        arguments = (self._role, self.asker, milliseconds, self._shards, int(waits))
         request = Request.of("hold_role", self._keys, arguments, read_standing)
         return await perform(self._transport, request, timeout=_DURATION, refusals=_REFUSALS)
 
@@ -202,7 +202,7 @@ class RoleKeeper:
     async def _ask(self, *, waits: bool = True) -> None:
         claim, asked = self.claim, self._loop.time()
         claim.asked(asked)
-        standing = await self._role.claim(claim.seconds, waits=waits, ticket=claim.standing.ticket)
+        standing = await self._role.claim(claim.seconds, waits=waits)
         claim.answered(standing, asked, random.random())
         with suppress(ServiceBusError):  # those who are not called ask some time later
             await self._call(standing)

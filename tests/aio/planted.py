@@ -261,16 +261,16 @@ PLANTED = (
     Planted(
         "a member that is called does not come",
         file="sbredis/client/_claiming.py",
-        right="        if self.asker.encode() in names:\n            self.ask_at = now\n",
-        wrong="        if self.asker.encode() in names:\n            pass\n",
+        right="            self.ask_at, self.called_meanwhile = now, True\n",
+        wrong="            pass\n",
         test="tests/client/test_claiming.py::test_a_call_concerns_those_whom_it_names",
     ),
     Planted(
-        "a ticket that is called does not come",
+        "a client that is called while it asks does not ask again",
         file="sbredis/client/_claiming.py",
-        right="0 < self.standing.ticket <= int(ticket[:15])",
-        wrong="0 < self.standing.ticket < int(ticket[:15])",
-        test="tests/client/test_claiming.py::test_a_call_concerns_those_whom_it_names",
+        right="if self.called_meanwhile and not standing.held:",
+        wrong="if False:",
+        test="tests/client/test_claiming.py::test_a_call_that_comes_before_the_answer_is_not_lost",
     ),
     Planted(
         "a place in a slot that was lost is kept",

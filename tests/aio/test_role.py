@@ -26,7 +26,7 @@ async def test_the_fence_increases_with_each_holder_even_if_a_clock_is_set_back(
         (key,) = role_keys("ns")
         seconds, _ = await queue.transport.command("TIME", key=key)
         last = (int(seconds) + 600) * 1000 + ahead  # the clock does not reach this time during the test
-        await queue.transport.command("HSET", key, "route", f"0 0 0;;before {last}", key=key)
+        await queue.transport.command("HSET", key, "route", f"0;;;before {last}", key=key)
         for place in range(1, 4):
             holder = Role(queue.transport, "ns", "route")
             taken = await holder.claim(5)
@@ -52,7 +52,7 @@ async def test_a_claim_that_ends_too_far_in_the_future_is_void(url: str) -> None
         seconds, _ = await queue.transport.command("TIME", key=key)
         for ahead, free in ((1800, False), (7200, True)):
             ends = (int(seconds) + ahead) * 1000
-            await queue.transport.command("HSET", key, "route", f"0 0 0;another {ends};another 7", key=key)
+            await queue.transport.command("HSET", key, "route", f"0;another {ends};;another 7", key=key)
             assert (await Role(queue.transport, "ns", "route").claim(5)).held == free
 
 
@@ -66,8 +66,7 @@ class Shards:
     async def ask(self, *clients: int, seconds: float = 60.0) -> None:
         """Let clients ask one after the other; all clients if none is named."""
         for client in clients or range(len(self.clients)):
-            ticket = self.standings[client].ticket
-            self.standings[client] = await self.clients[client].claim(seconds, waits=True, ticket=ticket)
+            self.standings[client] = await self.clients[client].claim(seconds, waits=True)
 
     @property
     def counts(self) -> list[int]:
@@ -154,20 +153,53 @@ async def test_at_most_eight_clients_are_members_and_the_others_are_called_when_
         await asking.ask()
         await asking.ask()
         assert [standing.member for standing in asking.standings] == [True] * 8 + [False] * 4
-        assert [standing.ticket for standing in asking.standings] == [0] * 8 + [1, 2, 3, 4]
-        assert asking.standings[11].waiting == 4
-        tickets = list[int]()
+        assert asking.standings[11].listed == 4
         for client in range(4):
-            left = asking.standings[client] = await asking.clients[client].give_up()
-            tickets.append(left.waiting)
-            assert asking.called(client) == ([7] if client == 0 else [])  # the first one had the shard
+            asking.standings[client] = await asking.clients[client].give_up()
+            if client == 0:  # it had the shard
+                assert asking.called(client) == [7]
+            else:  # listed clients are called when half of the members have left
+                assert asking.called(client) == ([8, 9, 10, 11] if client == 3 else [])
             await asking.ask(7)
-        assert tickets == [4, 4, 4, 0]  # tickets are called when half of the members have left
         await asking.ask(8, 9, 10, 11)
         assert [standing.member for standing in asking.standings[8:]] == [True] * 4
+        assert asking.standings[11].listed == 0
 
 
-@pytest.mark.parametrize("stored", ["", "x", "before 0 7", "1 2;a", "9 9 9;a b;c", f"0 0 0;{'a 1,' * 50};- 5"])
+async def test_dead_clients_do_not_keep_others_from_a_role(url: str) -> None:
+    """A hundred clients have asked and died. Whoever asks again is called before them, and is listed beside few."""
+    async with queue_at(url) as queue:
+        members, alive, dead = Shards(queue, 1, 8), Shards(queue, 1, 1), Shards(queue, 1, 100)
+        await members.ask()
+        await alive.ask()
+        await dead.ask()
+        assert max(standing.listed for standing in dead.standings) == 64
+        await alive.ask()
+        assert not alive.standings[0].member
+        for client in range(4):
+            members.standings[client] = await members.clients[client].give_up()
+        assert alive.clients[0].asker.encode() in members.standings[3].call.split()
+        await alive.ask()
+        assert alive.standings[0].member
+
+
+async def test_a_client_that_has_not_asked_for_long_is_listed_no_more(url: str) -> None:
+    async with queue_at(url) as queue:
+        (key,) = role_keys("ns")
+        asking = Shards(queue, 1, 9)
+        await asking.ask()
+        assert asking.standings[8].listed == 1
+        stored: bytes = await queue.transport.command("HGET", key, "route", key=key)
+        freed, members, listed, holders = stored.split(b";")
+        name, at = listed.split()
+        for later, still in ((140_000, 1), (150_000, 0), (-60_000, 0)):  # the last one is a clock that went back
+            asked = b"%b %d" % (name, int(at) - later)
+            await queue.transport.command("HSET", key, "route", b";".join((freed, members, asked, holders)), key=key)
+            await asking.ask(0)
+            assert asking.standings[0].listed == still
+
+
+@pytest.mark.parametrize("stored", ["", "x", "before 0 7", "1 2;a", "9;a b;c;d", f"0;{'a 1,' * 50};b,c 1;- 5"])
 async def test_a_damaged_record_of_a_role_is_a_free_role(url: str, stored: str) -> None:
     async with queue_at(url) as queue:
         (key,) = role_keys("ns")
@@ -199,7 +231,7 @@ async def test_a_holder_that_leaves_is_replaced_at_once_without_a_herd(url: str)
         async with TaskScope() as tasks:
             for keeper in others:
                 tasks.start(keeper.take())
-            await eventually(lambda: all(keeper.standing.member or keeper.standing.ticket for keeper in others))
+            await eventually(lambda: all(keeper.standing.member or keeper.standing.listed for keeper in others))
             before = calls.by_script["hold_role"]
             await holder.leave()
             await eventually(lambda: any(keeper.held for keeper in others))

@@ -6,7 +6,8 @@
 -- A member whose time has ended has no shards any more. A client that asks takes the free shards, but for two seconds
 -- after a member has let go of them only its fair share, so that the others find theirs. A member that asks and has
 -- more than its fair share lets go of the rest. Members that should ask now are *called*: because there are shards for
--- them, or because they have too many while another member waits. Listed clients are called when half of the members
+-- them, or because they have too many while another member waits. A member that is not *ready* for the work of a shard
+-- takes none while another one has some, and is not called for them. Listed clients are called when half of the members
 -- have left, those that asked last first. A client that is called is listed no more, so the dead delay nobody for long.
 --
 -- Each new holder of a shard gets a fence above all earlier fences of the shard. The fence distinguishes the actions of
@@ -14,13 +15,14 @@
 -- most 1,000 are remembered: a new one takes the place of roles that have been free for a day.
 --
 -- KEYS[1] roles      hash of the namespace: for each role the time when a member last let go of shards; the members,
---   each with the end of its time; the listed clients, each with the time when it asked; and for each shard its holder
---   and the fence
+--   each with the end of its time, and 1 if it is ready; the listed clients, each with the time when it asked; and for
+--   each shard its holder and the fence
 -- ARGV[1] role
 -- ARGV[2] asker      the client that asks
 -- ARGV[3] duration   the time in ms for which the client wants shards; 0 gives all up
 -- ARGV[4] shards     the number of shards that the role has
 -- ARGV[5] waits      1 if the client waits for shards; 0 if it becomes a member only if it has some now
+-- ARGV[6] ready      1 if the client is ready for shards; 0 if it takes some only if no other member has any
 --
 -- Result: { the time in ms until shards of other clients may be free, 1 if the client is a member, the number of
 --   members, the number of listed clients, the call: nothing, or the number of members and the clients that are
@@ -29,7 +31,7 @@
 -- Facts: repeatable
 -- @use make_room refuse server_time whole_number
 local role, asker, duration = ARGV[1], ARGV[2], whole_number(ARGV[3], 0, 3600000)
-local shards, waits = whole_number(ARGV[4], 1, 64), ARGV[5] == '1'
+local shards, waits, ready = whole_number(ARGV[4], 1, 64), ARGV[5] == '1', ARGV[6] == '1'
 local own = string.find(role, '^own%.%w[%w._-]*$')
 if not own and not string.find(role, '^[a-z]+$') or not string.find(asker, '^%w+$') or not duration or not shards then
   return refuse('BADCALL', 'role')
@@ -41,7 +43,7 @@ if own and not stored and duration > 0 then
     -- A later holder gets a fence of `now` at least, so a fence below `now` need not be remembered.
     local freed, members, holders = string.match(held, '^(%d+);([^;]*);[^;]*;([^;]*)$')
     local used, fenced = tonumber(freed or 0), 0
-    for ended in string.gmatch(members or '', '%w+ (%d+)') do
+    for ended in string.gmatch(members or '', '%w+ (%d+) %d') do
       used = math.max(used, tonumber(ended))
     end
     for fence in string.gmatch(holders or '', '[%w-]+ (%d+)') do
@@ -58,11 +60,12 @@ local freed, text, waiting, holders = string.match(stored or '', '^(%d+);([^;]*)
 freed = tonumber(freed or 0)
 -- The other members, whose time has not ended. If the clock has gone back, a stored end may be further ahead than the
 -- longest duration. Then it is void.
-local members, ends, has = {}, {}, { [asker] = 0 }
-for name, ended in string.gmatch(text or '', '(%w+) (%d+)') do
+local members, ends, has, is_ready, sharing = {}, {}, { [asker] = 0 }, {}, 0
+for name, ended, flag in string.gmatch(text or '', '(%w+) (%d+) (%d)') do
   ended = tonumber(ended)
   if name ~= asker and ended > now and ended <= now + 3600000 then
-    members[#members + 1], ends[name], has[name] = name, ended, 0
+    members[#members + 1], ends[name], has[name], is_ready[name] = name, ended, 0, flag == '1'
+    sharing = sharing + (is_ready[name] and 1 or 0)
   end
 end
 local listed, asked = {}, {}
@@ -73,7 +76,7 @@ for name, at in string.gmatch(waiting or '', '(%w+) (%d+)') do
   end
 end
 local room = #members < most
-local holder, fence, free = {}, {}, 0
+local holder, fence, free, of_others = {}, {}, 0, 0
 for name, number in string.gmatch(holders or '', '([%w-]+) (%d+)') do
   holder[#holder + 1], fence[#fence + 1] = name, tonumber(number)
 end
@@ -83,11 +86,13 @@ for i = 1, shards do
     free = free + 1
   else
     has[holder[i]] = has[holder[i]] + 1
+    of_others = of_others + (holder[i] == asker and 0 or 1)
   end
   fence[i] = fence[i] or 0
 end
 
 local before, calls = has[asker], {}
+ready = ready or before > 0 or of_others == 0
 if duration == 0 then
   for i = 1, shards do
     if holder[i] == asker then
@@ -95,10 +100,10 @@ if duration == 0 then
     end
   end
 elseif room then
-  local fair = math.ceil(shards / (#members + 1))
+  local fair = math.ceil(shards / (sharing + 1))
   local most_now, all_held = freed <= now and now < freed + 2000 and fair or shards, free == 0
   for i = 1, shards do
-    if holder[i] == '-' and has[asker] < most_now then
+    if holder[i] == '-' and ready and has[asker] < most_now then
       holder[i] = asker
       fence[i] = math.max(fence[i] + 1, now) -- `now` is also higher than fences that a failover may have lost
       has[asker] = has[asker] + 1
@@ -108,7 +113,7 @@ elseif room then
       holder[i], freed, has[asker] = '-', now, has[asker] - 1
     end
   end
-  for i = 1, has[asker] == 0 and waits and all_held and #members or 0 do
+  for i = 1, has[asker] == 0 and waits and ready and all_held and #members or 0 do
     if has[members[i]] > fair then
       calls[#calls + 1] = members[i] -- this one lets go of some when it asks
     end
@@ -120,17 +125,17 @@ for i = 1, shards do
   let_go = let_go + (holder[i] == '-' and freed == now and 1 or 0)
 end
 if let_go > 0 then
-  local fair = math.ceil(shards / math.max(1, #members + (joins and 1 or 0)))
+  local fair = math.ceil(shards / math.max(1, sharing + (joins and ready and 1 or 0)))
   for least = 0, fair - 1 do
     for i = #members, 1, -1 do -- those that asked last are the most likely to be there
-      if has[members[i]] == least and #calls < let_go then
+      if has[members[i]] == least and #calls < let_go and (is_ready[members[i]] or of_others == 0) then
         calls[#calls + 1] = members[i]
       end
     end
   end
 end
 if joins then
-  members[#members + 1] = asker
+  members[#members + 1], is_ready[asker] = asker, ready
   -- A client that waits asks again after two thirds of its time, so another one gets its place soon after it has died.
   ends[asker] = now + (has[asker] > 0 and duration or math.min(duration, 60000))
 elseif duration > 0 and waits then
@@ -146,7 +151,7 @@ if duration > 0 and (joins or waits) or before > 0 or string.find(stored or '', 
   end
   local member_texts, listed_texts, shard_texts = {}, {}, {}
   for i = 1, #members do
-    member_texts[i] = string.format('%s %.0f', members[i], ends[members[i]])
+    member_texts[i] = string.format('%s %.0f %d', members[i], ends[members[i]], is_ready[members[i]] and 1 or 0)
   end
   for i = 1, #listed do
     listed_texts[i] = string.format('%s %.0f', listed[i], asked[listed[i]])
@@ -162,7 +167,7 @@ end
 local ms, reply = has[asker] > 0 and duration or 3600000, {}
 for i = 1, shards do
   if holder[i] == '-' then
-    ms = math.min(ms, joins and math.max(0, freed + 2000 - now) or 0)
+    ms = math.min(ms, joins and math.max(ready and 0 or 2000, freed + 2000 - now) or 0)
   elseif holder[i] ~= asker then
     ms = math.min(ms, ends[holder[i]] - now)
   else

@@ -7,7 +7,8 @@ A role is held by *shards*, and each shard has one holder. The script ``hold_rol
 role of an application has one shard. A client asks for all shards of a role in one call. It is in one of three places:
 
 - A *holder* has shards until the end of its claim. It asks again after a third of the claim.
-- A *candidate* waits for shards. It asks again when the time of another holder may have ended, so a holder that was
+- A *candidate* waits for shards. If it is not ready for them yet, the script gives it some only if no other client has
+  any. It asks again when the time of another holder may have ended, so a holder that was
   killed is replaced at once, and at least after two thirds of its claim, or the script would forget it.
 - Any *other* client is listed, unless 64 have asked later. It asks again after a time that grows with the number of
   listed clients, and after up to ten minutes if the list is full. So all of them together ask about once in one and a
@@ -145,7 +146,7 @@ class Claim:
             self.ask_at = min(self.ask_at, now + chance)
 
     def doubt(self) -> None:
-        """Ask now, because another client seems to have a shard of this client."""
+        """Ask now, because the answer may be another one than was said."""
         self.ask_at = 0.0
 
     def over(self, now: float) -> bool:

@@ -57,19 +57,20 @@ class Role:
         self.asker = secrets.token_hex(8)
         """The name under which this client asks."""
 
-    async def claim(self, seconds: float = _DURATION, *, waits: bool = False) -> Standing:
+    async def claim(self, seconds: float = _DURATION, *, waits: bool = False, ready: bool = True) -> Standing:
         """Take or keep shards of the role for ``seconds``, as far as no other client has them.
 
-        A client that ``waits`` may be called when there are shards for it.
+        A client that ``waits`` may be called when there are shards for it. A client that is not ``ready`` takes shards
+        only if no other client has any.
         """
-        return await self._ask(round(seconds * 1000), waits=waits)
+        return await self._ask(round(seconds * 1000), waits=waits, ready=ready)
 
     async def give_up(self) -> Standing:
         """Give the role up, if this client has it or waits for it."""
         return await self._ask(0)
 
-    async def _ask(self, milliseconds: int, *, waits: bool = False) -> Standing:
-        arguments = (self._role, self.asker, milliseconds, self._shards, int(waits))
+    async def _ask(self, milliseconds: int, *, waits: bool = False, ready: bool = True) -> Standing:
+        arguments = (self._role, self.asker, milliseconds, self._shards, int(waits), int(ready))
         request = Request.of("hold_role", self._keys, arguments, read_standing)
         return await perform(self._transport, request, timeout=_DURATION, refusals=_REFUSALS)
 
@@ -94,16 +95,22 @@ class RoleKeeper:
         shards: int = 1,
         seconds: float | None = None,
         changed: Callable[[], None] = lambda: None,
+        ready: Callable[[], bool] = lambda: True,
+        joined: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """``seconds`` is the time for which the role is claimed at a time.
 
-        ``changed`` is called when this client has got other shards than before, while it keeps the role.
+        ``changed`` is called when this client has got other shards than before, while it keeps the role. ``ready`` says
+        whether it can do the work of a shard as well as a client that has some now. ``joined`` is called after each
+        answer while this client has no shards, and says whether it waits for some, so that it may prepare.
         """
         self.role = role
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._role = Role(connection.transport, connection.namespace.name, role, shards)
         self._changed = changed
+        self._ready = ready
+        self._joined = joined
         self.claim = Claim(self._role.asker, connection.timings.claiming if seconds is None else seconds)
         """The decisions about this client's claim."""
         namespace = connection.namespace.name
@@ -143,6 +150,7 @@ class RoleKeeper:
                 await self._ask()
                 if self.standing.member:
                     self.joined.set()
+                self._joined(self.standing.member)
                 if self.standing.held:
                     return
             except ServiceBusAuthorizationError as error:
@@ -182,7 +190,7 @@ class RoleKeeper:
         claim.lost()
 
     def doubt(self) -> None:
-        """Claim the role now, because another client seems to have it."""
+        """Claim the role now, because another client seems to have it, or because this client has become ready."""
         self.claim.doubt()
         self._news.set()
 
@@ -202,7 +210,7 @@ class RoleKeeper:
     async def _ask(self, *, waits: bool = True) -> None:
         claim, asked = self.claim, self._loop.time()
         claim.asked(asked)
-        standing = await self._role.claim(claim.seconds, waits=waits)
+        standing = await self._role.claim(claim.seconds, waits=waits, ready=self._ready())
         claim.answered(standing, asked, random.random())
         with suppress(ServiceBusError):  # those who are not called ask some time later
             await self._call(standing)

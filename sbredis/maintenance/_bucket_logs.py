@@ -145,6 +145,13 @@ class BucketLogs:
         """Whether each bucket was read to the end at least once, and nothing newer is known to be unread."""
         return not (self._soon or self._heard or self._reading) and all(log.whole for log in self.logs)
 
+    @property
+    def tried(self) -> bool:
+        """Whether each bucket was read to the end once, or could not be read."""
+        return all(log.whole or number in self._failed for number, log in enumerate(self.logs)) and not (
+            self._soon.keys() - self._failed.keys()
+        )
+
     def heard(self, number: int) -> None:
         """Read a bucket at once, because it has announced a change."""
         self._heard[number] = None
@@ -157,8 +164,11 @@ class BucketLogs:
         """Read all buckets soon."""
         self._soon |= dict.fromkeys(range(len(self.logs)))
 
-    def begin(self, now: float) -> list[int]:
-        """Return the buckets to read now, and count them as being read."""
+    def begin(self, now: float, *, hurries: bool = True) -> list[int]:
+        """Return the buckets to read now, and count them as being read.
+
+        A client that does not hurry reads one bucket in each round, and those that have announced a change.
+        """
         for number, read_at in list(self._at_rest.items()):
             if read_at + self._pace.round > now:
                 break
@@ -169,7 +179,7 @@ class BucketLogs:
         chosen = heard[: max(0, room + self._pace.kept)]
         if now >= self._next_round:
             soon = [number for number in self._soon if number not in self._heard and self._may_read(number, now)]
-            chosen += soon[: max(0, room - len(chosen))]
+            chosen += soon[: max(0, room - len(chosen)) if hurries else int(room > 0)]
         for number in chosen:
             self._heard.pop(number, None)
             if number in self._soon:

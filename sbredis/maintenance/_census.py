@@ -73,6 +73,10 @@ class Census:
         self._users: list[Callable[[Collection[str]], None]] = []
         self._newcomers: list[Callable[[Collection[str]], None]] = []
         """The users that do not know yet what was read before they came."""
+        self._preparing: dict[str, Callable[[], None]] = {}
+        """For each role for which the client prepares, the function to call when all entities are known."""
+        self.known = False
+        """Whether each bucket was read, or could not be read, since the census is read."""
         self._news = asyncio.Event()
         self._channels = SlotChannels(connection, failures, self._heard, self._missed)
         self._reads = BackgroundTasks("reading the registry", failures, self._news.set)
@@ -109,12 +113,10 @@ class Census:
 
         ``changed`` is called with the ids of entities that are new, have changed, or are gone.
         """
+        self._begin()
         self._users.append(changed)
         self._newcomers.append(changed)
-        if len(self._users) == 1:
-            self.read_now()  # announcements were not heard before
-        else:
-            self._news.set()
+        self._news.set()
 
         def end() -> None:
             self._users.remove(changed)
@@ -123,6 +125,27 @@ class Census:
             self._news.set()
 
         return end
+
+    def prepare(self, role: str, known: Callable[[], None] | None) -> None:
+        """Read the census slowly, so that this client can soon have a role; with ``None``, end that.
+
+        ``known`` is called when all entities are known.
+        """
+        if known is None:
+            self._preparing.pop(role, None)
+        elif role not in self._preparing:
+            self._begin()
+            self._preparing[role] = known
+        self._news.set()
+
+    @property
+    def _is_read(self) -> bool:
+        return bool(self._users or self._preparing)
+
+    def _begin(self) -> None:
+        if not self._is_read:
+            self.known = False
+            self.read_now()  # announcements were not heard before
 
     def doubt_entity(self, entity_id: str) -> None:
         """Read the bucket of an entity that is not known, or is believed to be gone."""
@@ -154,14 +177,14 @@ class Census:
         try:
             while True:
                 self._news.clear()
-                if not self._users:
+                if not self._is_read:
                     self._channels.choose(frozenset())
                     await self._news.wait()
                     continue
                 if self._channels.choose(everywhere):
                     await self._channels.opened()  # a bucket that is read before it is heard must be read again
                 await self._welcome()
-                for number in self._logs.begin(loop.time()):
+                for number in self._logs.begin(loop.time(), hurries=bool(self._users)):
                     self._reads.start(self._read(number))
                 await wait_until(self._news, loop.time() + self._logs.seconds(loop.time()))
         finally:
@@ -208,6 +231,10 @@ class Census:
         except BaseException:
             self._logs.failed(number, loop.time())
             raise
+        if not self.known and self._logs.tried:
+            self.known = True
+            for role, known in list(self._preparing.items()):
+                self._failures.guard(f"the preparation for the role {role!r}", known)
 
     def _apply(self, number: int, news: News) -> None:
         """Note what a reply says of the entities of a bucket, and tell all users."""

@@ -41,7 +41,15 @@ class _DutyRunner:
         self.duty = duty
         self._connection = duty.connection
         self._failures = duty.shared.failures
-        self.keeper = RoleKeeper(duty.connection, duty.role, shards=duty.shards, changed=duty.shards_changed)
+        self._census = duty.shared.census
+        self.keeper = RoleKeeper(
+            duty.connection,
+            duty.role,
+            shards=duty.shards,
+            changed=duty.shards_changed,
+            ready=lambda: self._census.known,
+            joined=self._prepare,
+        )
 
     async def run(self) -> None:
         """Do the duty whenever no other client does, until the task is cancelled."""
@@ -56,7 +64,19 @@ class _DutyRunner:
                     await self.keeper.keep()
                     tasks.cancel()
         finally:
+            self._prepare(False)
             await self.keeper.leave()
+
+    def _prepare(self, member: bool) -> None:
+        """Read the census while this client has shards or waits for some: before it takes shards from another client.
+
+        The client asks for its shards when all entities are known.
+        """
+        self._census.prepare(self.duty.role, self._ask_if_waiting if member else None)
+
+    def _ask_if_waiting(self) -> None:
+        if not self.keeper.held:
+            self.keeper.doubt()
 
     def _tenure(self, fences: Callable[[], Mapping[int, int] | None]) -> Tenure:
         return Tenure(self._connection.namespace.slots, self.duty.shards, fences, self.keeper.doubt)

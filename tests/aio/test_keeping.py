@@ -86,7 +86,7 @@ async def test_a_client_in_doubt_asks_at_once_and_loses_a_role_that_another_one_
         connection = hand.connection
         (key,) = role_keys(connection.namespace.name)
         ends = hand.keeper.standing.fence + 3_000_000
-        await connection.transport.command("HSET", key, ROUTE, f"0;another {ends};;another {ends}", key=key)
+        await connection.transport.command("HSET", key, ROUTE, f"0;another {ends} 1;;another {ends}", key=key)
         hand.keeper.doubt()
         await asyncio.wait_for(keeper, 60)
         assert not hand.keeper.held

@@ -76,7 +76,7 @@ async def test_a_role_that_another_client_has_taken_is_lost(url: str) -> None:
             transport = client._connection.transport
             seconds, _ = await transport.command("TIME", key=key)
             until = (int(seconds) + 60) * 1000
-            await transport.command("HSET", key, f"{OWN}r", f"0;another {until};;another {role.fence + 1}", key=key)
+            await transport.command("HSET", key, f"{OWN}r", f"0;another {until} 1;;another {role.fence + 1}", key=key)
             assert await role.wait_lost(timeout=60)
         stored = await transport.command("HGET", key, f"{OWN}r", key=key)
         assert b";another " in stored
@@ -103,12 +103,12 @@ async def test_at_most_a_thousand_roles_are_remembered(url: str) -> None:
         (key,) = role_keys("ns")
         seconds, _ = await transport.command("TIME", key=key)
         now = int(seconds) * 1000
-        full = [part for number in range(1000) for part in (f"{OWN}r{number}", f"0;h {now};;h {now}")]
+        full = [part for number in range(1000) for part in (f"{OWN}r{number}", f"0;h {now} 1;;h {now}")]
         await transport.command("HSET", key, *full, key=key)
         with pytest.raises(ServiceBusQuotaExceededError, match="1000 roles of applications already"):
             await client.claim_role("new").__aenter__()
         assert await transport.command("HLEN", key, key=key) == 1000
-        await transport.command("HSET", key, f"{OWN}r7", f"0;h {now - 86_500_000};;h {now - 90_000_000}", key=key)
+        await transport.command("HSET", key, f"{OWN}r7", f"0;h {now - 86_500_000} 1;;h {now - 90_000_000}", key=key)
         async with client.claim_role("new"):
             assert await transport.command("HEXISTS", key, f"{OWN}r7", key=key) == 0
 

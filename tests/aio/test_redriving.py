@@ -556,7 +556,7 @@ async def test_a_redrive_that_loses_its_claim_ends(url: str) -> None:
         role = f"{OWN}sbredis-redrive.{queue.entity.record.id}"
         (key,) = role_keys(connection.namespace.name)
         await queue.transport.command(
-            "HSET", key, role, f"0;other {round(time.time() * 1000) + 60_000};;other 1", key=key
+            "HSET", key, role, f"0;other {round(time.time() * 1000) + 60_000} 1;;other 1", key=key
         )
         with pytest.raises(RedriveInProgressError, match="another one has begun"):
             await first

@@ -52,7 +52,7 @@ async def test_a_claim_that_ends_too_far_in_the_future_is_void(url: str) -> None
         seconds, _ = await queue.transport.command("TIME", key=key)
         for ahead, free in ((1800, False), (7200, True)):
             ends = (int(seconds) + ahead) * 1000
-            await queue.transport.command("HSET", key, "route", f"0;another {ends};;another 7", key=key)
+            await queue.transport.command("HSET", key, "route", f"0;another {ends} 1;;another 7", key=key)
             assert (await Role(queue.transport, "ns", "route").claim(5)).held == free
 
 
@@ -63,10 +63,10 @@ class Shards:
         self.clients = [Role(queue.transport, "ns", "route", shards) for _ in range(clients)]
         self.standings = [NOBODY] * clients
 
-    async def ask(self, *clients: int, seconds: float = 60.0) -> None:
+    async def ask(self, *clients: int, seconds: float = 60.0, ready: bool = True) -> None:
         """Let clients ask one after the other; all clients if none is named."""
         for client in clients or range(len(self.clients)):
-            self.standings[client] = await self.clients[client].claim(seconds, waits=True)
+            self.standings[client] = await self.clients[client].claim(seconds, waits=True, ready=ready)
 
     @property
     def counts(self) -> list[int]:
@@ -101,6 +101,42 @@ async def test_a_client_that_is_alone_has_all_shards_and_shares_them_with_others
         await asking.ask()
         assert asking.counts == [3, 3, 2]
         assert not any(standing.call for standing in asking.standings)
+
+
+async def test_a_client_that_is_not_ready_takes_no_shards_from_others(url: str) -> None:
+    async with queue_at(url) as queue:
+        asking = Shards(queue, 8, 3)
+        await asking.ask(0, 1)
+        await asking.ask(0, 1)
+        assert asking.counts == [4, 4, 0]
+        await asking.ask(2, ready=False)
+        assert asking.standings[2].member
+        assert asking.called(2) == []
+        asking.standings[0] = await asking.clients[0].give_up()
+        assert asking.called(0) == [1]
+        await asking.ask(2, ready=False)
+        assert asking.counts == [0, 4, 0]
+        assert asking.standings[2].seconds >= 2  # the others take the free shards before
+        await asking.ask(1)
+        assert asking.counts == [0, 8, 0]
+        await asking.ask(2)
+        assert asking.called(2) == [1]
+        await asking.ask(1, 2)
+        assert asking.counts == [0, 4, 4]
+        await asking.ask(2, ready=False)
+        assert asking.counts == [0, 4, 4]  # a client that has shards is ready for them
+
+
+async def test_a_client_that_is_not_ready_takes_all_shards_if_no_other_has_any(url: str) -> None:
+    async with queue_at(url) as queue:
+        asking = Shards(queue, 8, 2)
+        await asking.ask(0)
+        await asking.ask(1, ready=False)
+        assert asking.counts == [8, 0]
+        asking.standings[0] = await asking.clients[0].give_up()
+        assert asking.called(0) == [1]
+        await asking.ask(1, ready=False)
+        assert asking.counts == [0, 8]
 
 
 async def test_the_shards_of_a_client_that_gives_them_up_are_called_for(url: str) -> None:

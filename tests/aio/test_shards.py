@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from sbredis.client import MOVE, ROUTE
 from sbredis.maintenance._duty import Tenure
 from sbredis.maintenance._visiting import Visitor
 from sbredis.model import ServiceBusMessage
+from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT, Queue, queue_at
 from tests.waiting import eventually
 
@@ -70,6 +72,28 @@ async def test_clients_share_the_shards_of_a_role_and_one_takes_all_when_it_is_a
         await eventually(lambda: len(shards_of(one, role)) == 8)
         await eventually(lambda: len(slots_of(one, role)) == SLOTS)
         await eventually(lambda: visitor_of(one, role).at_rest)
+
+
+async def test_a_client_takes_shards_from_another_only_when_it_knows_all_entities(url: str) -> None:
+    async with queue_at(url, partitions=SLOTS, timings=SHARING) as queue, maintaining(queue) as one:
+        await eventually(lambda: len(shards_of(one, ROUTE)) == 8)
+        async with queue.other_client(maintenance=True) as two:
+            await two._connection.open(deadline())
+            through: Any = two._connection.transport.call
+            asked, answers = 0, asyncio.Event()
+
+            async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+                nonlocal asked
+                if script.name == "read_changes":
+                    await answers.wait()
+                asked += script.name == "hold_role"
+                return await through(script, *arguments, **options)
+
+            divert(two._connection.transport, call)
+            await eventually(lambda: asked >= 6)
+            assert (len(shards_of(one, ROUTE)), len(shards_of(two, ROUTE))) == (8, 0)
+            answers.set()
+            await eventually(lambda: (len(shards_of(one, ROUTE)), len(shards_of(two, ROUTE))) == (4, 4))
 
 
 @pytest.mark.slow

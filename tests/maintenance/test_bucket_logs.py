@@ -193,6 +193,37 @@ def test_all_buckets_are_read_at_first_a_few_at_a_time() -> None:
     assert logs.begin(50.0) == []
 
 
+def test_a_client_that_does_not_hurry_reads_one_bucket_in_each_round() -> None:
+    logs, now, read = BucketLogs(10, PACE), 0.0, list[list[int]]()
+    while not logs.whole and len(read) < 100:
+        read.append(logs.begin(now, hurries=False))
+        logs.heard(9 if len(read) == 1 else read[-1][0])
+        for number in read[-1]:
+            logs.took(number, QUIET, now)
+        if len(read) == 1:
+            assert logs.begin(now, hurries=False) == [9]
+            logs.took(9, QUIET, now)
+        now += 1.0
+        for number in logs.begin(now - 0.5, hurries=False):
+            logs.took(number, QUIET, now)
+        assert logs.tried == logs.whole
+    assert read == [[number] for number in range(9)]
+
+
+def test_a_bucket_that_cannot_be_read_counts_as_tried() -> None:
+    logs = BucketLogs(3, PACE)
+    for number in logs.begin(0.0):
+        assert not logs.tried
+        if number:
+            logs.took(number, QUIET, 0.0)
+        else:
+            logs.failed(number, 0.0)
+    assert logs.tried
+    assert not logs.whole
+    logs.missed(1)
+    assert not logs.tried
+
+
 def test_a_bucket_that_announces_a_change_is_read_at_once_and_alone() -> None:
     logs = BucketLogs(10, PACE)
     now = read_all(logs, 0.0)

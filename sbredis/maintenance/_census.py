@@ -22,7 +22,7 @@ from sbredis.maintenance._slot_channels import SlotChannels, is_bucket_announcem
 from sbredis.registry import Unreadable, UnreadableLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
     from sbredis.client import BackgroundFailures, Connection
     from sbredis.maintenance._bucket_logs import News
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["Census", "is_visited"]
 
 _PAGE = 250
-"""The number of records in a page. Decoding that many takes some 5 ms; then other tasks may run."""
+"""The number of records in a page."""
+_DECODED = 50
+"""The number of records that are decoded before other tasks may run. This takes a millisecond."""
 _PORTION = 250
 """The number of entities that are looked at before other tasks may run."""
 _READING = 5.0
@@ -222,7 +224,8 @@ class Census:
             changes = await self._namespace.changes(number, log.after, _PAGE, timeout=_READING)
             self._errors.pop(number, None)
             async with self._applying:  # what many replies say is not decoded in one go
-                self._apply(number, self._logs.took(number, changes, loop.time()))
+                found = await self._decoded(() if changes is None else changes.records)
+                self._apply(number, self._logs.took(number, changes, loop.time()), found)
                 await asyncio.sleep(0)
         except ServiceBusError as error:
             self._failures.report(f"the reading of the registry in slot {number}", error)
@@ -236,11 +239,25 @@ class Census:
             for role, known in list(self._preparing.items()):
                 self._failures.guard(f"the preparation for the role {role!r}", known)
 
-    def _apply(self, number: int, news: News) -> None:
-        """Note what a reply says of the entities of a bucket, and tell all users."""
+    async def _decoded(
+        self, records: Sequence[tuple[str, bytes | None]]
+    ) -> dict[str, EntityRecord | Unreadable | None]:
+        """Decode records, some at a time. Between two portions other tasks run."""
+        found: dict[str, EntityRecord | Unreadable | None] = {}
+        for start in range(0, len(records), _DECODED):
+            for path, text in records[start : start + _DECODED]:
+                try:
+                    found[path] = None if text is None else self._namespace.decode(path, text)
+                except DataLayoutError as error:
+                    found[path] = Unreadable(path, text or b"", error)
+            await asyncio.sleep(0)
+        return found
+
+    def _apply(self, number: int, news: News, found: Mapping[str, EntityRecord | Unreadable | None]) -> None:
+        """Note what a reply says of the entities of a bucket, and tell all users. ``found`` has its decoded records."""
         there, changed = self._by_path[number], set[str]()
-        for path, text in news.records:
-            changed |= self._note(number, path, text)
+        for path, _ in news.records:
+            changed |= self._note(number, path, found[path])
         if news.only is not None:
             for path in [path for path in there if path not in news.only]:
                 changed |= self._note(number, path, None)
@@ -254,16 +271,15 @@ class Census:
         self._unreadable.note_all(broken for _, broken in self._broken.values())
         self._tell(changed)
 
-    def _note(self, number: int, path: str, text: bytes | None) -> set[str]:
+    def _note(self, number: int, path: str, found: EntityRecord | Unreadable | None) -> set[str]:
         """Note the record of an entity. Return the ids of the entities that have changed, or are gone."""
         there = self._by_path[number]
         before, record = there.pop(path, None), None
         self._broken.pop(path, None)
-        if text is not None:
-            try:
-                record = self._namespace.decode(path, text)
-            except DataLayoutError as error:
-                self._broken[path] = number, Unreadable(path, text, error)
+        if isinstance(found, Unreadable):
+            self._broken[path] = number, found
+        else:
+            record = found
         changed = {each.id for each in (before, record) if each is not None} if before != record else set[str]()
         if before is not None and (record is None or record.id != before.id):
             self.by_id.pop(before.id, None)

@@ -336,14 +336,24 @@ def _settings(given: dict[str, Any]) -> tuple[PartitionSettings, dict[str, Any]]
 
     A setting that an older release did not write has its default.
     """
-    known: dict[str, Any] = {}
     rest = dict(given)
-    for each in fields(PartitionSettings):
-        if each.name in rest:
-            value = known[each.name] = rest.pop(each.name)
-            if type(value) is not type(each.default) and not (each.default is None and type(value) is int):
-                raise ValueError(f"its setting {each.name} is {quoted(value)}")
-    return PartitionSettings(**known), rest
+    known = [rest.pop(name, default) for name, default in _SETTINGS]
+    for value, (name, default) in zip(known, _SETTINGS, strict=True):
+        if type(value) is not type(default) and not (default is None and type(value) is int):
+            raise ValueError(f"its setting {name} is {quoted(value)}")
+    return _shared_settings(*known), rest
+
+
+_SETTINGS = tuple((each.name, each.default) for each in fields(PartitionSettings))
+
+
+@lru_cache(maxsize=1024)
+def _shared_settings(*values: Any) -> PartitionSettings:
+    """Return settings with these values. Most entities have the settings of many others, and share one object.
+
+    The cache takes 1 for ``True``, so the types of the values must be checked before.
+    """
+    return PartitionSettings(*values)
 
 
 def _properties(given: dict[str, Any]) -> dict[str, Any]:

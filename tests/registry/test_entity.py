@@ -128,6 +128,23 @@ def test_the_stored_text_of_a_record_does_not_change() -> None:
     )
 
 
+def test_entities_with_the_same_settings_share_one_object() -> None:
+    """A client may know very many entities, and the garbage collector looks at every object that it keeps."""
+    settings = PartitionSettings(lock_duration=12_345)
+    one, two, other = (
+        decode(f"2 1 {number} {'a' * 12} {'b' * 12} 5 5 {text}".encode())
+        for number, text in enumerate(
+            encode(EntityDescription(name=name, partitions=(0,), settings=each))
+            for name, each in (("one", settings), ("two", settings), ("other", PartitionSettings()))
+        )
+    )
+    assert one.settings is two.settings
+    assert one.settings == settings != other.settings
+    text = encode(one).replace('"sessions":false', '"sessions":0')
+    with pytest.raises(DataLayoutError, match="its setting sessions is 0"):
+        decode(f"2 1 1 {'a' * 12} {'b' * 12} 5 5 {text}".encode())
+
+
 def test_fields_of_a_newer_release_survive_a_change() -> None:
     newer = altered(colour="red", settings={**asdict(PLAIN.settings), "speed": {"limit": 3}})
     record = replace(decode(newer), settings=PartitionSettings(lock_duration=5))

@@ -216,7 +216,7 @@ async def test_a_deadline_that_passes_while_the_server_is_busy_leaves_the_outcom
             seconds, outcome = 3 * seconds, caught.value.outcome
             assert seconds < 5
         assert await transport.call(READ, [b"k"]) == b"1"
-        assert transport.servers == before
+        assert {*before} <= {*transport.servers}  # others may have been asked about the silent one
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -0.001])

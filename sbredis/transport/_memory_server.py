@@ -2,7 +2,8 @@
 
 fakeredis compiles a script at each call, collects all garbage of its Lua after each call, and reads all global names
 before each command of a script. Each of the three takes longer than the call itself. So a :class:`MemoryServer` wraps
-the Lua of fakeredis. If a later fakeredis does not use its Lua in this way, the server is only slower.
+the Lua of fakeredis. fakeredis also copies the rest of what it was sent for each argument, so a :class:`MemoryLink`
+takes the commands apart itself. If a later fakeredis does not work in this way, the server is only slower.
 
 All servers of a process share the texts of the scripts and their compiled forms. Each server has a Lua of its own.
 
@@ -11,7 +12,7 @@ Only :mod:`sbredis.transport._memory` imports this module, because fakeredis is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -37,6 +38,8 @@ _COLLECT = "collectgarbage()"
 _SPARE: list[_ServerLua] = []
 """The Lua of a server that was forgotten, for the next new server: its scripts are compiled."""
 _MOST_SPARE = 1
+_COLLECTED_TOGETHER = 8
+"""The number of servers after which the garbage in their Lua is deleted: this looks at all compiled scripts."""
 _WATCHING = """
 local made = ...
 local pairs, ipairs, rawget, rawset, collectgarbage = pairs, ipairs, rawget, rawset, collectgarbage
@@ -55,7 +58,7 @@ setmetatable(all, {__newindex = function(_, name, value)
     rawset(all, name, value)
 end})
 
-return function(names)
+return function(names, collects)
     for _, name in ipairs(names) do
         rawset(all, name, nil)
     end
@@ -68,7 +71,9 @@ return function(names)
             unchanged = unchanged and copy[name] ~= nil
         end
     end
-    collectgarbage()
+    if collects or not unchanged then
+        collectgarbage()
+    end
     return unchanged
 end
 """
@@ -120,7 +125,8 @@ class MemoryServer(FakeServer):
             if lua is not None:
                 for name in [name for name in vars(self) if name.startswith("_lua_") and name != "_lua_functions"]:
                     delattr(self, name)
-                if lua.cleared() and len(_SPARE) < _MOST_SPARE:
+                kept = len(_SPARE) < _MOST_SPARE
+                if lua.cleared(last=not kept) and kept:
                     _SPARE.append(lua)
 
 
@@ -175,7 +181,8 @@ class _ServerLua:
         self.table_from = runtime.table_from
         self._scripts: dict[bytes, Callable[[], Any]] = {}
         self._globals = _GlobalNames(runtime.globals())
-        self._clear: Callable[[Any], bool] = runtime.execute(_WATCHING, self._globals.made.append)
+        self._clear: Callable[[Any, bool], bool] = runtime.execute(_WATCHING, self._globals.made.append)
+        self._servers = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
@@ -198,12 +205,15 @@ class _ServerLua:
         """Return the names of the global variables that were made since this object was."""
         return self._globals
 
-    def cleared(self) -> bool:
-        """Delete the global variables that were made, and all garbage. Return whether another server may have this Lua.
+    def cleared(self, *, last: bool) -> bool:
+        """Delete the global variables that were made. Return whether another server may have this Lua.
 
-        That is so unless a script has changed a function that every script sees.
+        That is so unless a script has changed a function that every script sees. After the ``last`` server, and now and
+        then, this also deletes all garbage, with which the data of the servers go.
         """
-        unchanged: bool = self._clear(self._runtime.table_from(self._globals.made))
+        self._servers += 1
+        collects = last or self._servers % _COLLECTED_TOGETHER == 0
+        unchanged: bool = self._clear(self._runtime.table_from(self._globals.made), collects)
         self._globals.made.clear()
         return unchanged
 
@@ -214,6 +224,7 @@ class MemoryLink:
     transport = None
 
     def __init__(self, server: MemoryServer, protocol: int, database: int) -> None:
+        self._server = server
         # Without a time-out for reading: a late reply must not end the connection for other calls.
         self._connection: Any = FakeAsyncRedisConnection(
             server=server, protocol=protocol, db=database, socket_timeout=None
@@ -229,13 +240,26 @@ class MemoryLink:
         return [await self.read() for _ in packed]
 
     async def write(self, packed: Sequence[bytes]) -> None:
-        """Write commands. They stay pieces, because fakeredis copies the rest of a piece for each argument."""
-        await self._connection.send_packed_command(packed, check_health=False)
+        """Write pieces of whole commands."""
+        socket = getattr(self._connection, "_sock", None)
+        process = getattr(socket, "_process_command", None)
+        if process is None or not self._server.connected or getattr(socket, "_killed", False):
+            await self._connection.send_packed_command(packed, check_health=False)
+            return
+        for piece in packed:
+            for command in _commands(piece):
+                process(command)
 
     async def read(self) -> Any:
         """Return the next reply; an error reply is a value. Raises :class:`LinkError` if the connection is lost."""
+        responses = getattr(getattr(self._connection, "_sock", None), "responses", None)
         try:
-            return await self._connection.read_response(disable_decoding=True, disconnect_on_error=False)
+            if responses is None or responses.empty():
+                return await self._connection.read_response(disable_decoding=True, disconnect_on_error=False)
+            reply = responses.get_nowait()
+            if isinstance(reply, RedisError):
+                raise reply
+            return reply
         except ResponseError as error:
             return ReplyError(f"{error.status_code} {error}" if error.status_code else str(error))
         except RedisError as error:
@@ -245,3 +269,17 @@ class MemoryLink:
         """Close the connection."""
         with suppress(RedisError, OSError):  # it is closed even if this fails
             await self._connection.disconnect(nowait=True)
+
+
+def _commands(piece: bytes) -> Iterator[list[bytes]]:
+    """Take whole commands apart, each into its name and its arguments."""
+    at = 0
+    while at < len(piece):
+        end = piece.index(b"\r\n", at)
+        words: list[bytes] = []
+        for _ in range(int(piece[at + 1 : end])):
+            start = piece.index(b"\r\n", end + 2) + 2
+            end = start + int(piece[end + 3 : start - 2])
+            words.append(piece[start:end])
+        yield words
+        at = end + 2

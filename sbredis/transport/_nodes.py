@@ -272,7 +272,7 @@ class Nodes:
         self._nodes: dict[Endpoint, Node] = {}
         self.by_slot: list[Node | None] = [None] * SLOTS
         """The server of each slot. Only this class changes the list."""
-        self._masters: list[Node] | None = None
+        self._masters: list[Node] | None = []
         """The servers in ``by_slot``, if it has not changed since they were gathered."""
         self._listed: frozenset[Endpoint] = frozenset()
         """The masters of the last layout."""

@@ -40,6 +40,23 @@ async def test_a_script_is_compiled_once_even_if_many_clients_load_it() -> None:
     assert all(each is found[0] for each in found)
 
 
+async def test_arguments_of_any_bytes_arrive_also_in_calls_that_are_written_together() -> None:
+    given = [b"", b"\r\n", b"$3\r\nabc\r\n", b"*1\r\n", bytes(range(256)), b"x" * 100_000]
+    echo = Script("echo", "#!lua\nreturn ARGV")
+    async with await open_transport("memory://one") as transport:
+        calls = (transport.call(echo, (b"a",), [*given[number:], number]) for number in range(len(given)))
+        replies = await asyncio.gather(*calls)
+    assert replies == [[*given[number:], b"%d" % number] for number in range(len(given))]
+
+
+async def test_a_command_that_fails_does_not_disturb_the_next_one() -> None:
+    async with await open_transport("memory://one") as transport:
+        wrong, right = transport.command("NOSUCH", "a"), transport.command("PING")
+        found = await asyncio.gather(wrong, right, return_exceptions=True)
+    assert isinstance(found[0], ServiceBusError)
+    assert found[1] in (b"PONG", "PONG")
+
+
 async def test_an_in_memory_server_lives_until_it_is_forgotten() -> None:
     """The next client finds the data of the server, as it would on a real server."""
     for expected in (1, 2):

@@ -5,7 +5,8 @@
 -- ARGV[1] slots      the namespace's number of slots, as the caller knows it
 -- ARGV[2] id         of the entity
 --
--- Result: nothing if there is no such entity; otherwise { the name or path of the entity, its record, which is empty if it is missing }
+-- Result: nothing if there is no such entity; otherwise { the name or path of the entity, its record, which is empty if
+--   it is missing }
 -- Refusals: LAYOUT, SLOTS
 -- Facts: repeatable
 -- @use open_bucket

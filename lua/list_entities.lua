@@ -7,8 +7,8 @@
 -- ARGV[2] after       a name in lower case, which need not exist, or nothing for the first page
 -- ARGV[3] limit       the largest number of records to return
 --
--- Result: nothing if there is no bucket; otherwise for each entity its name in lower case and its record, which is empty
---   if there is none
+-- Result: nothing if there is no bucket; otherwise for each entity its name in lower case and its record, which is
+--   empty if there is none
 -- Refusals: LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
 -- @use open_bucket refuse whole_number

@@ -8,10 +8,10 @@
 -- ARGV[3] after      the number
 -- ARGV[4] limit      the largest number of records
 --
--- Result: nothing if there is no bucket; otherwise { the life of the bucket; the number of the last deletion that the log
---   has lost; the number up to which this reply has read; the last number of the bucket; 1 if there may be more; for each
---   entity its name or path, and its record: empty if it is missing, nothing if the entity is gone }. A bucket that was
---   begun anew has another life, and so has a bucket on another server process, which may have lost changes
+-- Result: nothing if there is no bucket; otherwise { the life of the bucket; the number of the last deletion that the
+--   log has lost; the number up to which this reply has read; the last number of the bucket; 1 if there may be more;
+--   for each entity its name or path, and its record: empty if it is missing, nothing if the entity is gone }. A bucket
+--   that was begun anew has another life, and so has a bucket on another server process, which may have lost changes
 -- Refusals: LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
 -- @use open_bucket refuse whole_number

@@ -112,7 +112,11 @@ class Visitor:
         for entity in entities:
             record = self._census.by_id.get(entity)
             wanted = record.partitions if record is not None and is_visited(record) else ()
-            places[entity] = tuple(number for number in wanted if number in self._numbers)
+            places[entity] = (
+                wanted  # the same object, because there may be very many entities
+                if self._numbers.issuperset(wanted)
+                else tuple(number for number in wanted if number in self._numbers)
+            )
         self.agenda.update_entities(places, asyncio.get_running_loop().time())
         if self._early:
             for place in [VisitPlace(number, entity) for entity in places for number in places[entity]]:

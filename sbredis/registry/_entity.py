@@ -322,13 +322,24 @@ def _described(body: dict[str, Any]) -> dict[str, Any]:
         "store": _text_or_none(rest, "store"),
         "state": _taken(rest, "state", str),
         "partitioned": _taken(rest, "partitioned", bool),
-        "partitions": tuple(_taken(rest, "partitions", list[Any])),
+        "partitions": _partitions(_taken(rest, "partitions", list[Any])),
         "generation": _taken(rest, "generation", int),
         "colocated_with": _text_or_none(rest, "colocated_with"),
         "settings": settings,
         "properties": _properties(_taken(rest, "properties", dict[str, Any])),
     }
-    return {**described, "unread": {**rest, "settings": unread_settings} if unread_settings else rest}
+    # A new empty dictionary is no object for the garbage collector, and an emptied one is.
+    return {**described, "unread": {**rest, "settings": unread_settings} if unread_settings else rest or {}}
+
+
+_SLOTS = tuple((number,) for number in range(MOST_SLOTS))
+
+
+def _partitions(given: list[Any]) -> tuple[Any, ...]:
+    """Return the numbers of partitions. Entities with one partition in the same slot share an object."""
+    if len(given) == 1 and type(given[0]) is int and 0 <= given[0] < MOST_SLOTS:
+        return _SLOTS[given[0]]
+    return tuple(given)
 
 
 def _settings(given: dict[str, Any]) -> tuple[PartitionSettings, dict[str, Any]]:

@@ -128,7 +128,7 @@ def test_the_stored_text_of_a_record_does_not_change() -> None:
     )
 
 
-def test_entities_with_the_same_settings_share_one_object() -> None:
+def test_entities_share_the_objects_in_which_they_do_not_differ() -> None:
     """A client may know very many entities, and the garbage collector looks at every object that it keeps."""
     settings = PartitionSettings(lock_duration=12_345)
     one, two, other = (
@@ -139,6 +139,7 @@ def test_entities_with_the_same_settings_share_one_object() -> None:
         )
     )
     assert one.settings is two.settings
+    assert one.partitions is two.partitions
     assert one.settings == settings != other.settings
     text = encode(one).replace('"sessions":false', '"sessions":0')
     with pytest.raises(DataLayoutError, match="its setting sessions is 0"):

@@ -58,6 +58,9 @@ BENCHMARKS = {
     "topics": LongRun("benchmarks.topics", "topics beside a queue: fan-out, filters, many subscriptions"),
     "rules": LongRun("benchmarks.rules", "the rules: filters a second, indexed and not"),
     "due": LongRun("benchmarks.due", "how long calls hold the server while a million messages are due at once"),
+    "additions": LongRun(
+        "benchmarks.additions", "a handler with context.send beside one with worker.send: CPU of worker and server"
+    ),
     "transactions": LongRun(
         "benchmarks.transactions", "a transaction beside its calls alone: server time, through the client, goals"
     ),

@@ -18,8 +18,8 @@
 --   partition has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
 -- Facts: repeatable, laneless
--- @use advance begin finish has_overdue leave_places movable_messages name_runs outstanding_batch parse_destination
--- @use refuse refuse_while_due side_of split_words
+-- @use advance begin finish freeze_messages has_overdue movable_messages outstanding_batch parse_destination
+-- @use refuse refuse_while_due split_words
 local p, refusal = begin(KEYS, ARGV, 'freeze', 10, true)
 if not p then
   return refusal
@@ -47,28 +47,12 @@ if has_overdue(p) then -- what is due may change some of the messages
   end
   found = movable_messages(p, ARGV, 11)
 end
-local batches = redis.call('HGET', p.lasting, 'batches') or ''
-if #found.names == 0 or #split_words(batches) >= 64 then
+local batches, told = unpack(redis.call('HMGET', p.lasting, 'batches', 'to'))
+if #found.names == 0 or #split_words(batches or '') >= 64 then
   finish(p, '')
   return { p.more, '0', '', '', '' }
 end
-leave_places(p, found)
-for i = 1, #found.names do
-  local side, own = side_of(found.names[i])
-  p.placed[#p.placed + 1] = side.frozen + own
-  p.placed[#p.placed + 1] = found.names[i]
-end
--- A batch gets its number from the counter of the dead-letter queue, which leaps at an epoch. So a number that a
--- failover has lost is never given to another batch.
-p.dead_seq = p.dead_seq + 1
-p.changed.dead_seq = p.dead_seq
-number, runs = string.format('%.0f', p.dead_seq), name_runs(found.names)
-local told = redis.call('HGET', p.lasting, 'to') or ' '
-if not string.find(told, ' ' .. id .. ' ', 1, true) then
-  told = told .. id .. ' '
-end
-redis.call('HSET', p.lasting, 'b:' .. destination, table.concat({ number, ARGV[8], runs, ARGV[10] }, ' '),
-  'batches', batches .. destination .. ' ', 'to', told)
+number, runs = freeze_messages(p, found, destination, id, ARGV[8], ARGV[10], batches, told)
 p.awaits_mover = ARGV[10] ~= '' -- nothing else calls for a mover if the client of a redrive dies now
 finish(p, '')
 return { p.more, number, ARGV[8], runs, ARGV[10] }

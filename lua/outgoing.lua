@@ -18,8 +18,8 @@
 --   If `more` is 1, nothing was read: make the call again
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance band begin count_records_that_fit delivery_extras finish levels names_of_runs outstanding_batch
--- @use parse_destination read_entries read_records record_of refuse sides split_words whole_number
+-- @use advance begin finish names_of_runs outgoing_messages outgoing_ranges outstanding_batch parse_destination
+-- @use refuse split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'outgoing', 10, false)
 if not p then
   return refusal
@@ -49,14 +49,7 @@ end
 if ARGV[10] ~= '' then
   names = batches[4] and names_of_runs(batches[4]) or {}
 else
-  local main, dead, ranges = SIDES[''], SIDES.d, {}
-  if p.forwards then
-    ranges[1] = { main.ready, LEVELS * BAND - 1 }
-  end
-  ranges[#ranges + 1] = { main.transfer, main.transfer + BAND - 1 }
-  if p.forwards_dead then
-    ranges[#ranges + 1] = { dead.ready, dead.ready + BAND - 1 }
-  end
+  local ranges = outgoing_ranges(p)
   for i = 1, #ranges do
     local first = math.max(start, ranges[i][1])
     if #names < wanted and first <= ranges[i][2] then
@@ -68,30 +61,19 @@ else
   end
 end
 
-local entries, numbers, states, extras = read_entries(p, names, ARGV[10] == '' and room or math.huge), {}, {}, {}
-for i = 1, #entries do
-  numbers[i] = record_of(names[i], entries[i])
-end
-local fit = #entries
-if ARGV[10] == '' and fit > 0 then
-  fit = count_records_that_fit(p, numbers, room, entries)
+local whole = ARGV[10] ~= '' -- a batch is read as a whole
+local fit, _, states, records, extras = outgoing_messages(p, names, whole and math.huge or room)
+if not whole and fit > 0 then
   if fit < #names or fit == wanted then
     onward = string.format('%.0f', scores[fit] + 1)
   end
-  names, numbers = { unpack(names, 1, fit) }, { unpack(numbers, 1, fit) }
+  names = { unpack(names, 1, fit) }
 end
-local records = fit > 0 and read_records(p.keys, numbers) or {}
-for i = 1, fit do
-  states[i] = entries[i] and string.byte(entries[i], 14) == 120 and 'x' or 'a'
-  if entries[i] then
-    delivery_extras(extras, i, entries[i])
-  end
-end
-if ARGV[10] == '' then
+if not whole then
   local waits = fit > 0 or #batches > 0
   if waits ~= p.calling and (waits or start == 0) then
     p.changed.calling, p.calling = waits and '1' or '', waits
   end
 end
 finish(p, '')
-return { p.more, now, birth, batches, names, table.concat(states), records, extras, onward }
+return { p.more, now, birth, batches, names, states, records, extras, onward }

@@ -19,10 +19,9 @@
 -- Result: { more, 1 if the batch was outstanding, otherwise 0 }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance begin bury delete_moved entry_or_default expire finish make_deferred make_ready message_names
--- @use names_of_runs never
--- @use outstanding_batch parse_destination read_many read_records record_of record_session refuse side_of
--- @use sides split_words whole_number
+-- @use advance begin bury delete_moved end_batch entry_or_default expire finish make_deferred make_ready message_names
+-- @use names_of_runs never outstanding_batch parse_destination read_many read_records record_of record_session refuse
+-- @use side_of sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'settle_batch', 10, true)
 if not p then
   return refusal
@@ -91,13 +90,6 @@ for i = 1, #names do
     end
   end
 end
-local others = {}
-for _, word in ipairs(split_words(redis.call('HGET', p.lasting, 'batches'))) do
-  if word ~= destination then
-    others[#others + 1] = word .. ' '
-  end
-end
-redis.call('HDEL', p.lasting, 'b:' .. destination)
-redis.call('HSET', p.lasting, 'batches', table.concat(others))
+end_batch(p, destination, redis.call('HGET', p.lasting, 'batches') or '')
 finish(p, '')
 return { p.more, 1 }

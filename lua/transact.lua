@@ -55,7 +55,7 @@ if p.repeated then
   end
   return answer_repetition(p, results)
 end
-local participants, count = open_participants(p, KEYS, ARGV, split_words(ARGV[7]))
+local participants, count = open_participants(p, KEYS, ARGV, split_words(ARGV[7]), 8)
 if not participants then
   return count
 end

@@ -35,7 +35,7 @@ from sbredis.engine._keys import (
 )
 from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._lock_tokens import LeaseTokens, LockToken, new_token, read_lock_token
-from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Taken
+from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Swept, Taken
 from sbredis.engine._names import (
     entity_name,
     identifier,
@@ -115,6 +115,7 @@ from sbredis.engine._scripts import every_script, preloaded, whole_library
 from sbredis.engine._settings import MAXIMUM_MESSAGE_BYTES, Clock, PartitionSettings
 from sbredis.engine._settlements import SettlementColumns, SettlementEvent, SettlementsPlace, SettlementsRead
 from sbredis.engine._slot_requests import MOST_ASKED, calling, quiet, read_announcement, read_call, upcoming
+from sbredis.engine._together import MOST_SWEPT, MOST_TAKEN, sweep_together, take_together
 from sbredis.engine._transaction import (
     MAXIMUM_PARTICIPANTS,
     MAXIMUM_TRANSACTIONS,
@@ -155,6 +156,8 @@ __all__ = [
     "MOST_HOPS",
     "MOST_PARTITIONS",
     "MOST_SLOTS",
+    "MOST_SWEPT",
+    "MOST_TAKEN",
     "NEVER",
     "NO_CALL_ID",
     "REFUSALS",
@@ -224,6 +227,7 @@ __all__ = [
     "SettlementsPlace",
     "SettlementsRead",
     "SidePrefix",
+    "Swept",
     "Taken",
     "Texts",
     "Transacted",
@@ -287,6 +291,8 @@ __all__ = [
     "slot_salt",
     "slots_for_name",
     "subscription_name",
+    "sweep_together",
+    "take_together",
     "tick_keys",
     "tick_name",
     "transact",

@@ -51,6 +51,9 @@ _MEMORY_KINDS = ("lasting", "once", "settled")
 KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS + _MEMORY_KINDS
 """All kinds of keys of a partition, in the order in which every script gets them."""
 
+_ENDS = tuple((f":{kind}".encode(), kind in STORE_KINDS) for kind in KINDS)
+"""How the name of each key ends, and whether it is a key of the store."""
+
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 _ENTITIES = re.compile(r"sb:([^:]+):\{[^:}]+\}:entities")
 
@@ -71,7 +74,8 @@ def partition_keys(namespace: str, salt: str, entity: str, store: str | None = N
     for word in (entity, store or entity):
         if not _WORD.fullmatch(word):
             raise ValueError(f"{quoted(word)} is not an entity id")
-    return tuple(f"{prefix}:{store or entity if kind in STORE_KINDS else entity}:{kind}".encode() for kind in KINDS)
+    own, stored = f"{prefix}:{entity}".encode(), f"{prefix}:{store or entity}".encode()
+    return tuple([(stored if of_store else own) + end for end, of_store in _ENDS])
 
 
 def head_keys(namespace: str, salt: str | None = None) -> tuple[bytes, ...]:

@@ -28,6 +28,8 @@ __all__ = [
     "Destroyed",
     "MovesRead",
     "Origin",
+    "Swept",
+    "SweptState",
     "Taken",
     "Verdict",
     "destination_text",
@@ -35,6 +37,7 @@ __all__ = [
     "names_of_runs",
     "origin_text",
     "read_moves",
+    "read_swept",
     "read_taken",
     "runs_of",
 ]
@@ -46,6 +49,14 @@ MAXIMUM_MOVE_BYTES = 2 * 1024 * 1024
 """The largest total size of the messages of one move; a single message may be larger."""
 
 Verdict = Literal["taken", "back", "again", "refused"]
+
+SweptState = Literal["frozen", "nothing", "limits", "other"]
+"""- ``frozen``: a batch is outstanding.
+- ``nothing``: nothing waits.
+- ``limits``: messages may wait, but the other sources have used up the limits of the call.
+- ``other``: the source needs other calls.
+"""
+_SWEPT: dict[bytes, SweptState] = {b"f": "frozen", b"n": "nothing", b"l": "limits", b"o": "other"}
 
 MAXIMUM_REFUSED_CHANGES = MAXIMUM_CHANGES_BYTES + 4096
 """The largest size of changed properties with the reason for which a message is given up."""
@@ -106,6 +117,19 @@ class MovesRead(NamedTuple):
     """The place of the next message, if more may wait; 0 at the end."""
 
 
+class Swept(NamedTuple):
+    """What a sweep has found in a source."""
+
+    state: SweptState
+    now: int
+    """The time of the partition, in ms since 1970."""
+    birth: str = ""
+    batch: Batch | None = None
+    """The outstanding batch, if there is one."""
+    messages: tuple[Delivery, ...] = ()
+    """The messages of the batch."""
+
+
 class Taken(NamedTuple):
     """The answer of a destination."""
 
@@ -115,6 +139,7 @@ class Taken(NamedTuple):
     - ``again``: none was stored, because the source was rolled back; the messages in ``names`` were stored before.
     - ``over``: a later batch of this source was judged before, so this one will never be stored.
     - ``door``: the source is new here, and the caller does not know the door, which is in ``detail``.
+    - ``later``: the batch was not judged, because due work must be done first and other batches were stored.
     - ``QUOTA``, ``DISABLED``, ``TOOLARGE``, ``SESSIONS``: the batch will never be stored. ``detail`` is the detail of
       this refusal; empty if one call could not carry the messages.
     """
@@ -189,6 +214,18 @@ def read_moves(reply: list[Any]) -> MovesRead:
         batches.append(Batch(place, incarnation.decode(), int(number), names_of_runs(runs), purpose))
     messages = deliveries(given, records, extras, states.decode())
     return MovesRead(bool(more), int(now), birth.decode(), tuple(batches), messages, int(onward))
+
+
+def read_swept(destination: Destination, incarnation: str, reply: list[Any]) -> Swept:
+    _, now, (letter, *found) = reply
+    state = _SWEPT[letter]
+    if state != "frozen":
+        return Swept(state, int(now))
+    birth, number, runs, states, records, extras = found
+    names = names_of_runs(runs)
+    batch = Batch(destination, incarnation, int(number), names)
+    messages = deliveries([name.encode() for name in names], records, extras, states.decode())
+    return Swept(state, int(now), birth.decode(), batch, messages)
 
 
 def read_taken(reply: list[Any]) -> Taken:

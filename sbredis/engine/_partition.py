@@ -10,6 +10,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from os import urandom
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -27,6 +28,7 @@ from sbredis.engine._moving import (
     Destroyed,
     MovesRead,
     Origin,
+    Swept,
     Taken,
     Verdict,
     destination_text,
@@ -34,6 +36,7 @@ from sbredis.engine._moving import (
     names_of_runs,
     origin_text,
     read_moves,
+    read_swept,
     read_taken,
     runs_of,
 )
@@ -664,9 +667,40 @@ class Partition:
             "names": runs_of(batch.names),
             "door": door,
             "operation": operation,
+            "size": len(rest),
         }
         request = self.request("take", CallId("", 0, now), read_taken, scalars, rest)
         return request._replace(keys=keys)
+
+    def sweep(
+        self,
+        destination: Destination,
+        incarnation: str,
+        taken: Batch | None = None,
+        birth: str = "",
+        *,
+        wanted: int = MAXIMUM_CALL_MESSAGES,
+        room: int = MAXIMUM_MOVE_BYTES,
+        now: int | None = None,
+    ) -> Request[Swept]:
+        """End the batch that the destination has taken, and freeze the messages of the main side that wait.
+
+        ``birth`` is the birth of the source that the ``taken`` batch was frozen in. Only the destination of all
+        messages that the source forwards may be given. With 0 as ``wanted``, no message is frozen.
+        """
+        within("wanted", wanted, 0, MAXIMUM_CALL_MESSAGES)
+        within("room", room, 1, 1 << 30)
+        if (taken is None) is not (birth == ""):
+            raise ValueError("a batch that was taken is known by its number and the birth of its source")
+        scalars: dict[str, Argument] = {
+            "wanted": wanted,
+            "room": room,
+            "destination": destination_text(destination),
+            "holder": incarnation,
+            "birth": birth,
+            "batch": "" if taken is None else taken.number,
+        }
+        return self.request("sweep", CallId("", 0, now), partial(read_swept, destination, incarnation), scalars)
 
     def forget_source(self, origins: Sequence[Origin], *, now: int | None = None) -> Request[int]:
         """Forget sources whose partitions were destroyed. The result says how many of them were known."""

@@ -48,7 +48,8 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "freeze": ("a:1", "holder", TOKEN, "", "1", ""),
     "outgoing": (10, 1000, 0, ""),
     "settle_batch": ("a:1", 1, TOKEN, "taken"),
-    "take": ("q:birth", 1, "1", "", "send", "", b"m"),
+    "sweep": (10, 1000, "a:1", "holder", TOKEN, 1),
+    "take": ("q:birth", 1, "1", "", "send", 2, "", b"m"),
     "peek": ("", 0, 10, 1000, "alwfs", ""),
     "publish": ("r", "", "", "", b"m"),
     "plan": (1, "", "", "", 10, 1000, 0),
@@ -86,7 +87,8 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "destroy": {0: (0, MAXIMUM_CALL_MESSAGES)},
     "outgoing": {0: (1, MAXIMUM_CALL_MESSAGES), 1: (1, 1 << 30)},
     "settle_batch": {1: (1, 999_999_999_999_999)},
-    "take": {1: (1, 999_999_999_999_999)},
+    "sweep": {0: (0, MAXIMUM_CALL_MESSAGES), 1: (1, 1 << 30), 5: (1, 999_999_999_999_999)},
+    "take": {1: (1, 999_999_999_999_999), 5: (2, 2)},
     "list_sessions": {0: (1, MAXIMUM_CALL_MESSAGES)},
     "ripe": {0: (1, MAXIMUM_CALL_MESSAGES), 1: (1, 1 << 30)},
     "settlements": {0: (0, 999_999_999_999_999), 1: (1, MAXIMUM_CALL_MESSAGES)},
@@ -137,6 +139,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "freeze": {0: _NOT_DESTINATIONS, 1: ("", "a b", "\u00e9", "x" * 65), 4: ("", "0", "x1", "1 2", "9" * 17)},
     "outgoing": {2: ("", "x", "-1", "1.5", "9" * 17), 3: _NOT_DESTINATIONS[1:]},
     "settle_batch": {0: _NOT_DESTINATIONS, 3: ("", "Taken", "again", "refused", "over")},
+    "sweep": {2: _NOT_DESTINATIONS, 3: ("", "a b", "\u00e9", "x" * 65), 4: ("",)},
     "take": {
         0: _NOT_ORIGINS,
         2: ("", "0", "x", "1-", "2-1", "1-1001", "1,,2", "1,", "1 2", "1-500,2001-2501"),
@@ -289,11 +292,20 @@ def _moves(script: str) -> Iterator[Malformed]:
         ):
             yield Malformed(f"the verdict {verdict} and {rest}", ("a:1", 1, TOKEN, verdict, *rest))
     elif script == "take":
-        yield Malformed("more names than messages", ("q:birth", 1, "1-2", "", "send", "", b"m"))
-        yield Malformed("more messages than names", ("q:birth", 1, "1", "", "send", "", b"m", b"n"))
-        yield Malformed("an unknown column", ("q:birth", 1, "1", "", "send", "x", "1", b"m"))
-        yield Malformed("no messages", ("q:birth", 1, "1", "", "send", ""))
-        yield Malformed("messages that are too large", ("q:birth", 1, "1", "", "toolarge", "", b"m"))
+        good = WELL_FORMED["take"]
+        yield Malformed("more names than messages", ("q:birth", 1, "1-2", "", "send", 2, "", b"m"))
+        yield Malformed("more messages than names", ("q:birth", 1, "1", "", "send", 3, "", b"m", b"n"))
+        yield Malformed("an unknown column", ("q:birth", 1, "1", "", "send", 3, "x", "1", b"m"))
+        yield Malformed("no messages", ("q:birth", 1, "1", "", "send", 1, ""))
+        yield Malformed("messages that are too large", ("q:birth", 1, "1", "", "toolarge", 2, "", b"m"))
+        yield Malformed("a second batch without messages", (*good, "r:birth", 1, "1", "", "send"))
+        yield Malformed("a second batch of no origin", (*good, "r", *good[1:]))
+        yield Malformed("more batches than a call takes", good * 101)
+    elif script == "sweep":
+        good = WELL_FORMED["sweep"]
+        yield Malformed("no number of a batch that was taken", (*good[:5], ""))
+        yield Malformed("a second source without its keys", (*good, "second", 1, "a:1", "holder", "", ""))
+        yield Malformed("a second source without a destination", (*good, "second", 1))
 
 
 _STRIDES = {"abandon": 3, "complete": 1, "dead_letter": 2, "defer": 2, "renew": 1}

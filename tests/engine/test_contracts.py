@@ -33,6 +33,7 @@ from sbredis.engine import (
     SessionLock,
     SettlementsPlace,
     new_token,
+    sweep_together,
     transact,
 )
 from sbredis.engine._bands import BAND_WIDTH, BANDS, EPOCH_LEAP, LEVELS, RESERVED, band, score, split_member
@@ -67,7 +68,7 @@ OTHER = Partition("n", "abc", "f", "other", 3, PartitionSettings(clock="test"))
 OTHER_SEND = Operation(OTHER, OTHER.send(NO_CALL_ID, [Outgoing(b"m")]))
 COMPLETE = Operation(PARTITION, PARTITION.complete(NO_CALL_ID, LOCKS))
 
-WITHOUT_CALL_ID = {"forget_source", "freeze", "outgoing", "settle_batch", "take"}
+WITHOUT_CALL_ID = {"forget_source", "freeze", "outgoing", "settle_batch", "sweep", "take"}
 """The requests of a move take no call id, because any client may repeat them."""
 
 each_operation = for_each("name", OF_A_PARTITION)
@@ -120,6 +121,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "outgoing": lambda of: of.outgoing(wanted=3, room=4, start=5),
     "freeze": lambda of: of.freeze(TOKEN, TO, "holder", [Delivery("1", b"r"), Delivery("d2", b"r", changes=b"c")]),
     "settle_batch": lambda of: of.settle_batch(TOKEN, TO, 7, "refused", changes={"1": b"why"}),
+    "sweep": lambda of: of.sweep(TO, "holder", Batch(TO, "holder", 7, ("1",)), TOKEN, wanted=3, room=4),
     "take": lambda of: of.take(FROM, Batch(TO, "holder", 7, ("1", "2", "d4")), TOKEN, publishing(of, 3)),
     "forget_source": lambda of: of.forget_source([FROM]),
     "transact": lambda of: transact(TURN, [COMPLETE._replace(partition=of), OTHER_SEND]),
@@ -165,7 +167,8 @@ def test_the_arguments_match_the_header_in_order(name: str, monkeypatch: pytest.
     assert one.name == request.script.name == name
     assert (header.call, header.takes_run_id, request.script.takes_run_id) == (COMMON, True, True)
     assert tuple(one.scalars) == header.arguments
-    assert bool(one.rest) is (header.rest is not None)
+    if name != "sweep":  # its other sources come from sweep_together
+        assert bool(one.rest) is (header.rest is not None)
     assert request.arguments == (*request.arguments[:5], *one.scalars.values(), *one.rest)
 
 
@@ -190,6 +193,11 @@ def test_the_keys_match_the_header(name: str) -> None:
     elif name == "transact":
         assert header.keys[1:] == (("others", 0),)
         assert request.keys[len(KINDS) :] == OTHER.keys
+    elif name == "sweep":
+        assert header.keys[1:] == (("others", 0),)
+        both = sweep_together([request, OTHER.sweep(TO, "holder")])
+        assert both.keys == (*PARTITION.keys, *OTHER.keys)
+        assert both.arguments[len(request.arguments) :] == ("other", 3, str(TO), "holder", "", "")
     else:
         assert header.keys[1:] == (("targets", 0),)
         assert len(request.keys) == len(KINDS) + 2 * len(TARGET_KINDS)

@@ -64,7 +64,7 @@ OF_SESSIONS = (
 )
 
 
-MOVING = ("forget_source", "freeze", "outgoing", "settle_batch", "take")
+MOVING = ("forget_source", "freeze", "outgoing", "settle_batch", "sweep", "take")
 
 
 OF_READERS = ("plan", "read_pin", "read_range", "unpin")
@@ -173,7 +173,7 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
     if script in special:
         yield from special[script](good)
     if script == "take":
-        own = ("q:birth", 1, "1", "", "publish", "r", "second", "", "1", b"m")
+        own = ("q:birth", 1, "1", "", "publish", 5, "r", "second", "", "1", b"m")
         yield Case("a target that is gone", "TARGET", replace(good, own=own, more_keys=_TARGET), on="topic")
         yield Case("a target too many", "BADCALL", replace(good, more_keys=_TARGET))
     if script == "ripe":

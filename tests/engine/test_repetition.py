@@ -365,11 +365,15 @@ async def transact_(bench: Bench) -> Request[Any]:
 TO, FROM = Destination("x", 3), Origin("q", "birth")
 
 
-async def outgoing_(bench: Bench) -> Request[Any]:
-    await bench.send(b"one", b"two")
+async def let_forward(bench: Bench) -> None:
     bench.partition.settings = replace(bench.partition.settings, forwards=True)
     bench.partition.version += 1
     await bench.tell(bench.partition.configure(now=bench.now))
+
+
+async def outgoing_(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two")
+    await let_forward(bench)
     return bench.partition.outgoing(wanted=1, now=bench.now)
 
 
@@ -388,6 +392,13 @@ async def settle_batch_(bench: Bench) -> Request[Any]:
     assert batch is not None
     first = batch.names[:1]
     return bench.partition.settle_batch(await birth(bench), TO, batch.number, "again", names=first, now=bench.now)
+
+
+async def sweep_(bench: Bench) -> Request[Any]:
+    """Settle a batch, and freeze the next one. A repetition returns the batch that the first call has frozen."""
+    batch = await bench.tell(await freeze_(bench))
+    await let_forward(bench)
+    return bench.partition.sweep(TO, "holder", batch, await birth(bench), now=bench.now)
 
 
 async def take_(bench: Bench) -> Request[Any]:
@@ -450,7 +461,7 @@ ARRANGED: list[Arrange] = [
     *(receive_deferred_in_session_in_vain, receive_in_session, release_session_, renew_session_, set_state_),
     set_state_to_nothing,
     transact_,
-    *(forget_source_, freeze_, outgoing_, settle_batch_, take_),
+    *(forget_source_, freeze_, outgoing_, settle_batch_, sweep_, take_),
     *(close, touch),
     *(plan_, read_pin_, read_range_, unpin_),
 ]
@@ -496,7 +507,7 @@ async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: 
 @each(
     but=(
         *(accept_session_where_none_is_free, close, configure, count, destroy, due, peek, receive_nothing),
-        *(forget_source_, outgoing_, settle_batch_, plan_, read_pin_, unpin_),
+        *(forget_source_, outgoing_, settle_batch_, sweep_, plan_, read_pin_, unpin_),
     )
 )
 async def test_calls_of_other_lanes_do_not_change_a_stored_answer(bench: Bench, arrange: Arrange) -> None:

@@ -91,6 +91,10 @@ REPLIES: dict[str, list[Any]] = {
     ],
     "freeze": [[0, b"7", b"holder", b"1,d4-6", b"purpose"], [0, 0, b"", b"", b""]],
     "settle_batch": [[0, 1]],
+    "sweep": [
+        [0, b"1700", [b"f", b"birth", b"7", b"1,d2", b"xa", [PLAIN, EXPIRING], [2, *DEAD]]],
+        [1, b"1700", [b"n"]],
+    ],
     "take": [[0, b"taken", b"", b"", []], [0, b"door", b"text", b"1-5,d7", [b"q:birth", b"r:other"]]],
     "forget_source": [[0, 2]],
     "transact": [[0, *_TRANSACTED], [1, _TRANSACTED[0]], [0, b"!QUOTA 1 7 4096"]],

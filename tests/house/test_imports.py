@@ -126,6 +126,7 @@ PURE = {
             "_settlements",
             "_slot_requests",
             "_state",
+            "_together",
             "_transaction",
             "_values",
         ),

@@ -295,6 +295,32 @@ class AimedMovesMachine(FailingMovesMachine):
         if len(self.movers) > movers and self._step(self.movers[-1], divide=False):
             self.movers.pop()
 
+    @rule(name=st.sampled_from("ab"), count=st.integers(1, 4))
+    def sweep_for_a_former_source(self, name: str, count: int) -> None:
+        """A batch was taken, its source was made again, and the new source has a batch of the same number."""
+        self.make_the_source_again(5)
+        self.send(count, None)
+        self._sweep(name, None, 10, 1 << 20)
+        if not self.movers or self.movers[-1].taken is not None:
+            return
+        mover = self.movers.pop()
+        if not self._step(mover, divide=False) and mover.taken is not None and mover.taken.verdict == "taken":
+            self.make_the_source_again(5)
+            self.send(count, None)
+            self._sweep(name, None, 10, 1 << 20)
+            self._sweep(name, mover, 10, 1 << 20)
+
+    @rule(name=st.sampled_from("ab"))
+    def sweep_after_a_redriver(self, name: str) -> None:
+        """A client that redrives elsewhere stops after its freeze, and a mover sweeps the source."""
+        self._finish(name)
+        self._made(Side.DEAD, name, transferred=False, brief=False)
+        count = len(self.movers)
+        self.begin_a_redrive(name, 6, "d", b"one")
+        if len(self.movers) > count:
+            self._step(self.movers.pop(), divide=False)
+            self._sweep(name, None, 10, 1 << 20)
+
     @rule(name=st.sampled_from("ab"), count=st.integers(1, 3))
     def repeat_a_refused_take(self, name: str, count: int) -> None:
         """The destination refuses a batch, receivers take the messages at the source, and the take is repeated."""

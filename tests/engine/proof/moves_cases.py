@@ -29,10 +29,12 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "settlements of a batch": tuple(f"settle: {one}{end}" for one in _SETTLED for end in ("", ", not outstanding")),
     "other answers": (
         *("freeze: a batch", "freeze: the outstanding batch", "freeze: no batch"),
-        *("withdraw: all", "withdraw: ABSENT", "forget: known", "forget: unknown"),
+        *(f"sweep: {state}" for state in ("frozen", "nothing", "limits", "other", "a batch was settled")),
+        *("take: several", "withdraw: all", "withdraw: ABSENT", "forget: known", "forget: unknown"),
     ),
     "failures and repetitions": (
         *("lost freeze", "lost take", "made again", "repeated freeze", "repeated take", "repeated settle_batch"),
+        "repeated sweep",
         *("repeated transact", "redrive: by its client", "redrive: by another mover"),
     ),
 }

@@ -11,12 +11,13 @@ from hypothesis.stateful import precondition, rule
 
 from sbredis.engine import CallId, Origin, SidePrefix
 from tests.engine.model import Refused
-from tests.engine.proof.moves_machine import Mover, MovesMachine
+from tests.engine.proof.moves_machine import Mover
+from tests.engine.proof.moves_sweeps import SweepingMovesMachine
 
 __all__ = ["FailingMovesMachine"]
 
 
-class FailingMovesMachine(MovesMachine):
+class FailingMovesMachine(SweepingMovesMachine):
     """The machine of moves with failures."""
 
     @rule(
@@ -46,7 +47,7 @@ class FailingMovesMachine(MovesMachine):
         del self.movers[data.draw(st.integers(0, len(self.movers) - 1))]
 
     @precondition(lambda self: self.past)
-    @rule(kind=st.sampled_from(["take", "take", "freeze", "settle_batch", "transact"]), data=st.data())
+    @rule(kind=st.sampled_from(["take", "take", "freeze", "settle_batch", "sweep", "transact"]), data=st.data())
     def repeat(self, kind: str, data: st.DataObject) -> None:
         """Let an old call of any mover come again."""
         calls = [each for each in self.past if each[1].script.name == kind]

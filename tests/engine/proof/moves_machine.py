@@ -34,6 +34,7 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SidePrefix,
+    Swept,
     Taken,
     encode_changes,
     read_record,
@@ -138,9 +139,12 @@ class MovesMachine(RuleBasedStateMachine):
                 # A new batch has the purpose of the call that froze it, which may be an old call that came again.
                 birth, purpose = request.arguments[_BIRTH : _BIRTH + 2]
                 self.purposes.setdefault((birth, result.destination, result.number), purpose)
-            if isinstance(result, Taken):
-                self.tally[f"take: {result.verdict}"] += 1
-            elif request.script.name == "settle_batch":
+            for each in result if type(result) is tuple else (result,):  # a call may have several results
+                if isinstance(each, Taken):
+                    self.tally[f"take: {each.verdict}"] += 1
+                elif isinstance(each, Swept) and each.batch is not None:
+                    self.purposes.setdefault((each.birth, each.batch.destination, each.batch.number), b"")
+            if request.script.name == "settle_batch":
                 self.tally[f"settle: {request.arguments[_VERDICT]!s}" + ", not outstanding" * (not result)] += 1
             return result
         raise AssertionError("the partition always has due work")

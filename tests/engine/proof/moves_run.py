@@ -31,6 +31,8 @@ __all__ = ["ALL", "prove"]
 ALL = tuple(case for cases in REQUIRED.values() for case in cases)
 _RULES = {
     **dict.fromkeys(("take: taken", "settle: taken", "settle: taken, not outstanding", "freeze: a batch"), "move"),
+    **{f"sweep: {state}": "sweep" for state in ("frozen", "nothing", "limits", "other", "a batch was settled")},
+    "take: several": "take_together",
     "withdraw: all": "move_in_the_slot",
     "withdraw: ABSENT": "withdraw_what_has_left",
     **{f"take: {code}": "let_the_destination_refuse" for code in ("QUOTA", "DISABLED", "TOOLARGE", "SESSIONS")},
@@ -49,7 +51,7 @@ _RULES = {
     "freeze: no batch": "receive_what_a_mover_has_read",
     "redrive: by its client": "redrive_elsewhere",
     "redrive: by another mover": "redrive_elsewhere",
-    **{f"repeated {name}": "repeat" for name in ("freeze", "take", "settle_batch", "transact")},
+    **{f"repeated {name}": "repeat" for name in ("freeze", "take", "settle_batch", "sweep", "transact")},
 }
 """The rules that bring cases about. The rule that brings transitions about is `seek`."""
 

@@ -15,7 +15,9 @@ duration of visits and reads, and due times are compared with ``clock``.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -147,9 +149,17 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Do the work that is due at a place."""
+    """Do the work that is due at a place, and at the other places of its slot ``beside`` it."""
 
     place: VisitPlace
+    beside: tuple[VisitPlace, ...] = ()
+    alone: bool = False
+    """Whether a visit to several places has left this place to a visit to it alone."""
+
+    @property
+    def places(self) -> tuple[VisitPlace, ...]:
+        """All places to visit."""
+        return (self.place, *self.beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +175,8 @@ class VisitPace:
 
     visits_at_once: int = 16
     """The number of visits that may run at the same time."""
+    together: int = 1
+    """The largest number of places of one slot in one visit."""
     patience: float = 1.0
     """A visit or read that takes longer than this number of seconds is *late*.
 
@@ -192,8 +204,17 @@ class Agenda:
         self._unread = BySlot()
         """The places that must be read soon."""
         self._due = DueTimes[VisitPlace]()
-        self._visits: dict[VisitPlace, float] = {}
-        """A mapping from the place of each visit under way to the time when the visit began."""
+        self._waiting = BySlot()
+        """The places that have a due time."""
+        self._alone: set[VisitPlace] = set()
+        """The places whose next visit is a visit to them alone."""
+        self._visits: dict[int, float] = {}
+        """A mapping from the number of each visit under way to the time when it began."""
+        self._visited: dict[VisitPlace, int] = {}
+        """A mapping from each place that is being visited to the number of the visit."""
+        self._left: Counter[int] = Counter()
+        """For each visit under way the number of its places that it has not done yet."""
+        self._numbers = itertools.count()
         self._due_after_visit: dict[VisitPlace, float] = {}
         """A mapping from a place to the due time that it announced during its visit."""
         self._reads: dict[int, float] = {}
@@ -247,9 +268,21 @@ class Agenda:
         self._slots.discard(*place)
         self._unread.discard(*place)
         self._due.discard(place)
-        self._visits.pop(place, None)
+        self._waiting.discard(*place)
+        self._alone.discard(place)
+        self._leave(place)
         self._due_after_visit.pop(place, None)
         self._pauses.pop(place, None)
+
+    def _leave(self, place: VisitPlace) -> bool:
+        """End the visit to a place. Return whether there was one. A visit to several places ends with the last one."""
+        visit = self._visited.pop(place, None)
+        if visit is None:
+            return False
+        self._left[visit] -= 1
+        if not self._left[visit]:
+            del self._left[visit], self._visits[visit]
+        return True
 
     # -- due times -----------------------------------------------------------------------------------------------------
 
@@ -279,10 +312,15 @@ class Agenda:
             if at is not None:
                 self.announced(VisitPlace(read.number, entity), at)
 
-    def visit_done(self, place: VisitPlace, at: float | None) -> None:
-        """End a visit. ``at`` is the next due time of the place. It is not in the future if some due work is left."""
-        if self._visits.pop(place, None) is None:
+    def visit_done(self, place: VisitPlace, at: float | None, *, alone: bool = False) -> None:
+        """End the visit to a place. ``at`` is its next due time. It is not in the future if some due work is left.
+
+        With ``alone``, no other place is in the next visit to this one.
+        """
+        if not self._leave(place):
             return
+        if alone:
+            self._alone.add(place)
         self._pauses.pop(place, None)
         times = [time for time in (at, self._due_after_visit.pop(place, None)) if time is not None]
         if times:
@@ -299,8 +337,10 @@ class Agenda:
                 self._unread.add(read.number, entity)
 
     def visit_failed(self, place: VisitPlace, clock: float) -> None:
-        """End a failed visit. The place is visited again after a pause."""
-        if self._visits.pop(place, None) is not None:
+        """End a failed visit. The place is visited again after a pause, alone."""
+        if self._leave(place):
+            if self._pace.together > 1:
+                self._alone.add(place)
             self._due_after_visit.pop(place, None)
             self._expect(place, clock + self._pause_for(place))
 
@@ -326,20 +366,40 @@ class Agenda:
         return self._due.get(place)
 
     def _expect(self, place: VisitPlace, at: float) -> None:
-        times = self._due_after_visit if place in self._visits else self._due
+        times = self._due_after_visit if place in self._visited else self._due
         known = times.get(place)
         if known is not None and known <= at:
             return
         times[place] = at
+        if times is self._due:
+            self._waiting.add(*place)
 
     def _next_visit(self, now: float, clock: float) -> Visit | None:
         first = self._due.earliest()
         if first is None or first[0] > clock or self._punctual_count(self._visits, now) >= self._pace.visits_at_once:
             return None
         place = first[1]
-        self._due.discard(place)
-        self._visits[place] = now
-        return Visit(place)
+        alone, number = place in self._alone, next(self._numbers)
+        visit = Visit(place, () if alone else tuple(self._beside(place, clock)), alone)
+        for each in visit.places:
+            self._due.discard(each)
+            self._waiting.discard(*each)
+            self._alone.discard(each)
+            self._visited[each] = number
+        self._visits[number], self._left[number] = now, len(visit.places)
+        return visit
+
+    def _beside(self, place: VisitPlace, clock: float) -> Iterator[VisitPlace]:
+        """Yield other places of a slot in which work is due, as many as one visit may have."""
+        if self._pace.together == 1:
+            return
+        room = self._pace.together - 1
+        for entity in self._waiting.of(place.number):
+            other = VisitPlace(place.number, entity)
+            due = self._due.get(other)
+            if room and other != place and other not in self._alone and due is not None and due <= clock:
+                room -= 1
+                yield other
 
     def _next_read(self, now: float) -> Read | None:
         if now < self._read_at or self._punctual_count(self._reads, now):

@@ -13,25 +13,38 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
 from sbredis.client import CALLING, MOVE
-from sbredis.engine import MOST_ASKED, Partition, calling, perform, read_call, recipient_of
+from sbredis.engine import MOST_ASKED, MOST_SWEPT, Partition, calling, perform, read_call, recipient_of
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
-from sbredis.maintenance._agenda import VisitPace
+from sbredis.maintenance._agenda import VisitPace, VisitPlace
 from sbredis.maintenance._duty import Duty, DutyResources, Tenure
-from sbredis.maintenance._visiting import Visitor, is_move_announcement
+from sbredis.maintenance._visiting import Again, Visitor, is_move_announcement
 from sbredis.model import Purpose
-from sbredis.moving import Carrier, Destinations, Finder, NotKnownYetError, ask
+from sbredis.moving import (
+    Carrier,
+    Destinations,
+    Finder,
+    MoveSource,
+    NotKnownYetError,
+    SweepEnd,
+    Sweeper,
+    SweptSource,
+    ask,
+    destination_of_all,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from sbredis.client import Entity
     from sbredis.engine import Delivery, Destination, MovesRead, Origin
-    from sbredis.maintenance._agenda import Read, VisitPlace
+    from sbredis.maintenance._agenda import Read
     from sbredis.model import MoveKind
     from sbredis.registry import EntityRecord
 
@@ -95,6 +108,8 @@ _READING = 5.0
 _TURN = 0.5
 """The seconds after which a partition with many messages lets other partitions go first."""
 _MOST_REMEMBERED = 10_000
+_AGAIN = {SweepEnd.NOTHING: None, SweepEnd.LATER: Again.TOGETHER, SweepEnd.OTHER: Again.ALONE}
+"""How a source is visited again after a sweep."""
 
 
 class Mover:
@@ -107,6 +122,9 @@ class Mover:
         """The last known doors of destinations."""
         self._strangers: dict[Origin, tuple[Entity, int]] = {}
         """Sources that may be gone, each with the partition that remembers it."""
+        self._looked_at = 0
+        """How many of them were there when they were last compared with the census."""
+        self._sweeper = Sweeper(self.connection, self._doors, self._strangers)
 
     async def calling(self, number: int, entities: Sequence[str]) -> Sequence[bool]:
         """Return for each of these entities whether messages wait in its partition of this number."""
@@ -138,6 +156,40 @@ class Mover:
                             await source.refresh(until)
                         if source.record.id == record.id:
                             again = await self.move_all(source, number) or again
+
+    async def move_together(
+        self, records: Mapping[VisitPlace, EntityRecord], ended: Callable[[VisitPlace, Again | None], None]
+    ) -> None:
+        """Move messages of several sources of one slot until none waits, or until it is the turn of others.
+
+        ``ended`` is called for each source when nothing more is done there.
+        """
+        ends, places = asyncio.get_running_loop().time() + _TURN, dict[SweptSource, VisitPlace]()
+        for place, record in records.items():
+            source = await self._swept_source(place, record)
+            if source is None:
+                ended(place, Again.ALONE)
+            else:
+                places[source] = place
+        await self._sweeper.sweep([*places], ends, lambda source, end: ended(places[source], _AGAIN[end]))
+        self._forget_some()
+
+    async def _swept_source(self, place: VisitPlace, record: EntityRecord) -> SweptSource | None:
+        """Return a source whose messages all go to one partition; ``None`` for any other source."""
+        path, until = record.properties.get("forward_to"), asyncio.get_running_loop().time() + CALLING
+        if not isinstance(path, str):
+            return None
+        try:
+            to = await self.connection.entity(path, until)
+            if to.record.kind == "topic" and to.routing is None:
+                await to.load_routing(until)
+        except ServiceBusError:  # the visit to this source alone decides what becomes of its messages
+            return None
+        destination = destination_of_all(to, place.number)
+        if destination is None:
+            return None
+        partition = self.connection.namespace.partition(record, place.number)
+        return SweptSource(MoveSource(record, place.number), partition, to, destination)
 
     async def move_all(self, source: Entity, number: int) -> bool:
         """Move messages until none waits, or until it is another partition's turn. Return whether none waits.
@@ -173,14 +225,23 @@ class Mover:
         failed = await carrier.carry_all(heaps, [batch.destination for batch in waiting.batches])
         self._doors |= carrier.doors
         self._strangers |= carrier.strangers
+        self._forget_some()
+        return failed or error
+
+    def _forget_some(self) -> None:
         for forgettable in (self._doors, self._strangers):
             if len(forgettable) > _MOST_REMEMBERED:
                 forgettable.clear()
-        return failed or error
+        self._looked_at = min(self._looked_at, len(self._strangers))
 
-    def knows_the_gone(self) -> bool:
-        """Return whether a source that a destination remembers does not seem to exist any more."""
-        return any(origin.entity not in self.shared.census.by_id for origin in self._strangers)
+    def knows_the_gone(self, *, changed: bool) -> bool:
+        """Return whether a source that a destination remembers does not seem to exist any more.
+
+        Unless the census has ``changed``, only sources that have become known since the last call are looked at.
+        """
+        known, since = self.shared.census.by_id, 0 if changed else self._looked_at
+        self._looked_at = len(self._strangers)
+        return any(origin.entity not in known for origin in islice(self._strangers, since, None))
 
     async def forget_the_gone(self) -> None:
         """Let the destinations forget sources that do not exist any more."""
@@ -192,6 +253,7 @@ class Mover:
                 _log.debug("it is not known whether the source %s exists: %s", origin.entity, error)
                 continue
             self._strangers.pop(origin, None)
+            self._looked_at = 0  # the others have other places now
             request = partial(Partition.forget_source, origins=[origin], now=self.connection.clock.told())
             try:
                 await ask(self.connection, entity, number, request)
@@ -199,7 +261,7 @@ class Mover:
                 _log.debug("%s still remembers a source that does not exist any more: %s", entity.name, error)
 
 
-PACE = VisitPace(round=7200.0)
+PACE = VisitPace(round=7200.0, together=MOST_SWEPT)
 
 
 class MovingDuty(Duty):
@@ -209,10 +271,10 @@ class MovingDuty(Duty):
 
     def __init__(self, shared: DutyResources) -> None:
         super().__init__(shared)
-        pace = PACE if self.connection.test_hooks is None else VisitPace(between_reads=0.0)
+        pace = PACE if self.connection.test_hooks is None else replace(PACE, between_reads=0.0)
         self._news = asyncio.Event()
-        self.visitor = Visitor(shared, self, pace, self._news.set)
         self.mover = Mover(shared)
+        self.visitor = Visitor(shared, self, pace, self._news.set, self._visit_together)
         self._tenure: Tenure | None = None
 
     async def run(self, tenure: Tenure) -> None:
@@ -238,10 +300,10 @@ class MovingDuty(Duty):
 
     def _census_read(self, changed: Collection[str]) -> None:
         self.visitor.update(changed)
-        self._forget()
+        self._forget(changed=bool(changed))
 
-    def _forget(self) -> None:
-        if self.mover.knows_the_gone():
+    def _forget(self, *, changed: bool = False) -> None:
+        if self.mover.knows_the_gone(changed=changed):
             self.visitor.start(self.mover.forget_the_gone())
 
     # -- the errand of the visits --------------------------------------------------------------------------------------
@@ -269,3 +331,9 @@ class MovingDuty(Duty):
         done = await self.mover.move_all(source, place.number)
         self._forget()
         return None if done else self.clock()
+
+    async def _visit_together(
+        self, records: Mapping[VisitPlace, EntityRecord], ended: Callable[[VisitPlace, Again | None], None]
+    ) -> None:
+        await self.mover.move_together(records, ended)
+        self._forget()

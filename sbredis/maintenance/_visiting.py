@@ -10,8 +10,9 @@ Each slot has one channel, on which its partitions announce their work.
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sbredis.client import BackgroundTasks
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sbredis.maintenance._duty import DutyResources
     from sbredis.registry import EntityRecord
 
-__all__ = ["Errand", "Visitor", "is_move_announcement"]
+__all__ = ["Again", "Errand", "Together", "Visitor", "is_move_announcement"]
 
 _log = logging.getLogger("sbredis.maintenance")
 _MOST_EARLY = 1000
@@ -37,6 +38,13 @@ _MOVE = b" move"
 def is_move_announcement(payload: bytes) -> bool:
     """Return whether a partition announces that messages wait to be moved, and not that something will be due."""
     return payload.endswith(_MOVE)
+
+
+class Again(enum.Enum):
+    """How a place is visited again at once, after a visit to several places."""
+
+    TOGETHER = "together with others"
+    ALONE = "by itself"
 
 
 class Errand(Protocol):
@@ -65,15 +73,33 @@ class Errand(Protocol):
         ...
 
 
+class Together(Protocol):
+    """Does the work at several places of one slot."""
+
+    async def __call__(
+        self, records: Mapping[VisitPlace, EntityRecord], ended: Callable[[VisitPlace, Again | None], None]
+    ) -> None:
+        """Call ``ended`` for each place when nothing more is done there. It says how the place is visited again."""
+        ...
+
+
 class Visitor:
     """The visits of one client, on one errand, to the partitions of all entities in the slots that it serves."""
 
-    def __init__(self, shared: DutyResources, errand: Errand, pace: VisitPace, changed: Callable[[], None]) -> None:
-        """``changed`` is called when there may be something to do."""
+    def __init__(
+        self,
+        shared: DutyResources,
+        errand: Errand,
+        pace: VisitPace,
+        changed: Callable[[], None],
+        together: Together | None = None,
+    ) -> None:
+        """``changed`` is called when there may be something to do. A pace with visits together needs ``together``."""
         self._pace = pace
         self.agenda = Agenda(pace)
         self._census = shared.census
         self._errand = errand
+        self._together = together
         self._changed = changed
         self._failures = shared.failures
         self._slots = SlotChannels(shared.connection, shared.failures, self._heard, self._missed)
@@ -137,7 +163,8 @@ class Visitor:
                 case Sleep():
                     return todo.seconds
                 case Visit():
-                    self.start(self._visit(todo.place))
+                    together = self._together is not None and not todo.alone
+                    self.start(self._visit_together(todo.places) if together else self._visit(todo.place))
                 case Read():
                     self.start(self._read(todo))
 
@@ -214,3 +241,23 @@ class Visitor:
             raise
         else:
             agenda.visit_done(place, at)
+
+    async def _visit_together(self, places: Sequence[VisitPlace]) -> None:
+        """Visit several places of one slot. If this fails, each place that is left is visited by itself."""
+        assert self._together is not None
+        agenda, known = self.agenda, {place: self._census.by_id.get(place.entity) for place in places}
+        left = {place: record for place, record in known.items() if record is not None}
+        for place in known.keys() - left.keys():
+            agenda.remove_entity(place.entity)
+
+        def ended(place: VisitPlace, again: Again | None) -> None:
+            if left.pop(place, None) is not None:
+                at = None if again is None else self._errand.clock()
+                agenda.visit_done(place, at, alone=again is Again.ALONE)
+                self._changed()
+
+        try:
+            await self._together(dict(left), ended)
+        finally:
+            for place in list(left):
+                ended(place, Again.ALONE)

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from sbredis.engine import Destination, Taken, Transacted
     from sbredis.registry import EntityRecord
 
-__all__ = ["Carrier", "ask"]
+__all__ = ["Carrier", "ask", "ask_to_store", "sending_of"]
 
 _log = logging.getLogger("sbredis.maintenance")
 T = TypeVar("T")
@@ -100,7 +100,7 @@ async def ask(connection: Connection, entity: Entity, number: int, make: Callabl
             await _recover(entity, until)
 
 
-async def _ask_to_store(
+async def ask_to_store(
     connection: Connection, entity: Entity, number: int, make: Callable[[Partition], Request[T]], *, neutral: bool
 ) -> T:
     """Make a call that stores messages that a server has accepted already.
@@ -210,13 +210,13 @@ class Carrier:
         def make(source: Partition) -> Request[Transacted]:
             withdrawal = withdraw(source, self._origin.birth, [each.delivery for each in bound])
             try:
-                sending = _sending(entity, number, bound, now)
+                sending = sending_of(entity, number, bound, now)
             except (SettingsStaleError, MessageSizeExceededError) as error:
                 raise PartRefusedError(error, operation=1) from None
             return transact(CallId("", 0, now), [withdrawal, Operation(entity.partition(number), sending)])
 
         try:
-            await _ask_to_store(
+            await ask_to_store(
                 self._connection, self._source, self._number, make, neutral=entity.record.kind != "topic"
             )
         except PartRefusedError as refusal:
@@ -324,7 +324,7 @@ class Carrier:
         now, number = self._connection.clock.told(), destination.number
 
         def make(partition: Partition, *, too_large: bool = False) -> Request[Taken]:
-            sending = None if too_large else _sending(entity, number, bound, now)
+            sending = None if too_large else sending_of(entity, number, bound, now)
             return partition.take(self._origin, batch, action.door, sending, now=now)
 
         while entity.record.id == destination.entity:
@@ -332,7 +332,7 @@ class Carrier:
             try:
                 if _is_incomplete(action):
                     return await ask(self._connection, entity, number, partial(make, too_large=True))
-                return await _ask_to_store(self._connection, entity, number, make, neutral=neutral)
+                return await ask_to_store(self._connection, entity, number, make, neutral=neutral)
             except MessageSizeExceededError:
                 # No call can carry the batch. The destination records this, unless it has judged the batch before. But
                 # first find out whether the limits are still those that the client knows.
@@ -388,7 +388,7 @@ def _outgoing(bound: Sequence[Bound]) -> list[Outgoing]:
     return [each for each in made if each is not None]
 
 
-def _sending(entity: Entity, number: int, bound: Sequence[Bound], now: int | None) -> Request[Sent]:
+def sending_of(entity: Entity, number: int, bound: Sequence[Bound], now: int | None) -> Request[Sent]:
     """Return the request that stores messages in a partition of their destination."""
     partition, call_id, made = entity.partition(number), NO_CALL_ID._replace(now=now), _outgoing(bound)
     if entity.record.kind != "topic":

@@ -33,8 +33,9 @@ from sbredis.moving._moves import Bound, Fault, Move
 if TYPE_CHECKING:
     from sbredis.client import Entity
     from sbredis.engine import Outgoing
+    from sbredis.registry import EntityRecord
 
-__all__ = ["Destinations", "Finder", "Heap", "NotKnownYetError", "fault_of", "partition_of"]
+__all__ = ["Destinations", "Finder", "Heap", "MoveSource", "NotKnownYetError", "fault_of", "partition_of"]
 
 _REASONS = {
     "QUOTA": ("QuotaExceeded", "'{}' is full."),
@@ -94,6 +95,58 @@ class Heap:
     moves: list[Move]
 
 
+@dataclass(frozen=True, slots=True)
+class MoveSource:
+    """The partition that messages come from."""
+
+    record: EntityRecord
+    """The record of its entity."""
+    number: int
+
+    @property
+    def nowhere(self) -> Destination:
+        """The name under which messages without a destination are frozen, to be given up."""
+        return Destination(self.record.id, self.number)
+
+    def move(
+        self, delivery: Delivery, purpose: Purpose, entity: Entity | None, path: str, now: int
+    ) -> tuple[Move, Destination]:
+        """Return a message as ``entity`` gets it, and the partition of the entity; or why it cannot be moved."""
+        if entity is None:
+            return Move(Bound(delivery), fault_of("GONE", path)), self.nowhere
+        if delivery.record == LOST_RECORD:
+            return Move(Bound(delivery), fault_of("LOST", path)), self.nowhere
+        why = purpose.kind(delivery)
+        own = delivery.died_as if delivery.died_as is not None else number_of(delivery.name)
+        number = (self.number << 48 if self.record.partitioned else 0) + own
+        died_in = self.record.path if why in {"dead", "redrive"} else None
+        try:
+            made, content = moved(
+                delivery,
+                purpose,
+                number=number,
+                now=now,
+                died_in=died_in,
+                detects_duplicates=entity.detects_duplicates,
+                partitioned=entity.partitioned,
+            )
+        except TooManyHopsError:
+            return Move(Bound(delivery), fault_of("HOPS", path)), self.nowhere
+        except DataLayoutError:
+            return Move(Bound(delivery), fault_of("UNREADABLE", path)), self.nowhere
+        except MessageSizeExceededError:
+            return Move(Bound(delivery), fault_of("TOOLARGE", path)), self.nowhere
+        record = entity.record
+        if record.settings.sessions and content.session_id is None:
+            return Move(Bound(delivery), fault_of("SESSIONS", path)), self.nowhere
+        facts = facts_of(content) if record.kind == "topic" and made.due is None else None
+        if why == "transfer" and (recipient := recipient_of(delivery)) is not None:
+            place = Destination(recipient.entity, recipient.number)
+        else:
+            place = Destination(record.id, partition_of(entity, content, self.number))
+        return Move(Bound(delivery, made, facts)), place
+
+
 class Finder(ABC):
     """Finds the entities that the messages of one source go to."""
 
@@ -113,13 +166,11 @@ class Destinations:
     """Finds destinations for the messages of one source partition."""
 
     def __init__(self, source: Entity, number: int, finder: Finder, purpose: Purpose) -> None:
-        self._source = source
-        self._number = number
+        self._source = MoveSource(source.record, number)
         self._finder = finder
         self.purpose = purpose
         """The purpose of the messages that are sorted here."""
-        self.nowhere = Destination(source.record.id, number)
-        """The name under which messages without a destination are frozen, to be given up."""
+        self.nowhere = self._source.nowhere
 
     async def sorted(self, messages: Iterable[Delivery], now: int) -> tuple[list[Heap], ServiceBusError | None]:
         """Sort messages by their destinations. ``now`` is the time of the source partition.
@@ -157,7 +208,7 @@ class Destinations:
             if target is None:
                 continue
             entity, path = target
-            move, place = self._bound(each, self.purpose, entity, path, now)
+            move, place = self._source.move(each, self.purpose, entity, path, now)
             if entity is not None and move.message.outgoing is not None and not _fits(entity, move.message.outgoing):
                 move, place = Move(Bound(each), fault_of("TOOLARGE", path)), self.nowhere
             if move.fault is not None and entity is not None and key not in renewed:
@@ -186,46 +237,9 @@ class Destinations:
             return Heap(destination, None, [Move(Bound(each), fault) for each in messages])
         # The destination may have taken the batch before a record was lost, so ask it, although no call can carry it.
         moves = [
-            Move(Bound(each)) if each.record == LOST_RECORD else self._bound(each, purpose, entity, entity.name, now)[0]
+            Move(Bound(each))
+            if each.record == LOST_RECORD
+            else self._source.move(each, purpose, entity, entity.name, now)[0]
             for each in messages
         ]
         return Heap(destination, entity, moves)
-
-    # -- one message ---------------------------------------------------------------------------------------------------
-
-    def _bound(
-        self, delivery: Delivery, purpose: Purpose, entity: Entity | None, path: str, now: int
-    ) -> tuple[Move, Destination]:
-        if entity is None:
-            return Move(Bound(delivery), fault_of("GONE", path)), self.nowhere
-        if delivery.record == LOST_RECORD:
-            return Move(Bound(delivery), fault_of("LOST", path)), self.nowhere
-        why = purpose.kind(delivery)
-        own = delivery.died_as if delivery.died_as is not None else number_of(delivery.name)
-        number = self._source.base(self._number) + own
-        died_in = self._source.name if why in {"dead", "redrive"} else None
-        try:
-            made, content = moved(
-                delivery,
-                purpose,
-                number=number,
-                now=now,
-                died_in=died_in,
-                detects_duplicates=entity.detects_duplicates,
-                partitioned=entity.partitioned,
-            )
-        except TooManyHopsError:
-            return Move(Bound(delivery), fault_of("HOPS", path)), self.nowhere
-        except DataLayoutError:
-            return Move(Bound(delivery), fault_of("UNREADABLE", path)), self.nowhere
-        except MessageSizeExceededError:
-            return Move(Bound(delivery), fault_of("TOOLARGE", path)), self.nowhere
-        record = entity.record
-        if record.settings.sessions and content.session_id is None:
-            return Move(Bound(delivery), fault_of("SESSIONS", path)), self.nowhere
-        facts = facts_of(content) if record.kind == "topic" and made.due is None else None
-        if why == "transfer" and (recipient := recipient_of(delivery)) is not None:
-            place = Destination(recipient.entity, recipient.number)
-        else:
-            place = Destination(record.id, partition_of(entity, content, self._number))
-        return Move(Bound(delivery, made, facts)), place

@@ -280,6 +280,27 @@ PLANTED = (
         test="tests/aio/test_agenda.py::test_an_entity_gains_and_loses_places",
     ),
     Planted(
+        "a place that holds up others is visited with them again",
+        file="sbredis/maintenance/_agenda.py",
+        right="        if alone:\n            self._alone.add(place)\n",
+        wrong="",
+        test="tests/aio/test_agenda.py::test_a_place_that_needs_a_visit_of_its_own_is_left_out_of_the_next_one",
+    ),
+    Planted(
+        "a visit to several places ends with the first one",
+        file="sbredis/maintenance/_agenda.py",
+        right="        if not self._left[visit]:\n",
+        wrong="        if visit in self._visits:\n",
+        test="tests/aio/test_agenda.py::test_places_of_one_slot_in_which_work_is_due_are_visited_together",
+    ),
+    Planted(
+        "who shares the call of a caller that is cancelled waits for ever",
+        file="sbredis/moving/_taking.py",
+        right="            place.shares[:0] = shares[1:]  # the others call again\n",
+        wrong="",
+        test="tests/aio/test_scattered_moves.py::test_a_caller_that_is_cancelled_leaves_the_batches_of_others",
+    ),
+    Planted(
         "a message that its receiver completes counts as moved",
         file="sbredis/moving/_chosen.py",
         right=" and each.name in carrier.carried",

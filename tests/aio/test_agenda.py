@@ -306,6 +306,69 @@ def test_moving_the_clock_forward_makes_a_place_due() -> None:
     assert agenda.next(1.0, 3600.0) == Visit(A)
 
 
+# -- places that are visited together ----------------------------------------------------------------------------------
+
+TOGETHER = replace(PACE, visits_at_once=1, together=3)
+OF_SLOT = [VisitPlace(0, name) for name in "abcde"]
+
+
+def a_full_agenda(now: float = 0.0) -> Agenda:
+    """Return an agenda of one slot in which something is due everywhere, and of another slot."""
+    agenda = Agenda(TOGETHER)
+    agenda.set_entities({place.entity: [place.number] for place in (*OF_SLOT, VisitPlace(1, "x"))}, now)
+    for at, place in enumerate((OF_SLOT[0], VisitPlace(1, "x"), *OF_SLOT[1:])):
+        agenda.announced(place, now + at / 10)
+    return agenda
+
+
+def test_places_of_one_slot_in_which_work_is_due_are_visited_together() -> None:
+    agenda = a_full_agenda()
+    a, b, c, d, e = OF_SLOT
+    assert agenda.next(0.25, 0.25) == Visit(a, (b,))  # nothing else is due there yet
+    for place in (a, b):
+        assert isinstance(agenda.next(1.0, 1.0), Read | Sleep)  # the visit goes on until its last place is done
+        agenda.visit_done(place, None)
+    assert agenda.next(1.0, 1.0) == Visit(VisitPlace(1, "x"))
+    agenda.visit_done(VisitPlace(1, "x"), None)
+    assert agenda.next(1.0, 1.0) == Visit(c, (d, e))
+
+
+def test_a_place_that_needs_a_visit_of_its_own_is_left_out_of_the_next_one() -> None:
+    agenda = a_full_agenda()
+    a, b, c, d, e = OF_SLOT
+    assert agenda.next(1.0, 1.0) == Visit(a, (b, c))
+    agenda.visit_done(a, 1.0, alone=True)
+    agenda.announced(b, 1.0)
+    agenda.visit_failed(b, 1.0)
+    agenda.visit_done(c, None)
+    agenda.remove_entity("x")
+    assert agenda.next(1.5, 1.5) == Visit(d, (e,))
+    for place in (d, e):
+        agenda.visit_done(place, None)
+    agenda.announced(c, 1.5)
+    assert agenda.next(1.5, 1.5) == Visit(a, alone=True)
+    agenda.visit_done(a, None)
+    assert agenda.next(1.5, 1.5) == Visit(c)
+    agenda.visit_done(c, 1.5)
+    assert agenda.next(9.0, 9.0) == Visit(c)  # which was due before the pause of the failed place was over
+    agenda.visit_done(c, None)
+    assert agenda.next(9.0, 9.0) == Visit(b, alone=True)
+    agenda.visit_done(b, 9.0)
+    agenda.announced(a, 9.0)
+    assert agenda.next(9.0, 9.0) == Visit(b, (a,))
+
+
+def test_an_entity_that_is_removed_leaves_the_visit_it_is_in() -> None:
+    agenda = a_full_agenda()
+    a, b, c, *_ = OF_SLOT
+    assert agenda.next(1.0, 1.0) == Visit(a, (b, c))
+    agenda.remove_entity("b")
+    agenda.visit_done(b, 1.0)
+    agenda.visit_done(a, None)
+    agenda.visit_done(c, None)
+    assert agenda.next(1.0, 1.0) == Visit(VisitPlace(1, "x"))
+
+
 # -- a simulation ------------------------------------------------------------------------------------------------------
 
 WITHOUT_ROUND = replace(PACE, round=1e9)

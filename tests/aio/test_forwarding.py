@@ -442,7 +442,7 @@ async def test_a_limit_that_was_raised_counts_for_the_next_message(url: str, par
 class Mortal:
     """The transport of a mover that dies at a call of the mover: before the call runs, or before its answer comes."""
 
-    CALLS = frozenset({"outgoing", "freeze", "take", "settle_batch", "transact"})
+    CALLS = frozenset({"sweep", "outgoing", "freeze", "take", "settle_batch", "transact"})
 
     def __init__(
         self, client: ServiceBusClient, fatal: int, calls: frozenset[str] = CALLS, *, runs: bool | None = None
@@ -493,23 +493,34 @@ async def test_movers_that_are_killed_lose_and_duplicate_nothing(url: str, kind:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", ["take", "settle_batch"])
+@pytest.mark.parametrize(
+    ("kind", "call", "fatal"),
+    [
+        *(("plain", "sweep", 1), ("plain", "take", 1), ("plain", "sweep", 2)),
+        *(("partitioned", "freeze", 1), ("partitioned", "take", 1), ("partitioned", "settle_batch", 1)),
+    ],
+)
 @pytest.mark.parametrize("runs", [True, False], ids=["its answer is lost", "it does not run"])
-async def test_a_move_that_was_broken_off_is_completed_days_later(url: str, call: str, runs: bool) -> None:
+async def test_a_move_that_was_broken_off_is_completed_days_later(
+    url: str, kind: str, call: str, fatal: int, runs: bool
+) -> None:
     """No window of time ends the protection from duplicates. The destination need not detect duplicates."""
     clock = HandClock()
     async with flow_at(url, clock=clock, timings=BRIEF_CLAIMS) as flow:
-        await flow.admin.create_queue("to")
+        await flow.admin.create_queue("to", **KINDS[kind])
         await flow.admin.create_queue("from", forward_to="to")
-        await flow.send("from", "a", "b")
+        first = [text(key, partition_key=key) for key in "abcdef"]  # some of these partitions are in other slots
+        await flow.send("from", *first)
         async with flow.other_client() as client:
-            mortal = Mortal(client, 1, frozenset({call}), runs=runs)
+            mortal = Mortal(client, fatal, frozenset({call}), runs=runs)
             async with client.maintain():
                 await eventually(lambda: mortal.dead)
         clock.move(5 * 86_400)
-        await flow.send("from", "c")
+        await flow.send("from", text("last", partition_key="a"))
         async with flow.mover():
-            assert bodies(await flow.take(3, "to")) == ["a", "b", "c"]
+            found = bodies(await flow.take(7, "to"))
+            assert sorted(found) == [*"abcdef", "last"]
+            assert found.index("a") < found.index("last")
         async with flow.client.get_queue_receiver("to") as receiver:
             assert await receiver.receive_messages(max_wait_time=0) == []
 
@@ -528,7 +539,7 @@ async def test_a_batch_that_was_taken_is_never_given_up(url: str, kind: str, mon
         await flow.admin.create_queue("from", forward_to="to")
         await flow.send("from", "x" * 10_000)
         async with flow.other_client() as client:
-            mortal = Mortal(client, 1, frozenset({"settle_batch"}), runs=False)
+            mortal = Mortal(client, 2, frozenset({"sweep"}), runs=False)
             async with client.maintain():
                 await eventually(lambda: mortal.dead)
         if kind == "queue":

@@ -64,7 +64,7 @@ async def main(url, last):
 
         async def call(script, *arguments, **options):
             nonlocal calls
-            calls += script.name in {"outgoing", "freeze", "take", "settle_batch"}
+            calls += script.name in {"sweep", "outgoing", "freeze", "take", "settle_batch"}
             if calls < last:
                 return await through(script, *arguments, **options)
             if last % 2 == 1:

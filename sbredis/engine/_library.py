@@ -6,9 +6,11 @@ once, when it loads the library, and each operation is a function of it.
 The hash of its text is in the name of a library, ``sb_HASH``, and in the name of each function, ``sb_HASH_NAME``. So
 releases with different Lua can use one server side by side.
 
-A fragment that several operations use is a local of the whole library. A fragment that one operation uses is in a block
-with this operation, because Lua permits only 200 locals at a time. A function can use only 60 locals of the chunk
-around it. If a limit is exceeded, :func:`library` says what to divide. The server would only refuse the text.
+Lua permits only 200 locals at a time, so a fragment is in the smallest block around all operations that use it. The
+operations on a partition, which begin with the fragment ``begin``, are one block, and all other operations are another.
+Inside it, those of reserved ranges, which use the fragment ``parse_pin``, are a block too. Each operation is a block of
+its own. A function can use only 60 locals of the chunk around it. If a limit
+is exceeded, :func:`library` says what to divide. The server would only refuse the text.
 
 What Lua keeps between calls is kept for all calls. So constants are never changed, and no fragment keeps anything of a
 call, with one exception. A fragment with the line ``-- @remember NUMBER`` is a function of one text without effects,
@@ -21,6 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from hashlib import sha1
 from typing import Final
 
@@ -37,6 +40,10 @@ MOST_UPVALUES: Final = 60
 LIBRARY_NAME = re.compile(r"sb_[0-9a-f]{16}")
 """The names of the libraries of all releases."""
 _NAME = "sb_HASH"
+_FAMILY = "begin"
+"""The fragment by which the operations on a partition are known."""
+_GROUP: Final = "parse_pin"
+"""The fragment by which the operations on reserved ranges are known."""
 _REMEMBERED: Final = """\
 local function remembered(anew, most)
   local known, count = {}, 0
@@ -64,44 +71,85 @@ def library(operations: Iterable[str], read: Read, second_forms: Mapping[str, st
     of a second function for some operations, which the server also runs when its memory is full.
     """
     all_closed = {name: closed(name, read) for name in operations}
-    users = Counter(fragment for operation in all_closed.values() for fragment in operation.fragments)
-    shared: dict[str, None] = {}
-    for operation in all_closed.values():
-        shared.update(dict.fromkeys(name for name in operation.fragments if users[name] > 1))
-    lines = [f"#!lua name={_NAME}", *_REMEMBERED.splitlines()]
+    families = _divided(all_closed, _FAMILY)
+    needs = [{name for operation in family.values() for name in operation.fragments} for family in families]
+    common = needs[0] & needs[1] if len(needs) > 1 else set[str]()
+    writer = _LibraryWriter(second_forms)
     count = 1
-    written: set[str] = set()
-
-    def write(operation: ClosedOperation, names: Iterable[str]) -> int:
-        locals_made = 0
-        for name in names:
-            if name not in written:
-                written.add(name)
-                fragment = operation.fragments[name]
-                _check_upvalues(f"includes/{name}", (*fragment.uses, *fragment.inside))
-                lines.extend((f"-- includes/{name}", *fragment.code))
-                locals_made += 1
-                if fragment.remembers is not None:
-                    lines.append(f"local {name} = remembered({name}, {fragment.remembers})")
-                    locals_made += 1
-        return locals_made
-
     for operation in all_closed.values():
-        count += write(operation, (name for name in operation.fragments if name in shared))
-    _check_locals("fragments of several operations", count)
-    for name, operation in all_closed.items():
-        lines.append("do")
-        own = write(operation, (fragment for fragment in operation.fragments if fragment not in shared))
-        _check_locals(name, count + own + 1)
-        _check_upvalues(name, operation.uses)
-        lines += [f"-- {name}.lua", "local run = function(KEYS, ARGV)", *operation.code, "end"]
-        lines.append(_registered(name, operation.flags))
-        if name in second_forms:
-            lines.append(_registered(second_forms[name], (*operation.flags, "allow-oom")))
-        lines.append("end")
-    text = "\n".join(lines) + "\n"
+        count += writer.write(operation, common)
+    for family in families:
+        users = Counter(fragment for operation in family.values() for fragment in operation.fragments)
+        shared = {name for name in users if users[name] > 1}
+        groups = _divided(family, _GROUP)
+        own = [{name for name in shared - common if _only(name, group, users)} for group in groups]
+        if len(groups) == 1:
+            own = [set()]
+        writer.lines.append("do")
+        of_family = count + sum(writer.write(each, shared.difference(*own)) for each in family.values())
+        _check_locals("fragments of several operations", of_family)
+        for group, of_group in zip(groups, own, strict=True):
+            writer.write_group(group, of_group, of_family)
+        writer.lines.append("end")
+    text = "\n".join(writer.lines) + "\n"
     name = f"sb_{sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]}"
     return Library(name, text.replace(_NAME, name), frozenset((*all_closed, *second_forms.values())))
+
+
+class _LibraryWriter:
+    """Writes fragments and operations, each fragment once."""
+
+    def __init__(self, second_forms: Mapping[str, str]) -> None:
+        self.lines = [f"#!lua name={_NAME}", *_REMEMBERED.splitlines()]
+        self._second_forms = second_forms
+        self._written: set[str] = set()
+
+    def write(self, operation: ClosedOperation, names: AbstractSet[str]) -> int:
+        """Write those fragments of an operation that have these names. Return how many locals this makes."""
+        locals_made = 0
+        for name, fragment in operation.fragments.items():
+            if name not in names or name in self._written:
+                continue
+            self._written.add(name)
+            _check_upvalues(f"includes/{name}", (*fragment.uses, *fragment.inside))
+            self.lines.extend((f"-- includes/{name}", *fragment.code))
+            locals_made += 1
+            if fragment.remembers is not None:
+                self.lines.append(f"local {name} = remembered({name}, {fragment.remembers})")
+                locals_made += 1
+        return locals_made
+
+    def write_group(self, group: Mapping[str, ClosedOperation], shared: AbstractSet[str], count: int) -> None:
+        """Write operations, inside a block for the fragments that only they share. ``count`` locals are there."""
+        if shared:
+            self.lines.append("do")
+            count += sum(self.write(operation, shared) for operation in group.values())
+        for name, operation in group.items():
+            self.lines.append("do")
+            own = self.write(operation, operation.fragments.keys())
+            _check_locals(name, count + own + 1)
+            _check_upvalues(name, operation.uses)
+            self.lines += [f"-- {name}.lua", "local run = function(KEYS, ARGV)", *operation.code, "end"]
+            self.lines.append(_registered(name, operation.flags))
+            if name in self._second_forms:
+                self.lines.append(_registered(self._second_forms[name], (*operation.flags, "allow-oom")))
+            self.lines.append("end")
+        if shared:
+            self.lines.append("end")
+
+
+def _divided(operations: Mapping[str, ClosedOperation], marker: str) -> list[dict[str, ClosedOperation]]:
+    """Return the operations that use a fragment, and those that do not."""
+    parts = [
+        {name: operation for name, operation in operations.items() if (marker in operation.fragments) is belongs}
+        for belongs in (True, False)
+    ]
+    return [part for part in parts if part]
+
+
+def _only(fragment: str, group: Mapping[str, ClosedOperation], users: Mapping[str, int]) -> bool:
+    """Return whether only operations of a group use a fragment."""
+    return sum(fragment in operation.fragments for operation in group.values()) == users[fragment]
 
 
 def _registered(name: str, flags: tuple[str, ...]) -> str:

@@ -59,6 +59,7 @@ def test_each_fragment_comes_once_and_each_operation_is_a_function_with_its_flag
         "redis.register_function({ function_name = 'LIBRARY_count_at_limit', callback = run"
         ", flags = { 'allow-oom' } })\n"
         "end\n"
+        "end\n"
     )
 
 

@@ -21,6 +21,8 @@ from sbredis.engine._codec import (
     set_system,
 )
 from sbredis.engine._columns import Columns, Numbers, Rows, RowsRead, Texts, columns_of
+from sbredis.engine._credit_values import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
+from sbredis.engine._grants import MAXIMUM_CREDIT, MAXIMUM_GRANTS, Granted, PushHeard, SentGrant, read_push
 from sbredis.engine._keys import (
     ENTITIES_PATTERN,
     bucket_keys,
@@ -149,6 +151,8 @@ __all__ = [
     "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
+    "MAXIMUM_CREDIT",
+    "MAXIMUM_GRANTS",
     "MAXIMUM_MESSAGE_BYTES",
     "MAXIMUM_PARTICIPANTS",
     "MAXIMUM_TRANSACTIONS",
@@ -175,8 +179,15 @@ __all__ = [
     "Content",
     "Copy",
     "Counts",
+    "CreditAnswer",
+    "CreditGift",
+    "CreditGrant",
+    "CreditPush",
+    "CreditReply",
     "Delivery",
     "Destination",
+    "GiftPlace",
+    "Granted",
     "Inspection",
     "LaneUnknownError",
     "LeaseTokens",
@@ -204,6 +215,7 @@ __all__ = [
     "Planned",
     "PropertyColumns",
     "Purged",
+    "PushHeard",
     "Ranged",
     "Received",
     "Recipient",
@@ -217,6 +229,7 @@ __all__ = [
     "RowsRead",
     "ScriptCaller",
     "Sent",
+    "SentGrant",
     "SessionLock",
     "SessionsListed",
     "SettingsBehindError",
@@ -277,6 +290,7 @@ __all__ = [
     "read_announcement",
     "read_call",
     "read_lock_token",
+    "read_push",
     "read_record",
     "recipient_of",
     "registry_salt",

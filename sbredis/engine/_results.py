@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from sbredis._unreadable import decodes, unreadable
+from sbredis.engine._credit_values import CreditReply
 from sbredis.engine._lifecycle import NEVER, Reason
 from sbredis.engine._packing import MAXIMUM_CALL_MESSAGES
 
@@ -190,6 +191,8 @@ class Settled(NamedTuple):
     """Messages whose lock had ended, or belongs to another token."""
     unfit: tuple[str, ...] = ()
     """Messages that are dead letters already and cannot be dead-lettered."""
+    credits: tuple[CreditReply[Delivery], ...] = ()
+    """The answer to each grant that the call carries."""
 
 
 class Renewed(NamedTuple):

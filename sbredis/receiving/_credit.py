@@ -65,6 +65,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from sbredis.engine import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
 from sbredis.receiving._server_clock import ServerClock
 
 __all__ = [
@@ -162,102 +163,6 @@ TABLE: Final[dict[tuple[CreditState, CreditEvent], CreditState]] = {
 A refusal is an answer, so TAKEN comes before REFUSED. A fresh prefix cannot be used up: the partition gives no more
 than 17 gifts until it was answered.
 """
-
-
-class CreditAnswer(Enum):
-    """What a partition did with a grant."""
-
-    TAKEN = auto()
-    KNOWN = auto()
-    """It has had this grant, or a later one. The reply answers *again*."""
-    FORGOTTEN = auto()
-    """It has no word with the prefix of the grant, or is at another server process now."""
-    REFUSED = auto()
-    """Nobody may receive now."""
-
-
-class GiftPlace(NamedTuple):
-    """A place in the order of gifts."""
-
-    serial: int
-    messages: int
-    """The number of messages that were given until here."""
-    size: int
-    """The number of their bytes."""
-
-
-class CreditGift(NamedTuple, Generic[Message]):
-    """Messages under one lease."""
-
-    prefix: str
-    place: GiftPlace
-    until: float
-    """The end of the lock by the clock of the server, in milliseconds."""
-    messages: Sequence[Message]
-
-
-class CreditGrant(NamedTuple):
-    """The part of a call that grants credit. The call is a receive, or a settlement."""
-
-    number: int
-    run: str
-    """The server process that the prefix belongs to."""
-    prefix: str
-    begins: bool
-    """Whether the partition may begin a word: no grant with this prefix was answered yet."""
-    seen: GiftPlace
-    """The last gift without a gap before it, and what was counted until there."""
-    begun: int
-    """The last serial of which the application has begun a message."""
-    hands: int
-    """The number of messages that the application may begin before the next report."""
-    callers: int
-    """The limit of messages for which callers wait."""
-    limit: int
-    """The limit of all messages, those for later callers included."""
-    size_limit: int
-    retired: tuple[tuple[str, int, int], ...]
-    """The earlier prefixes, each with the serials seen and begun."""
-    again: bool
-    once: bool
-    now: bool
-    announced: bool
-    suspects: bool
-    """Whether the receiver takes suspects."""
-
-
-class CreditReply(NamedTuple, Generic[Message]):
-    """The part of a reply that answers a grant."""
-
-    run: str
-    clock: float
-    """The clock of the server, in milliseconds."""
-    answer: CreditAnswer
-    prefix: str
-    """The prefix of the receiver's word; empty if there is none."""
-    last: GiftPlace
-    """The last gift of this prefix."""
-    limit: int
-    """The limit of messages that is left after this reply."""
-    gifts: Sequence[CreditGift[Message]]
-    there: bool
-    """Whether there are more messages for the receiver after this reply."""
-    suspects: bool
-    """Whether suspects wait for a receiver that takes them."""
-    again: bool
-    """Whether the gifts are all gifts that the partition still holds for the receiver after those that it has seen."""
-    due: float | None
-    """The seconds until the receiver must make a call, because something is due then."""
-
-
-class CreditPush(NamedTuple, Generic[Message]):
-    """A push: a gift, or the news that there are messages or that something has changed."""
-
-    run: str
-    clock: float
-    prefix: str
-    """The prefix of the receiver's word. Nobody can guess it, so a forged push is ignored."""
-    gift: CreditGift[Message] | None
 
 
 class HandedGift(NamedTuple, Generic[Message]):

@@ -33,6 +33,7 @@ from sbredis.engine import (
     read_announcement,
     read_call,
     read_lock_token,
+    read_push,
     recipient_of,
 )
 from sbredis.exceptions import (
@@ -432,6 +433,18 @@ DECODERS: dict[str, Decoder] = {
             "call for a mover",
             [_STATE + b" move"],
             lambda given: read_call(given) if is_move_announcement(given) else None,
+            _UNREADABLE,
+        ),
+        Decoder(
+            "push",
+            [
+                b"r 0123abcd 1700 AAAAAAA- 2\n=a",
+                (
+                    b"r 0123abcd 1700 AAAAAAA- 0,20,1,20,1,20,2\nAAAAAAA- 3 6 722 9 17"
+                    b"a01700000000000hello1a-000019999999999999xy"
+                ),
+            ],
+            read_push,
             _UNREADABLE,
         ),
         Decoder("mark", [Mark("batch", 5, 6, 7, "0f" * 16, 1700).text()], _mark, _UNREADABLE),

@@ -1,0 +1,229 @@
+"""The form of grants in calls, of their answers in replies, and of pushes. Pure.
+
+A grant is one argument of a call: its values as words, and the source at the end, which may have any characters. The
+answer to a grant is a list: a text of words, and then the gifts. A push is one text, which begins with the length of
+each of its parts, because records may have any bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from sbredis._quoting import quoted
+from sbredis._unreadable import decodes
+from sbredis.engine._credit_values import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
+from sbredis.engine._packing import within
+from sbredis.engine._results import FACTS, Delivery, Settled, deliveries, settled
+from sbredis.transport import Argument
+
+__all__ = [
+    "MAXIMUM_CREDIT",
+    "MAXIMUM_GRANTS",
+    "Granted",
+    "PushHeard",
+    "SentGrant",
+    "granted",
+    "packed_grants",
+    "read_push",
+    "settled_and_granted",
+]
+
+MAXIMUM_GRANTS: Final = 16
+"""The largest number of grants in one call."""
+MAXIMUM_CREDIT: Final = 100_000
+"""The largest number of messages that a partition may still give to a receiver."""
+MAXIMUM_ROOM: Final = 1 << 30
+"""The largest number of bytes that a partition may still give to a receiver."""
+_MOST_RETIRED: Final = 32
+_LARGEST: Final = 999_999_999_999_999
+
+_RECEIVER = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_CHANNEL = re.compile(rb"[\x21-\x7e]{0,500}")
+_RUN = re.compile(r"[\x21-\x7e]{1,8}")
+_PREFIX = re.compile(r"[A-Za-z0-9_-]{8}", re.ASCII)
+_SOURCE = re.compile(r"|d|t|next|=.*", re.DOTALL)
+
+_TIME = re.compile(rb"([\x21-\x7e]{1,8}) ([0-9]{1,15})")
+_ANSWER = re.compile(
+    rb"([tkfr]) ([A-Za-z0-9_-]{8}|) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([ams]*) ([0-9]{0,15}) (.*)"
+)
+_GIFT = re.compile(rb"([A-Za-z0-9_-]{8}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) (-?[0-9]{1,15}) ([0-9]{1,15})")
+_PUSH = re.compile(
+    rb"([A-Za-z0-9_.-]{1,64}) ([\x21-\x7e]{1,8}) ([0-9]{1,15}) ([A-Za-z0-9_-]{8}) ([0-9]{1,9}(?:,[0-9]{1,9})*)"
+)
+_ANSWERS: Final = {
+    b"t": CreditAnswer.TAKEN,
+    b"k": CreditAnswer.KNOWN,
+    b"f": CreditAnswer.FORGOTTEN,
+    b"r": CreditAnswer.REFUSED,
+}
+
+
+class SentGrant(NamedTuple):
+    """A grant as a call carries it."""
+
+    receiver: str
+    """The id of the receiver: letters, digits, ``.``, ``_`` and ``-``."""
+    channel: bytes
+    """The channel for pushes to the receiver; empty if it has none, and then the grant must be *now*."""
+    source: str
+    """Nothing for the main side, ``d``, ``t``, ``next`` for free sessions, or ``=`` and the name of a session."""
+    grant: CreditGrant
+    delete: bool = False
+    """Whether messages are deleted when they are given, instead of locked. They are given in replies only."""
+
+
+class Granted(NamedTuple):
+    """The result of a call that only grants credit."""
+
+    more: bool
+    """Whether due work is left in the partition, because a call does only a share of it. Another call is needed."""
+    credits: tuple[CreditReply[Delivery], ...]
+    """The answer to each grant, in the order of the grants."""
+
+
+class PushHeard(NamedTuple):
+    """A push, and for whom it is."""
+
+    receiver: str
+    source: str
+    push: CreditPush[Delivery]
+
+
+def packed_grants(grants: Sequence[SentGrant]) -> list[Argument]:
+    """Check grants and pack them: each is one argument."""
+    if len(grants) > MAXIMUM_GRANTS:
+        raise ValueError(f"a call takes up to {MAXIMUM_GRANTS} grants, not {len(grants)}")
+    if len({(sent.receiver, sent.source) for sent in grants}) < len(grants):
+        raise ValueError("a receiver grants credit twice in one call")
+    return [_packed(sent) for sent in grants]
+
+
+def _packed(sent: SentGrant) -> str:
+    receiver, channel, source, grant, delete = sent
+    _check(sent)
+    retired = ",".join([f"{prefix}:{seen}:{begun}" for prefix, seen, begun in grant.retired[-_MOST_RETIRED:]])
+    flags = "".join(
+        letter
+        for letter, said in zip(
+            "bainosd",
+            (grant.begins, grant.again, grant.announced, grant.now, grant.once, grant.suspects, delete),
+            strict=True,
+        )
+        if said
+    )
+    seen = grant.seen
+    return (
+        f"{receiver} {channel.decode()} {grant.number} {grant.run} {grant.prefix} "
+        f"{seen.serial} {seen.messages} {seen.size} {grant.begun} {grant.hands} "
+        f"{grant.callers} {grant.limit} {grant.size_limit} {flags} {retired} {source}"
+    )
+
+
+def _check(sent: SentGrant) -> None:
+    receiver, channel, source, grant, _ = sent
+    for what, text, form in (
+        ("receiver", receiver, _RECEIVER),
+        ("run", grant.run, _RUN),
+        ("source", source, _SOURCE),
+        *(("prefix", prefix, _PREFIX) for prefix in (grant.prefix, *(prefix for prefix, _, _ in grant.retired))),
+    ):
+        if not form.fullmatch(text):
+            raise ValueError(f"{quoted(text)} is not the {what} of a grant")
+    if not _CHANNEL.fullmatch(channel):
+        raise ValueError(f"{quoted(channel)} is not a channel")
+    if not channel and not grant.now:
+        raise ValueError("credit that stays open needs a channel for pushes")
+    seen = grant.seen
+    within("number", grant.number, 1, _LARGEST)
+    for each in (*seen, grant.begun, *(serial for _, *serials in grant.retired for serial in serials)):
+        within("seen and begun", each, 0, _LARGEST)
+    within("hands", grant.hands, 1, MAXIMUM_CREDIT)
+    within("limit", grant.limit, seen.messages, seen.messages + MAXIMUM_CREDIT)
+    within("callers", grant.callers, seen.messages, grant.limit)
+    within("size_limit", grant.size_limit, seen.size, seen.size + MAXIMUM_ROOM)
+
+
+def granted(reply: list[Any]) -> Granted:
+    """Read the result of a call that only grants credit."""
+    return Granted(bool(reply[0]), _credits(reply[1]))
+
+
+def settled_and_granted(reply: list[Any]) -> Settled:
+    """Read the result of a settlement that carries grants."""
+    return settled(reply[:3])._replace(credits=_credits(reply[3]))
+
+
+def _credits(reply: list[Any]) -> tuple[CreditReply[Delivery], ...]:
+    """Read the answers to grants: the server process and its clock, and then a list for each grant."""
+    run, clock = _words(_TIME, reply[0])
+    return tuple([_credit(run.decode(), int(clock), answer) for answer in reply[1:]])
+
+
+def _credit(run: str, clock: int, reply: list[Any]) -> CreditReply[Delivery]:
+    answer, prefix, serial, messages, size, limit, flags, due, refusal = _words(_ANSWER, reply[0])
+    return CreditReply(
+        run=run,
+        clock=clock,
+        answer=_ANSWERS[answer],
+        prefix=prefix.decode(),
+        last=GiftPlace(int(serial), int(messages), int(size)),
+        limit=int(limit),
+        gifts=[_gift(clock, *gift) for gift in reply[1:]],
+        there=b"m" in flags,
+        suspects=b"s" in flags,
+        again=b"a" in flags,
+        due=int(due) / 1000 if due else None,
+        refusal=refusal.decode(),
+    )
+
+
+def _gift(clock: int, said: bytes, names: list[bytes], records: list[bytes], extras: list[Any]) -> CreditGift[Delivery]:
+    prefix, serial, messages, size, left, fence = _words(_GIFT, said)
+    place = GiftPlace(int(serial), int(messages), int(size))
+    found = deliveries(names, records, extras)
+    return CreditGift(prefix.decode(), place, clock + int(left), found, int(fence))
+
+
+def _words(form: re.Pattern[bytes], text: bytes) -> tuple[bytes, ...]:
+    found = form.fullmatch(text)
+    if found is None:
+        raise ValueError("a part of an answer to a grant is malformed")
+    return found.groups()
+
+
+@decodes("A push")
+def read_push(text: bytes) -> PushHeard:
+    """Read a push.
+
+    The parts of a push are the source and, if it is a gift, the words of the gift, the names, the records, and the
+    facts about some of the messages. Raises :class:`~sbredis.exceptions.DataLayoutError` for any other text.
+    """
+    line, _, rest = text.partition(b"\n")
+    receiver, run, clock, prefix, lengths = _words(_PUSH, line)
+    parts = list(_cut(rest, [int(length) for length in lengths.split(b",")]))
+    gift = _pushed_gift(int(clock), parts[1:]) if len(parts) > 1 else None
+    source = parts[0].decode()
+    if not _SOURCE.fullmatch(source) or (gift is not None and gift.prefix != prefix.decode()):
+        raise ValueError("the source or the gift is malformed")
+    return PushHeard(receiver.decode(), source, CreditPush(run.decode(), int(clock), prefix.decode(), gift))
+
+
+def _cut(text: bytes, lengths: list[int]) -> Iterator[bytes]:
+    if sum(lengths) != len(text):
+        raise ValueError("the parts have other lengths")
+    at = 0
+    for length in lengths:
+        yield text[at : at + length]
+        at += length
+
+
+def _pushed_gift(clock: int, parts: list[bytes]) -> CreditGift[Delivery]:
+    names = parts[1].split(b" ")
+    records, extras = parts[2 : 2 + len(names)], parts[2 + len(names) :]
+    facts: list[Any] = [int(value) if not at % FACTS else value for at, value in enumerate(extras)]
+    if len(facts) % FACTS:
+        raise ValueError("the facts about the messages are incomplete")
+    return _gift(clock, parts[0], names, records, facts)

@@ -7,7 +7,7 @@
 -- With `take` 0 the call is a look: it reports whether a session is free, but does not lock the session. If no session
 -- is free, a look also registers the caller as a waiter. A look does not use a lane.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front, or nothing for the next free session
 -- ARGV[8]    take        1, or 0 for a look

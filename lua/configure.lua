@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Creates a partition, or gives it newer settings of its entity. Settings that are fixed at creation cannot change.
--- Newer settings wake the receivers that wait.
+-- Newer settings wake the receivers that wait, and end all credit.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    create      1 to create the partition if it does not exist
 -- ARGV[8]    channel     the channel in the partition's slot on which the partition announces when something will be
@@ -20,7 +20,7 @@
 -- Facts: repeatable
 -- @use begin has_overdue never never_text parse_stamp refuse refuse_while_due same_slot sentinel server_time settings
 -- @use whole_number
--- @use dismiss_waiters parse_pin ready_levels
+-- @use dismiss_waiters end_credit parse_pin ready_levels
 local state, store = KEYS[1], KEYS[10]
 local version = whole_number(ARGV[3], 1, 999999999999999)
 local given, valid = {}, #ARGV == 10 + #SETTINGS
@@ -50,7 +50,7 @@ for i = 1, #SETTINGS do
   end
 end
 local settings = table.concat(words, ' ')
-local fields, newer = { 'settings', settings }, false
+local fields, newer, ends = { 'settings', settings }, false, nil
 if s[STATE.layout] then
   if s[STATE.layout] ~= '2' then
     return refuse('LAYOUT', s[STATE.layout])
@@ -84,6 +84,7 @@ if s[STATE.layout] then
     if due_first then
       return due_first
     end
+    ends = p and p.credit ~= '' and p
   end
 else
   if ARGV[7] ~= '1' then
@@ -93,7 +94,7 @@ else
   fields = {
     'layout', '2', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
     'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'announced', NEVER_TEXT,
-    'granted', '0', 'used', '0', 'calling', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
+    'granted', '0', 'used', '0', 'calling', '', 'credit', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
     'once_bytes', '0', 'once_forgotten', '0', 'settlements', '0', 'leaps', '0',
   }
 end
@@ -118,6 +119,10 @@ if begins then
 end
 if newer and s[STATE.waiting] == '1' then
   dismiss_waiters(state, KEYS[9]) -- the receivers may get messages no longer, or from now on
+end
+if ends then
+  end_credit(ends)
+  redis.call('HSET', state, 'credit', ends.credit)
 end
 if not s[STATE.layout] then
   redis.call('ZADD', KEYS[2], SENTINEL.score, SENTINEL.name)

@@ -3,7 +3,7 @@
 -- receivers that wait. In a subscription, the records belong to its topic, and each step removes some of this
 -- partition's references to the records. Otherwise one step deletes everything.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    share       the number of messages whose references one step removes. With 0 the step removes nothing: the
 --   partition only refuses every other call from then on
@@ -13,8 +13,10 @@
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
 -- Facts: repeatable
 -- @use key_count
--- @use dismiss_waiters drop_record flush read_many record_key record_of refuse sentinel whole_number
-local layout, text, kept, birth, waiting = unpack(redis.call('HMGET', KEYS[1], 'layout', 'settings', 'kept', 'birth', 'waiting'))
+-- @use dismiss_receivers dismiss_waiters drop_record flush read_many record_key record_of refuse sentinel server_time
+-- @use whole_number
+local layout, text, kept, birth, waiting, credit = unpack(redis.call('HMGET', KEYS[1], 'layout', 'settings', 'kept', 'birth',
+  'waiting', 'credit'))
 local share = whole_number(ARGV[7], 0, 1000)
 if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
@@ -32,6 +34,10 @@ end
 local shared = w[WORDS.shared]
 if waiting == '1' and w[WORDS.status] ~= 'Deleting' then
   dismiss_waiters(KEYS[1], KEYS[9])
+end
+if credit ~= '' and w[WORDS.status] ~= 'Deleting' then
+  local now = ARGV[6] ~= '' and ARGV[6] or server_time()
+  dismiss_receivers({ words = KEYS[34], grants = KEYS[35], credit = credit, run = ARGV[1], now = tonumber(now) })
 end
 w[WORDS.status] = 'Deleting'
 text = table.concat(w, ' ')

@@ -2,7 +2,7 @@
 -- Tells what an operator wants to know beside the counts: who waits, how the sessions stand, and how old the work is.
 -- It shows the partition as it is stored, without the effects of due work.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { the receivers that wait for messages or sessions, the sessions that wait for a receiver, the sessions that

@@ -3,7 +3,7 @@
 -- the messages as they will be when all due work is done. The script writes nothing: it only computes the effects of up
 -- to 500 due events. `more` says whether more events are due. Messages that are being moved count as active.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing for the main side, d for the dead-letter queue, t for the transfer dead-letter queue
 -- ARGV[8]    from        the number to begin with

@@ -3,7 +3,7 @@
 -- stay, and so do pinned ones. A call looks at a limited number of messages and returns the place where the next call
 -- continues.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    before      time in ms

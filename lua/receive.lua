@@ -10,7 +10,7 @@
 -- can be received, the receiver is registered as a waiter, as after a receive that gave out nothing. A look also counts
 -- an expired message that is still stored. A look does not use a lane, so a repeated look simply looks again.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing for the main side, d for the dead-letter queue, or t for the transfer dead-letter
 --   queue
@@ -109,7 +109,7 @@ end
 if session then
   steps.take(numbers, n, mode == 'lock')
 end
-p.given = p.noted and n > 0 and { letter = mode == 'lock' and 'g' or 'k', names = names, records = chosen.records }
+p.given = p.noted and n > 0 and { { letter = mode == 'lock' and 'g' or 'k', names = names, records = chosen.records } }
 local fence = 0
 if n > 0 and mode == 'lock' then
   lock_messages(p, chosen, session and side.held or side.locked)

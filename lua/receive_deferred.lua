@@ -14,7 +14,7 @@
 -- A repetition gives out the messages that the token still holds, never more than the first call. In the mode delete, a
 -- repetition gives out no messages.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete. With ` any` behind it, the call also gives out active and delayed messages
 -- ARGV[8]    token       of the lease, chosen at random by the caller
@@ -172,7 +172,7 @@ for i = 1, #members do
     discard(p, member, entry(entries[i]))
   end
 end
-p.given = p.noted and { letter = mode == 'lock' and 'g' or 'k', names = members, records = found }
+p.given = p.noted and { { letter = mode == 'lock' and 'g' or 'k', names = members, records = found } }
 local fence = 0
 if mode == 'lock' and not session then
   fence = next_fence(p)

@@ -3,7 +3,7 @@
 -- after the last record, it belongs to another partition, or to this one before it lost data. Then the script
 -- returns the first records.
 --
--- KEYS[1-33] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    after       the id of the last record that the caller has seen, or 0
 -- ARGV[8]    wanted      the largest number of records

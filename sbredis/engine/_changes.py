@@ -39,6 +39,9 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "dedup": "key of the known message ids",
         "ops": "key of the last call of each lane",
         "waiters": "key of the waiting receivers",
+        "words": "key of the words of receivers that grant credit",
+        "grants": "key of the open grants by rank",
+        "kept": "key of the words by the time when they may be forgotten",
         "store": "key of the last number, the bytes and the limits",
         "refs": "key of the records that several messages use",
         "index": "key of the messages by session; nil without sessions",
@@ -61,6 +64,7 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "old_offset": "the stored offset",
         "epoch": "whether this is the first call of an epoch",
         "run_id": "the run id of the server process",
+        "run": "the run id that the caller has named; ? if it is unknown",
         "old_run_id": "the stored run id",
         # what the fields of the key `state` say; a change of one goes into `changed` as well
         "dead_seq": "the last number of the dead-letter queues",
@@ -74,6 +78,7 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "announced": "the due time that was last announced",
         "waiting": "whether a receiver waits",
         "calling": "whether the partition has called the mover",
+        "credit": "what the partition keeps of credit, as text; empty as long as no receiver has granted any",
         # what the call will write
         "changed": "the fields of `state` to write",
         "placed": "scores and members to add to `order`",
@@ -103,11 +108,14 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
         "gone": "messages to delete for good",
         "released": "leases that lose messages, by token",
         "stored": "records to write, by key",
-        "given": "the messages that the call gives out, for the stream of settlements",
+        "given": "the gifts of the call, for the stream of settlements",
         # the way the call runs
         "upkeep": "whether the call is maintenance, not a use of the entity",
         "left": "whether a waiter was removed",
         "told": "whether waiters were woken in this call already",
+        "credits": "what the call knows of credit, once it needs it",
+        "granting": "the grants of the call and their answers",
+        "moved": "whether messages may have become ready in this call",
         "awaits_mover": "whether the call has left messages for the mover",
         "room": "the largest number of bytes of records that due work reads",
         # a transaction

@@ -48,7 +48,10 @@ SESSION_KINDS = ("sessions", "turns", "states")
 _MEMORY_KINDS = ("lasting", "once", "settled")
 """The kinds of keys for what a partition remembers: for good, for a window, and a stream of settlements."""
 
-KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS + _MEMORY_KINDS
+_CREDIT_KINDS = ("words", "grants", "kept")
+"""The kinds of keys for the receivers that grant credit."""
+
+KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS + _MEMORY_KINDS + _CREDIT_KINDS
 """All kinds of keys of a partition, in the order in which every script gets them."""
 
 _ENDS = tuple((f":{kind}".encode(), kind in STORE_KINDS) for kind in KINDS)

@@ -66,6 +66,7 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
         "lost_record": LOST_RECORD.decode("latin-1").translate({0: r"\0", 1: r"\1"}),
         "never": NEVER,
         "never_text": str(NEVER),
+        "ranks": {"source": 4 * BAND_WIDTH, "unseen": 2 * BAND_WIDTH, "stock": BAND_WIDTH},
         "scheduled": _first_score(Side.MAIN, State.SCHEDULED),
         "sentinel": {"name": SENTINEL, "score": SENTINEL_BAND * BAND_WIDTH},
         "settings": settings_table(),
@@ -85,6 +86,8 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
   and settings store it.
 - ``lost_record``: what scripts read in place of a record that is missing or that they cannot read
   (:data:`~sbredis.engine._results.LOST_RECORD`).
+- ``ranks``: parts of the rank of an open grant: a source has this number of ranks, and grants with unseen gifts, or
+  without waiting callers, stand this far behind others.
 - ``scheduled``: the first score of scheduled messages.
 - ``sentinel``: the name and score of the member in ``order`` and ``entries`` that is not a message.
 - ``settings``: the values that each setting of a partition may have, as ``_settings.py`` declares them.

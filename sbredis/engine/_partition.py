@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from sbredis._quoting import quoted
 from sbredis.engine._bands import BAND_WIDTH
 from sbredis.engine._columns import Rows, RowsRead
+from sbredis.engine._grants import Granted, SentGrant, granted, packed_grants
 from sbredis.engine._keys import KINDS, SESSION_KINDS, due_channel, partition_keys
 from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._lock_tokens import NO_LEASE
@@ -104,7 +105,7 @@ __all__ = ["COMMON_ARGUMENTS", "NO_CALL_ID", "TARGET_KINDS", "CallId", "Mode", "
 
 COMMON_ARGUMENTS = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
-TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
+TARGET_KINDS = ("state", "order", "entries", "due", "waiters", "words", "grants")
 """The kinds of a subscription's keys that a call needs to publish to it, in the order of ``publish.lua``."""
 
 T = TypeVar("T")
@@ -305,6 +306,16 @@ class Partition:
             "session": signed(None if session is None else session.name),
         }
         return self.request("receive", call_id, read, scalars)
+
+    def grant(self, grants: Sequence[SentGrant], call_id: CallId = NO_CALL_ID) -> Request[Granted]:
+        """Grant credit: give out messages in the reply, and later in pushes.
+
+        A grant does not use a lane, because its number makes a repetition harmless. ``call_id`` is used only for the
+        time of a test clock.
+        """
+        if not grants:
+            raise ValueError("a call that grants credit needs a grant")
+        return self.request("grant", call_id, granted, {}, packed_grants(grants))
 
     def receive_deferred(
         self,

@@ -20,8 +20,10 @@ from sbredis.engine import (
     CallId,
     Committed,
     Copy,
+    CreditGrant,
     Delivery,
     Destination,
+    GiftPlace,
     Lock,
     Operation,
     Origin,
@@ -30,6 +32,7 @@ from sbredis.engine import (
     PartitionSettings,
     Redrive,
     Request,
+    SentGrant,
     SessionLock,
     SettlementsPlace,
     new_token,
@@ -77,6 +80,12 @@ TO, FROM = Destination("x", 3), Origin("q", "birth")
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
+GRANT = SentGrant(
+    "r",
+    b"w",
+    "",
+    CreditGrant(*(1, "run", "prefixed", True, GiftPlace(0, 0, 0), 0, 1, 1, 1, 1, (), False, False, False, False, True)),
+)
 REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "send": lambda of: of.send(TURN, [Outgoing(b"m", 1000, 3, b"id", 1), Outgoing(b"n")]),
     "publish": lambda of: of.publish(
@@ -98,6 +107,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "bury_session": lambda of: of.bury_session(TURN, SESSION, b"why", share=4),
     "cancel": lambda of: of.cancel(TURN, ["1", "2"]),
     "receive": lambda of: of.receive(TURN, TOKEN, 3, side="d", mode="delete", room=10, waiter=b"w", waiting_for=4),
+    "grant": lambda of: of.grant([GRANT, GRANT._replace(source="d")], TURN),
     "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),
     "peek": lambda of: of.peek(3, 4, side="d", room=10, states="al", call_id=TURN),
     "complete": lambda of: of.complete(TURN, LOCKS),
@@ -258,8 +268,8 @@ def test_the_last_sixteen_keys_are_the_hashes_of_records() -> None:
     first, width, many = map(int, bucket.groups())
     assert KINDS.index("m0") == first - 1
     assert [kind for kind in KINDS if kind[1:].isdigit()] == [f"m{place}" for place in range(many)]
-    assert len(KINDS) == first - 1 + many + len(SESSION_KINDS) + 3
-    assert KINDS[9:] == (*STORE_KINDS, *SESSION_KINDS, "lasting", "once", "settled")
+    assert len(KINDS) == first - 1 + many + len(SESSION_KINDS) + 6
+    assert KINDS[9:] == (*STORE_KINDS, *SESSION_KINDS, "lasting", "once", "settled", "words", "grants", "kept")
     assert width == 4096
 
 
@@ -272,12 +282,13 @@ def test_publish_expects_the_keys_of_a_target_in_the_declared_order() -> None:
     assert [int(place or 0) for _, place in found] == list(range(len(TARGET_KINDS)))
     assert "target.index, target.turns, target.states = keys[at], keys[at + 1], keys[at + 2]" in source
     assert "check_publish(p, KEYS, ARGV, 7, KEY_COUNT + 1)" in source_of("publish")
-    assert (len(KINDS), len(TARGET_KINDS), len(SESSION_KINDS)) == (33, 5, 3)
+    assert (len(KINDS), len(TARGET_KINDS), len(SESSION_KINDS)) == (36, 7, 3)
     with_sessions = Partition("n", "abc", "u", "of-u", 7, PartitionSettings(shared=True, sessions=True), store="e")
     assert with_sessions.target_keys() == (
         *with_sessions.keys[:3],
         with_sessions.keys[5],
         *with_sessions.keys[8:9],
+        *with_sessions.keys[33:35],
         *with_sessions.keys[27:30],
     )
     request = PARTITION.publish(TURN, [Outgoing(b"m")], [[Copy(1)]], [TARGETS[0], with_sessions])

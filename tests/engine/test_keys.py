@@ -230,7 +230,7 @@ async def topic(url: str) -> AsyncIterator[Topic]:
 
 
 @real_servers
-async def test_publishing_uses_only_the_topic_and_five_keys_of_each_subscription(
+async def test_publishing_uses_only_the_topic_and_seven_keys_of_each_subscription(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
     """The call touches no other keys, even if it wakes receivers or a message has a shorter life in a subscription."""
@@ -238,7 +238,7 @@ async def test_publishing_uses_only_the_topic_and_five_keys_of_each_subscription
     waiting = topic.one.receive(topic.call_id(), new_token(), 1, waiter=channel)
     await topic.tell(waiting)
     request = topic.publish((0, 1), (0,), (), (1,))
-    assert len(request.keys) == len(KINDS) + 2 * 5
+    assert len(request.keys) == len(KINDS) + 2 * 7
     async with user(running, Rights.of_keys(request.keys, NAMESPACE, SALT, commands_of(["publish"]))) as transport:
         await perform(transport, request)
         topic.now += 2000

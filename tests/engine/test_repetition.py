@@ -15,6 +15,7 @@ from sbredis.engine import (
     CallId,
     Content,
     Destination,
+    GiftPlace,
     Lock,
     MalformedCallError,
     Operation,
@@ -24,15 +25,18 @@ from sbredis.engine import (
     Received,
     Redrive,
     Request,
+    SentGrant,
     SessionLock,
     SettingsStaleError,
     advance,
     encode,
     new_token,
     transact,
+    waiting_channel,
 )
-from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, set_to
+from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.contracts import OF_A_PARTITION
+from tests.engine.granting import granting
 from tests.engine.reserving import Reader
 
 pytestmark = pytest.mark.anyio
@@ -150,6 +154,18 @@ async def receive_deferred_in_session(bench: Bench) -> Request[Any]:
 async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
     locked = await session(bench)
     return bench.partition.receive_deferred(bench.call_id(), locked.token, ["1"], session="s")
+
+
+async def grant_(bench: Bench) -> Request[Any]:
+    """Return a grant that a later one has overtaken, of a receiver that was given a message."""
+    call_id, channel = CallId("", 0, bench.now), waiting_channel(NAMESPACE, SALT, ENTITY, "c")
+    first = SentGrant("r", channel, "", granting(1))
+    [reply] = (await bench.tell(bench.partition.grant([first], call_id))).credits
+    overtaken, later = (first._replace(grant=granting(number, number)._replace(run=reply.run)) for number in (2, 3))
+    await bench.send(b"one")
+    await bench.tell(bench.partition.grant([later], call_id))
+    seen = overtaken.grant._replace(seen=GiftPlace(1, 1, 18), callers=1, limit=1)
+    return bench.partition.grant([overtaken._replace(grant=seen)], call_id)
 
 
 async def publish_(bench: Bench) -> Request[Any]:
@@ -451,7 +467,7 @@ async def unpin_(bench: Bench) -> Request[Any]:
 
 ARRANGED: list[Arrange] = [
     *(abandon, cancel, cancel_in_vain, complete, configure, count, dead_letter, defer, destroy, due, inspect, peek),
-    publish_,
+    *(grant_, publish_),
     *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, redrive),
     *(receive_deferred_in_part, receive_deferred_that_has_expired, receive_in_part, purge_of_a_session),
     receive_deferred_by_number,
@@ -506,7 +522,7 @@ async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: 
 
 @each(
     but=(
-        *(accept_session_where_none_is_free, close, configure, count, destroy, due, peek, receive_nothing),
+        *(accept_session_where_none_is_free, close, configure, count, destroy, due, grant_, peek, receive_nothing),
         *(forget_source_, outgoing_, settle_batch_, sweep_, plan_, read_pin_, unpin_),
     )
 )

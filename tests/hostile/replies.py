@@ -42,6 +42,19 @@ REPLIES: dict[str, list[Any]] = {
     "ripe": [[0, [b"4"], [record_of(Content(b"x", scheduled=5), scheduled=True)]], [0, [], []]],
     "settlements": [[9, 1, [[b"5", b"1700", b"c1-3,7", b"0"], [b"9", b"1800", b"g8-9=5,4 xd1-2", b"1"]]], [0, 0, []]],
     "watermarks": [[b"0", [b"w", b"v"], [b"5 text of it", b"0 x"]], [b"17", [], []]],
+    "grant": [
+        [
+            1,
+            [
+                b"0123abcd 1700",
+                [
+                    b"t AAAAAAA- 3 6 722 9 am 1500 ",
+                    [b"AAAAAAA- 3 6 722 9 1", [b"7"], [record_of(Content(b"x"))], [1, b"a-000019999999999999", b"c"]],
+                ],
+                [b"r AAAAAAA- 3 6 722 9 a  DISABLED Disabled"],
+            ],
+        ]
+    ],
     "accept_session": [[0, 500, 60_000, b"taken", b"s1", 4], [0, 0, 0, b"none", b"", 0]],
     "renew_session": [[0, 60_000]],
     "release_session": [[1, 3]],

@@ -97,6 +97,7 @@ local function begin(keys, argv, name, count, variadic, first)
   local p = {
     state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
     ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
+    words = keys[34], grants = keys[35], kept = keys[36], credit = s[STATE.credit], run = argv[1],
     now = now, now_text = now_text or string.format('%013.0f', now),
     logical = logical, offset = logical - now, old_offset = offset, epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,

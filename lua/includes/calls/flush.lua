@@ -14,7 +14,7 @@ local function flush(p)
   end
   if #p.placed > 0 then
     write_many('ZADD', p.order, p.placed)
-    p.placed = {}
+    p.placed, p.moved = {}, true
   end
   if #p.forgotten > 0 then
     write_many('HDEL', p.entries, p.forgotten)

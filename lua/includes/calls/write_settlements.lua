@@ -18,13 +18,13 @@ local function write_settlements(p)
     end
     letter, names[#names + 1] = what, what and string.sub(p.noted[i], 2)
   end
-  if p.given then
+  for _, gift in ipairs(p.given or {}) do
     local times, before = {}, 0
-    for i = 1, #p.given.names do
-      local time = tonumber(string.sub(p.given.records[i], 3, 15))
+    for i = 1, #gift.names do
+      local time = tonumber(string.sub(gift.records[i], 3, 15))
       times[i], before = string.format('%.0f', time - before), time
     end
-    notes[#notes + 1] = p.given.letter .. name_runs(p.given.names) .. '=' .. table.concat(times, ',')
+    notes[#notes + 1] = gift.letter .. name_runs(gift.names) .. '=' .. table.concat(times, ',')
     count = count + #times
   end
   local last, leaps = redis.call('HINCRBY', p.state, 'settlements', count), redis.call('HGET', p.state, 'leaps')

@@ -2,22 +2,24 @@
 -- and `room` bytes, changed properties included, but at least one message if there is one. Messages that have expired
 -- are passed over, and so are messages of the main side whose records are lost. The messages get the token of their
 -- lock; the caller writes their entries and their new states, or deletes them. `members_of` returns a part of the
--- members, beginning after `seen` of them; without it, the members of the side are chosen.
+-- members, beginning after `seen` of them; without it, the members of the side are chosen. With `pushes` the messages are
+-- for a push: then they end before the first one that does not fit or has more than 16 KB, and there may be none.
 --
 -- Result, a table:
 --   n          the number of messages
 --   names, numbers, records   their names, numbers and records
 --   extras     what delivery_extras adds for some of them
+--   size       the number of their bytes, changed properties included
 --   entries    their entries, with the token
 --   emptied    whether there are no further messages
 --   lost       the names of messages whose records are lost, if there are any; the caller sets these messages aside.
 --              `lost_entries` are their entries
 -- @use changes_size count_records_that_fit delivery_extras due_name lost_record never_text read_entries read_records
--- @use record_of
-local function choose_messages(p, side, token, most, room, members_of)
+-- @use record_key record_of
+local function choose_messages(p, side, token, most, room, members_of, pushes)
   local names, numbers, found, extras, entered, held = {}, {}, {}, {}, {}, token .. ' '
   local n, seen, full, late, spent, emptied, lost, lost_entries = 0, 0, false, 0, 0, false, nil, nil
-  local header, length, tail = nil, nil, nil
+  local header, length, tail, whole = nil, nil, nil, room
   local main, from = side.prefix == '', #side.prefix + 1
   while n < most and not full do
     local members
@@ -46,6 +48,9 @@ local function choose_messages(p, side, token, most, room, members_of)
       end
     end
     local fit = count_records_that_fit(p, stored, room, entries)
+    if pushes and p.biggest > 16384 and redis.call('HSTRLEN', record_key(p.keys, stored[1]), stored[1]) > 16384 then
+      break
+    end
     if fit < asked then
       asked, stored = fit, { unpack(stored, 1, fit) }
       counted[fit + 1] = nil
@@ -77,7 +82,8 @@ local function choose_messages(p, side, token, most, room, members_of)
           break
         end
       else
-        if n > 0 and size + (text and #text or 0) > room and size + changes_size(text) > room then
+        if (n > 0 or pushes) and size + (text and #text or 0) > room and size + changes_size(text) > room
+          or pushes and size + (text and #text or 0) > 16384 and size + changes_size(text) > 16384 then
           full = true
           break
         end
@@ -111,6 +117,7 @@ local function choose_messages(p, side, token, most, room, members_of)
   end
   return {
     n = n, names = names, numbers = numbers, records = found, extras = extras, entries = entered, emptied = emptied,
+    size = whole - room,
     lost = lost, lost_entries = lost_entries,
   }
 end

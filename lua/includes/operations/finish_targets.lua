@@ -1,12 +1,15 @@
--- Writes what a publish has collected for the subscriptions, and wakes some of their waiters: in each subscription at
--- least one, which wakes the next ones by its own call.
--- @use announce_due announce_moves flush update_session_turns wake_waiters inside
+-- Writes what a publish has collected for the subscriptions, announces interest to their receivers with credit, and wakes
+-- some of their waiters: in each subscription at least one, which wakes the next ones by its own call.
+-- @use announce_due announce_moves flush serve_credit update_session_turns wake_waiters inside
 local function finish_targets(subscriptions)
   for i = 1, #subscriptions do
     local target = subscriptions[i]
     flush(target)
     if next(target.touched) then
       update_session_turns(target)
+    end
+    if target.credit ~= '' and not target.leaps then
+      serve_credit(target)
     end
     announce_due(target)
     if not target.calling and (target.forwards or target.forwards_dead) then

@@ -10,7 +10,7 @@ local function open_targets(p, keys, incarnations, at, open)
   local names, list, none = split_words(incarnations), {}, {}
   for i = 1, #names do
     local incarnation, sessions = string.match(names[i], '^([^+]+)(%+?)$')
-    if not incarnation or not keys[at + (sessions == '+' and 7 or 4)] then
+    if not incarnation or not keys[at + (sessions == '+' and 9 or 6)] then
       return nil, refuse('BADCALL', 'targets')
     end
     local s = redis.call('HMGET', keys[at], unpack(TARGET))
@@ -23,7 +23,8 @@ local function open_targets(p, keys, incarnations, at, open)
     end
     list[keys[at]] = true
     local target = open and open[keys[at]] or {
-      state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4], now = p.now,
+      state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4],
+      words = keys[at + 5], grants = keys[at + 6], credit = s[TARGET.credit], run = p.run, now = p.now,
       ttl = set.ttl, head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
       next_due = tonumber(s[TARGET.next_due]), waiting = s[TARGET.waiting] == '1', biggest = tonumber(s[TARGET.biggest]),
       dead_seq = tonumber(s[TARGET.dead_seq]), announced = tonumber(s[TARGET.announced]),
@@ -37,7 +38,7 @@ local function open_targets(p, keys, incarnations, at, open)
     if open then
       open[keys[at]] = target
     end
-    at = at + 5
+    at = at + 7
     if sessions == '+' and target.index then
       at = at + 3
     elseif sessions == '+' then

@@ -41,7 +41,7 @@ _STATE = {
     *({setting.stored for setting in SETTINGS.values()} - _STORE),
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
-    *("sessions", "topic", "kept", "route_fence", "announced", "channel"),
+    *("sessions", "topic", "kept", "credit", "route_fence", "announced", "channel"),
     *("once_bytes", "once_forgotten", "settlements", "leaps"),
     *("birth", "granted", "used", "calling", "pin"),
 }

@@ -1,0 +1,140 @@
+-- Gives ready messages to open grants in pushes, and announces interest in what is left. A call makes at most 16 pushes
+-- of 64 KB together. With `caller`, only the other receivers get gifts, and no interest is announced: the reply to the
+-- caller comes next.
+--
+-- A receiver gets its portion: what is ready divided by the number of receivers that want it. What stays ready is
+-- announced to one receiver for each portion. Interest that is not answered in a second is passed on.
+-- @use open_credit
+-- @use choose_gift give is_eligible push_to ranked_keys rank_of side_named words_of
+local function distribute(p, caller)
+  local c = open_credit(p)
+
+  if c.untold then
+    local keys = ranked_keys(p, 0)
+    local some = { unpack(keys, 1, 16) }
+    words_of(p, some)
+    for i = 1, #some do
+      local w = c.words[some[i]]
+      if w then
+        push_to(p, w)
+        w.untold, w.ranked = false, w.ranked or 0
+      else
+        redis.call('ZREM', p.grants, some[i])
+      end
+    end
+    c.untold = #keys > 16
+  end
+
+  local rest = false
+  for source, prefix in ipairs({ '', 'd', 't' }) do
+    local keys = ranked_keys(p, source)
+    local side, count = #keys > 0 and side_named(prefix), #keys
+    local left = side and (count > 1 or c.rest) and redis.call('ZCOUNT', p.order, side.from, side.to) or nil
+    local able, aside, served, loaded = {}, {}, {}, 0
+
+    -- Read some more of the words.
+    local function load(some)
+      local till = math.min(count, loaded + some)
+      words_of(p, { unpack(keys, loaded + 1, till) })
+      for i = loaded + 1, till do
+        local w = c.words[keys[i]]
+        if w and w ~= caller and is_eligible(p, w) then
+          able[#able + 1] = w
+        elseif not w then
+          redis.call('ZREM', p.grants, keys[i])
+        end
+      end
+      loaded = till
+    end
+
+    -- Return the first receiver by rank that may get a push, and the number of receivers that have not got any yet.
+    local function first()
+      local best, rivals = nil, count - loaded
+      for i = 1, #able do
+        local w = able[i]
+        local rank = not aside[w] and rank_of(c, w, p.now)
+        if rank then
+          rivals = rivals + (served[w] and 0 or 1)
+          if not best or rank < best.rank then
+            best = { w = w, rank = rank }
+          end
+        end
+      end
+      return best and best.w, rivals
+    end
+
+    local emptied = count == 0 or left == 0
+    while not emptied and left ~= 0 and c.pushes > 0 do
+      local w, rivals = first()
+      if not w and loaded < count then
+        load(left == 1 and 1 or 32)
+      elseif not w then
+        break
+      else
+        local size = 0
+        for i = 1, #w.unseen do
+          size = size + w.unseen[i].pushed
+        end
+        local room = math.min(c.room, 65536 - size, w.most_bytes - w.bytes)
+        local most = math.min(w.limit - w.messages, 16, left and math.max(1, math.floor(left / math.max(1, rivals))) or 16)
+        local chosen, gift = nil, nil
+        if most > 0 and room > 0 and not w.announced and not w.delete and w.serial - w.seen < 16 and w.serial < 262140
+          and p.locks and p.run ~= '?' and p.more == 0 then
+          chosen, gift = choose_gift(p, w, side, most, room, true)
+          emptied = chosen.n == 0 and chosen.emptied
+        end
+        if not chosen or chosen.n == 0 then
+          aside[w] = true
+        elseif push_to(p, w, gift) then
+          give(p, w, side, chosen, chosen.size)
+          served[w], c.pushes, c.room = true, c.pushes - 1, c.room - chosen.size
+          left, emptied = left and left - chosen.n, chosen.emptied
+        else
+          for i = chosen.last, chosen.first, -1 do
+            table.remove(p.unawaited, i)
+          end
+        end
+      end
+    end
+
+    if not emptied and left ~= 0 and not caller then
+      load(32)
+      for i = #able, 1, -1 do
+        if not rank_of(c, able[i], p.now) then
+          table.remove(able, i)
+        end
+      end
+    end
+    left = (emptied or caller or #able == 0) and 0 or left or redis.call('ZCOUNT', p.order, side.from, side.to)
+    if left > 0 then
+      rest = true
+      table.sort(able, function(one, other)
+        local credits, others = one.limit > one.messages, other.limit > other.messages
+        if credits ~= others then
+          return credits
+        elseif (one.told > 0) ~= (other.told > 0) then
+          return one.told > 0
+        end
+        local rank, below = rank_of(c, one, p.now), rank_of(c, other, p.now)
+        return rank < below or rank == below and one.key < other.key
+      end)
+      local rivals = #able
+      for i = 1, math.min(rivals, 16) do
+        local w = able[i]
+        if left <= 0 then
+          break
+        end
+        if w.told > 0 or push_to(p, w) then
+          if w.limit > w.messages then
+            left = left - math.min(w.limit - w.messages, 16, math.max(1, math.floor(left / rivals)))
+          else
+            w.announced = false -- the news is told once
+          end
+        end
+      end
+    end
+  end
+  if not caller then
+    c.rest = rest
+  end
+end

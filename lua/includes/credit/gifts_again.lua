@@ -1,0 +1,29 @@
+-- Returns the gifts of a prefix after the serial `seen` whose messages are still locked, and the number of these messages
+-- and of their bytes. A gift of which the word knows nothing, because it has another prefix now, shows no counts. Each
+-- gift gets a new fence: its receiver may not have seen the first one.
+-- @use gift_token messages_again next_fence
+local function gifts_again(p, prefix, seen, unseen)
+  local tokens, gifts, messages, bytes = {}, {}, 0, 0
+  for i = 1, 17 do
+    tokens[i] = gift_token(prefix, seen + i)
+  end
+  local leases = redis.call('HMGET', p.leases, unpack(tokens))
+  for i = 1, 17 do
+    if leases[i] then
+      local names, records, extras, till, size = messages_again(p, tokens[i])
+      if #names > 0 then
+        local until_messages, until_bytes = 0, 0
+        for j = 1, #unseen do
+          if unseen[j].serial == seen + i then
+            until_messages, until_bytes = unseen[j].messages, unseen[j].bytes
+          end
+        end
+        messages, bytes = messages + #names, bytes + size
+        local head = string.format('%s %.0f %.0f %.0f %.0f %.0f', prefix, seen + i, until_messages, until_bytes, till - p.logical,
+          next_fence(p))
+        gifts[#gifts + 1] = { head, names, records, extras }
+      end
+    end
+  end
+  return gifts, messages, bytes
+end

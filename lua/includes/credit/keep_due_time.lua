@@ -1,0 +1,66 @@
+-- Chooses who calls when something is due. A receiver that has just granted credit may become the keeper of the due time,
+-- or the deputy, who calls five seconds later; the reply tells it. They are told if the time comes forward. If there is no
+-- keeper, a receiver is asked to become it, at most once a second. A keeper calls at least once a lock duration, so it
+-- need not be told of locks that are given later.
+--
+-- The due time is a lower bound: what is due may have gone since. On a topic, scheduled messages wait for a client that
+-- publishes them, and not for a receiver of dead letters.
+-- @use open_credit
+-- @use is_eligible push_to ranked_keys words_of
+local function keep_due_time(p)
+  local c = open_credit(p)
+  local due = math.min(p.head, p.next_lock - p.offset, p.lock and p.now + p.lock or math.huge)
+  due = math.max(p.now, p.topic and due or math.min(due, p.next_due))
+
+  -- Return whether a keeper or a deputy is not late, and its grant is open.
+  local function keeps(key, at, till)
+    return key ~= '' and till > p.now and at + 1000 >= p.now
+  end
+
+  -- Tell a receiver, unless it was told already. Return when it was told, or 0 if it does not listen.
+  local function told_at(key)
+    words_of(p, { key })
+    local w = c.words[key]
+    return w and (w.told > 0 or push_to(p, w)) and w.told or 0
+  end
+
+  local keeper, deputy = keeps(c.keeper, c.keeper_at, c.keeper_till), keeps(c.deputy, c.deputy_at, c.deputy_till)
+  for _, g in ipairs(p.granting or {}) do
+    local w = g.w
+    if w and (not g.asked or w.open_until <= p.now) then
+      keeper, deputy = keeper and c.keeper ~= w.key, deputy and c.deputy ~= w.key
+    elseif w and (not keeper or c.keeper == w.key) then
+      keeper, deputy = true, deputy and c.deputy ~= w.key
+      c.keeper, c.keeper_at, c.keeper_till, c.asked, g.due = w.key, due, w.open_until, 0, due - p.now
+    elseif w and (not deputy or c.deputy == w.key) then
+      deputy, c.deputy, c.deputy_at, c.deputy_till, g.due = true, w.key, due + 5000, w.open_until, due + 5000 - p.now
+    end
+  end
+
+  if keeper and c.keeper_at > due then
+    c.keeper_at = told_at(c.keeper)
+    keeper = keeps(c.keeper, c.keeper_at, c.keeper_till)
+  end
+  if deputy and c.deputy_at > due + 5000 then
+    c.deputy_at = told_at(c.deputy)
+    deputy = keeps(c.deputy, c.deputy_at, c.deputy_till)
+  end
+  c.keeper, c.deputy = keeper and c.keeper or '', deputy and c.deputy or ''
+  if keeper or math.abs(p.now - c.asked) <= 1000 then
+    return
+  elseif deputy then
+    c.asked = told_at(c.deputy)
+  elseif c.open or next(c.dirty) then
+    for source = 1, 3 do
+      local keys = ranked_keys(p, source)
+      words_of(p, keys)
+      for i = 1, #keys do
+        local w = c.words[keys[i]]
+        if w and is_eligible(p, w) and told_at(keys[i]) > 0 then
+          c.asked = p.now
+          return
+        end
+      end
+    end
+  end
+end

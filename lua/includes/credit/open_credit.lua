@@ -1,0 +1,36 @@
+-- Returns what a call knows of the credit of a partition. The first call of an epoch ends all grants. The fields of the
+-- table come from the field `credit` of the partition, or belong to the call:
+--   turn       the number of gifts so far; a word has the turn of its last gift
+--   epochs     the number of epochs so far; a word of an earlier epoch is closed
+--   ends       how often all credit was ended by newer settings; a word with a smaller number has no credit
+--   open       whether there are open grants in the key `grants`
+--   rest       whether the last call has left ready messages beside open grants
+--   untold     whether there are receivers that were not told of an end yet
+--   keeper, keeper_at, keeper_till   the word that keeps the due time, when it will call, and when its grant ends
+--   deputy, deputy_at, deputy_till   the same for the deputy
+--   asked      when a receiver was last asked to become the keeper
+--   words      the words that the call has read, by their key; false in place of one that is not there
+--   dirty      the words that the call has changed
+--   pushes, room   how many pushes, and how many of their bytes, the call may still make
+--   given, spent   how many messages, and how many of their bytes, the replies have
+local function open_credit(p)
+  local c = p.credits
+  if c then
+    return c
+  end
+  local turn, epochs, ends, open, rest, untold, keeper_at, keeper_till, deputy_at, deputy_till, asked, length, keys = string.match(
+    p.credit, '^(%d+) (%d+) (%d+) (%d)(%d)(%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  c = {
+    turn = tonumber(turn or 0), epochs = tonumber(epochs or 0), ends = tonumber(ends or 0), open = open == '1',
+    rest = rest == '1', untold = untold == '1', keeper_at = tonumber(keeper_at or 0), keeper_till = tonumber(keeper_till or 0),
+    deputy_at = tonumber(deputy_at or 0), deputy_till = tonumber(deputy_till or 0), asked = tonumber(asked or 0),
+    keeper = turn and string.sub(keys, 1, length) or '', deputy = turn and string.sub(keys, length + 1) or '',
+    words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0,
+  }
+  if turn and p.old_run_id ~= '?' and p.run_id ~= p.old_run_id then
+    c.epochs, c.open, c.rest, c.untold, c.keeper, c.deputy = c.epochs + 1, false, false, false, '', ''
+    redis.call('UNLINK', p.grants)
+  end
+  p.credits = c
+  return c
+end

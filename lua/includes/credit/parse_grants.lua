@@ -1,0 +1,34 @@
+-- Parses the grants of a call: `count` arguments from `at` on; engine/_grants.py makes them. Returns nil if one of them is
+-- malformed.
+-- @use same_slot
+local function parse_grants(p, argv, at, count)
+  local list, seen = {}, {}
+  for i = 1, count do
+    local receiver, channel, number, run, prefix, serial, messages, bytes, begun, hands, callers, limit, most_bytes, flags,
+      retired, source = string.match(argv[at + i - 1] or '',
+      '^([%w_.-]+) (%S*) (%d+) (%S+) ([%w_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([abdinos]*) (%S*) (.*)$')
+    if not receiver or #receiver > 64 or #run > 8 or #prefix ~= 8 or source ~= '' and source ~= 'd' and source ~= 't'
+      or channel ~= '' and not same_slot(p.state, channel) or channel == '' and not string.find(flags, 'n', 1, true) then
+      return nil
+    end
+    local g = {
+      key = receiver .. ' ' .. source, source = source, channel = channel, number = number + 0, run = run, prefix = prefix,
+      seen = serial + 0, messages = messages + 0, bytes = bytes + 0, begun = begun + 0, hands = hands + 0, callers = callers + 0,
+      limit = limit + 0, most_bytes = most_bytes + 0, retired = {},
+      begins = string.find(flags, 'b', 1, true) ~= nil, again = string.find(flags, 'a', 1, true) ~= nil,
+      announced = string.find(flags, 'i', 1, true) ~= nil, now = string.find(flags, 'n', 1, true) ~= nil,
+      once = string.find(flags, 'o', 1, true) ~= nil, suspects = string.find(flags, 's', 1, true) ~= nil,
+      delete = string.find(flags, 'd', 1, true) ~= nil,
+    }
+    for of, of_serial, of_begun in string.gmatch(retired, '([%w_-]+):(%d+):(%d+)') do
+      g.retired[#g.retired + 1] = { prefix = of, seen = of_serial + 0, begun = of_begun + 0 }
+    end
+    if #g.retired > 32 or string.gsub(retired .. ',', '[%w_-]+:%d+:%d+,', '') ~= (retired == '' and ',' or '')
+      or g.limit < g.messages or g.limit > g.messages + 100000 or g.callers < g.messages or g.callers > g.limit or g.hands < 1
+      or g.hands > 100000 or g.most_bytes < g.bytes or g.most_bytes > g.bytes + 1073741824 or g.number < 1 or seen[g.key] then
+      return nil
+    end
+    seen[g.key], list[i] = true, g
+  end
+  return list
+end

@@ -1,0 +1,95 @@
+-- Takes a grant, if it is newer than those before it and the partition knows its prefix. Returns a letter: t taken, k
+-- known (the partition has had it, or a later one), f forgotten (the partition does not know the receiver's prefix), r
+-- refused; and the word of the receiver, or nil if it is forgotten; and why it was refused; and the gifts under earlier
+-- prefixes, if it was taken with a new prefix.
+-- @use gifts_again open_credit words_of
+local function take_grant(p, g)
+  local c = open_credit(p)
+  if g.run ~= string.sub(p.run, 1, 8) then
+    return 'f'
+  end
+
+  -- Return why nobody may receive from the source now, or nil.
+  local function refused()
+    local main = g.source == ''
+    if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
+      return 'DISABLED ' .. p.status
+    end
+    return main and (p.index and 'SESSIONS required' or p.forwards and 'FORWARDS receive' or p.reserved and 'RESERVED receive')
+      or nil
+  end
+
+  -- Note when the word with this key, which begins, may be forgotten; and forget some words whose time is over.
+  local function begin_word(begins)
+    local keys, gone, later = redis.call('ZRANGE', p.kept, 0, p.now, 'BYSCORE', 'LIMIT', 0, 10), {}, { p.now + 70000, begins }
+    words_of(p, keys)
+    for i = 1, #keys do
+      local w = c.words[keys[i]]
+      local till = w and math.max(w.ranked and w.open_until or 0, w.forget_at, w.untold and p.now + 10000 or 0) or 0
+      if till > p.now then
+        later[#later + 1], later[#later + 2] = till, keys[i]
+      elseif keys[i] ~= begins then
+        gone[#gone + 1], c.words[keys[i]], c.dirty[keys[i]] = keys[i], false, nil
+      end
+    end
+    if #gone > 0 then
+      redis.call('HDEL', p.words, unpack(gone))
+      redis.call('ZREM', p.kept, unpack(gone))
+    end
+    redis.call('ZADD', p.kept, unpack(later))
+  end
+
+  words_of(p, { g.key })
+  local w, refusal = c.words[g.key], refused()
+  if w and w.forget_at <= p.now and not w.ranked and not w.untold then
+    w = nil
+  end
+  local reports = { { prefix = g.prefix, seen = g.seen, begun = g.begun }, unpack(g.retired) }
+  if w and w.epoch == c.epochs then
+    for i = 1, #reports do
+      local report = reports[i]
+      if report.prefix == w.prefix then
+        w.seen = math.min(math.max(w.seen, report.seen), w.serial)
+        w.begun = math.max(w.begun, report.begun)
+      end
+    end
+    while w.unseen[1] and w.unseen[1].serial <= w.seen do
+      table.remove(w.unseen, 1)
+    end
+    w.late, c.dirty[w.key] = false, w
+    if g.number <= w.number then
+      if g.number == w.number and not g.now and not refusal then
+        w.announced = g.announced -- the news may have been in a reply that was lost
+      end
+      return 'k', w
+    elseif g.prefix ~= w.prefix and not g.begins then
+      return 'f'
+    end
+  elseif not g.begins or w and (g.number <= w.number or g.prefix == w.prefix) then
+    return 'f'
+  else
+    begin_word(g.key)
+    w = { key = g.key, source = g.source, prefix = '', turn = 0, ranked = w and w.ranked }
+    c.words[g.key] = w
+  end
+  local retired = nil
+  if g.prefix ~= w.prefix then
+    local messages, bytes = 0, 0
+    retired = {}
+    for i = 1, #g.retired do
+      local gifts, count, size = gifts_again(p, g.retired[i].prefix, g.retired[i].seen, {})
+      retired[i], messages, bytes = gifts, messages + count, bytes + size
+    end
+    w.prefix, w.serial, w.seen, w.begun, w.unseen, w.late = g.prefix, 0, 0, 0, {}, false
+    w.messages, w.bytes = g.messages + messages, g.bytes + bytes
+  end
+  w.channel, w.number, w.epoch, w.ends = g.channel, g.number, c.epochs, c.ends
+  w.callers, w.limit, w.most_bytes, w.hands = g.callers, g.limit, g.most_bytes, g.hands
+  w.once, w.announced, w.delete, w.suspects = g.once, g.announced, g.delete, g.suspects
+  w.told, w.passed, w.open_until, w.forget_at = 0, false, p.now + 300000, math.max(w.forget_at or 0, p.now + 70000)
+  c.dirty[w.key] = w
+  if refusal then
+    w.limit, w.announced = math.min(w.limit, w.messages), false
+  end
+  return refusal and 'r' or 't', w, refusal, retired
+end

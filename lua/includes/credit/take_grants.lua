@@ -1,0 +1,55 @@
+-- Takes the grants of a call, and gives the caller messages. Returns the list that answers the grants. `finish` completes
+-- it: it gives messages to other receivers, and chooses who keeps the due time. With `gave_back`, messages that the call
+-- has released go to other receivers first.
+-- @use flush open_credit side_named
+-- @use distribute gifts_again reply_gift take_grant
+local function take_grants(p, grants, gave_back)
+  flush(p)
+  local c, answers = open_credit(p), { string.format('%s %.0f', string.sub(p.run, 1, 8), p.now) }
+  p.granting = {}
+  for i = 1, #grants do
+    local g, answer, emptied = grants[i], { '' }, nil
+    local letter, w, refusal, retired = take_grant(p, g)
+    local again = w and (g.again or letter ~= 't')
+    local asked = w and not g.now and (w.limit > w.messages or w.announced)
+    if again then
+      local unseen = w.prefix == g.prefix and w.unseen or {}
+      local all = { (gifts_again(p, g.prefix, g.seen, unseen)), unpack(retired or {}) }
+      for j = 1, retired and 0 or #g.retired do
+        all[#all + 1] = gifts_again(p, g.retired[j].prefix, g.retired[j].seen, g.retired[j].prefix == w.prefix and w.unseen or {})
+      end
+      for j = 1, #all do
+        for k = 1, #all[j] do
+          answer[#answer + 1] = all[j][k]
+        end
+      end
+    end
+    if letter == 't' then
+      if gave_back and not g.now then
+        distribute(p, w)
+      end
+      local moved = p.moved
+      answer[#answer + 1], emptied = reply_gift(p, w)
+      p.moved = moved
+      if g.now then
+        w.limit, w.announced = math.min(w.limit, w.messages), false
+      end
+    end
+    local there = false
+    if w and not emptied then
+      local side = side_named(w.source)
+      there = #redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', 0, 1) > 0
+    end
+    if there and w.limit <= w.messages then
+      w.announced = false -- the reply says it
+    end
+    p.moved = p.moved or there
+    p.granting[i] = {
+      answer = answer, letter = letter, w = w, asked = asked, refusal = refusal or '',
+      serial = w and w.serial or 0, messages = w and w.messages or 0, bytes = w and w.bytes or 0,
+      flags = (again and 'a' or '') .. (there and 'm' or ''),
+    }
+    answers[i + 1] = answer
+  end
+  return answers
+end

@@ -1,0 +1,53 @@
+-- Reads the words of receivers by their keys, unless the call has read them. A word of an earlier epoch, or one that has
+-- not seen the latest end of all credit, has no credit. A word is stored as a text:
+--   channel, number   the channel for pushes, and the number of the latest grant
+--   prefix, serial, messages, bytes   the prefix of its tokens, and the last gift: its serial, and what was given so far
+--   seen, begun, hands   what its receiver has reported
+--   callers, limit, most_bytes   the limits
+--   flags        o once, i announced, d delete, s takes suspects, p did not answer interest, u has not seen old gifts
+--   epoch, ends  as open_credit has them
+--   open_until, forget_at   when the grant ends, and when the word may be forgotten
+--   turn, told   the turn of its last gift, and since when interest is unanswered, or 0
+--   unseen       for each unseen gift its serial, its time, the bytes that were pushed, and what was given so far
+-- `ranked` is the rank that it had when it was read. `untold` says that its receiver was not told yet of an end.
+-- @use open_credit rank_of
+local function words_of(p, keys)
+  local c, missing = open_credit(p), {}
+  for i = 1, #keys do
+    if c.words[keys[i]] == nil then
+      missing[#missing + 1] = keys[i]
+    end
+  end
+  local found = #missing > 0 and redis.call('HMGET', p.words, unpack(missing)) or {}
+  for i = 1, #missing do
+    local key, w = missing[i], false
+    if found[i] then
+      local channel, number, prefix, serial, messages, bytes, seen, begun, hands, callers, limit, most_bytes, flags, epoch, ends,
+        open_until, forget_at, turn, told, unseen = string.match(found[i],
+        '^(%S*) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
+      w = {
+        key = key, source = string.match(key, ' (.*)$'), channel = channel, number = number + 0, prefix = prefix,
+        serial = serial + 0, messages = messages + 0, bytes = bytes + 0, seen = seen + 0, begun = begun + 0, hands = hands + 0,
+        callers = callers + 0, limit = limit + 0, most_bytes = most_bytes + 0, once = string.find(flags, 'o', 1, true) ~= nil,
+        announced = string.find(flags, 'i', 1, true) ~= nil, delete = string.find(flags, 'd', 1, true) ~= nil,
+        suspects = string.find(flags, 's', 1, true) ~= nil, passed = string.find(flags, 'p', 1, true) ~= nil,
+        late = string.find(flags, 'u', 1, true) ~= nil, epoch = epoch + 0, ends = ends + 0, open_until = open_until + 0,
+        forget_at = forget_at + 0, turn = turn + 0, told = told + 0, unseen = {},
+      }
+      if w.epoch == c.epochs then
+        for of, time, pushed, until_messages, until_bytes in string.gmatch(unseen, '(%d+):(%d+):(%d+):(%d+):(%d+)') do
+          w.unseen[#w.unseen + 1] = {
+            serial = of + 0, time = time + 0, pushed = pushed + 0, messages = until_messages + 0, bytes = until_bytes + 0,
+          }
+        end
+      end
+      w.untold = c.untold and w.ends ~= c.ends and rank_of(c, w, p.now) ~= nil
+      if w.epoch ~= c.epochs or w.ends ~= c.ends then
+        w.limit, w.announced = math.min(w.limit, w.messages), false
+        w.ends = c.ends
+      end
+      w.ranked = w.untold and 0 or rank_of(c, w, p.now)
+    end
+    c.words[key] = w
+  end
+end

@@ -10,26 +10,30 @@
 -- ARGV[7]    counted     1 if the deliveries count as failed, 0 if the client releases the messages unread, or i if the
 --   client was interrupted
 -- ARGV[8...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
---   name, its changed properties (or nothing) and a delay in ms
+--   name, its changed properties (or nothing) and a delay in ms. Up to 16 grants may follow the
+--   groups, in the form of engine/_grants.py
 --
--- Result: { more, the names of messages whose lock was lost }
+-- Result: { more, the names of messages whose lock was lost }; and with grants an empty list and the answers, as in
+--   grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance answer_repetition apply_release begin check_abandon finish held_messages split_words
+-- @use advance apply_release begin check_abandon end_settlement held_messages parse_grants refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then
   return refusal
 end
-if p.repeated then
-  return answer_repetition(p, { 0, split_words(p.repeated) })
-end
-local list, refused = check_abandon(ARGV, 7)
+local list, after = check_abandon(ARGV, 7, true)
 if not list then
-  return refused
+  return after
+end
+local grants = parse_grants(p, ARGV, after)
+if not grants then
+  return refuse('BADCALL', 'grants')
 end
 
-advance(p, 100)
-local lost = {}
-apply_release(p, ARGV, held_messages(p, list, {}, lost), ARGV[7])
-finish(p, table.concat(lost, ' '))
-return { p.more, lost }
+local lost = p.repeated and split_words(p.repeated) or {}
+if not p.repeated then
+  advance(p, 100)
+  apply_release(p, ARGV, held_messages(p, list, {}, lost), ARGV[7])
+end
+return end_settlement(p, table.concat(lost, ' '), { 0, lost }, grants, true)

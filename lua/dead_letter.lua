@@ -4,27 +4,28 @@
 -- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
---   name and its changed properties (with reason and description)
+--   name and its changed properties (with reason and description). Up to 16 grants may follow the groups,
+--   in the form of engine/_grants.py
 --
--- Result: { more, the names of messages whose lock was lost, the names of messages that were dead letters already }
+-- Result: { more, the names of messages whose lock was lost, the names of messages that were dead letters already };
+--   and with grants the answers, as in grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance answer_repetition apply_dead_letter begin finish held_messages lock_groups refuse split_words
+-- @use advance apply_dead_letter begin end_settlement held_messages lock_groups parse_grants refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
 if not p then
   return refusal
 end
-if p.repeated then
-  local lost, unfit = string.match(p.repeated, '^(.*)|(.*)$')
-  return answer_repetition(p, { 0, split_words(lost), split_words(unfit) })
-end
-local list = lock_groups(ARGV, 7, 2)
-if not list then
+local list, after = lock_groups(ARGV, 7, 2, false, true)
+local grants = list and parse_grants(p, ARGV, after)
+if not grants then
   return refuse('BADCALL', 'groups')
 end
 
-advance(p, 100)
-local lost = {}
-local unfit = apply_dead_letter(p, ARGV, held_messages(p, list, {}, lost))
-finish(p, table.concat(lost, ' ') .. '|' .. table.concat(unfit, ' '))
-return { p.more, lost, unfit }
+local lost, unfit = string.match(p.repeated or '|', '^(.*)|(.*)$')
+lost, unfit = split_words(lost), split_words(unfit)
+if not p.repeated then
+  advance(p, 100)
+  unfit = apply_dead_letter(p, ARGV, held_messages(p, list, {}, lost))
+end
+return end_settlement(p, table.concat(lost, ' ') .. '|' .. table.concat(unfit, ' '), { 0, lost, unfit }, grants, false)

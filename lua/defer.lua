@@ -6,26 +6,26 @@
 -- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
---   name and its changed properties (or nothing)
+--   name and its changed properties (or nothing). Up to 16 grants may follow the groups, in the form of engine/_grants.py
 --
--- Result: { more, the names of messages whose lock was lost }
+-- Result: { more, the names of messages whose lock was lost }; and with grants an empty list and the answers, as in
+--   grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance answer_repetition apply_release begin finish held_messages lock_groups refuse split_words
+-- @use advance apply_release begin end_settlement held_messages lock_groups parse_grants refuse split_words
 local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
   return refusal
 end
-if p.repeated then
-  return answer_repetition(p, { 0, split_words(p.repeated) })
-end
-local list = lock_groups(ARGV, 7, 2)
-if not list then
+local list, after = lock_groups(ARGV, 7, 2, false, true)
+local grants = list and parse_grants(p, ARGV, after)
+if not grants then
   return refuse('BADCALL', 'groups')
 end
 
-advance(p, 100)
-local lost = {}
-apply_release(p, ARGV, held_messages(p, list, {}, lost), 'f')
-finish(p, table.concat(lost, ' '))
-return { p.more, lost }
+local lost = p.repeated and split_words(p.repeated) or {}
+if not p.repeated then
+  advance(p, 100)
+  apply_release(p, ARGV, held_messages(p, list, {}, lost), 'f')
+end
+return end_settlement(p, table.concat(lost, ' '), { 0, lost }, grants, false)

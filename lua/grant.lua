@@ -20,9 +20,8 @@ local p, refusal = begin(KEYS, ARGV, 'grant', 6, true)
 if not p then
   return refusal
 end
-local count = #ARGV - 6
-local grants = count <= 16 and p.lane == '' and parse_grants(p, ARGV, 7, count)
-if not grants then
+local grants = p.lane == '' and parse_grants(p, ARGV, 7)
+if not grants or #grants == 0 then
   return refuse('BADCALL', 'grants')
 end
 

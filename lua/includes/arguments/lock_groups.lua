@@ -1,11 +1,12 @@
 -- Parses the messages of a settlement: each group is the token of a lease, a number of messages, and for each of these
 -- messages `columns` arguments, of which the first is its name. With `whole`, a group may name no messages, and then
 -- its token may be the key of a single message's lease. Returns nil if the arguments are malformed or contain too many
--- messages for one call.
+-- messages for one call. With `grants`, grants may follow the groups, and the second result is the place of the first
+-- one: a grant has blanks, and a token has none.
 -- @use parse_token whole_number
-local function lock_groups(argv, at, columns, whole)
+local function lock_groups(argv, at, columns, whole, grants)
   local list, total = {}, 0
-  while at <= #argv do
+  while at <= #argv and not (grants and string.find(argv[at], ' ', 1, true)) do
     local token, count = parse_token(argv[at], whole), whole_number(argv[at + 1] or '', whole and 0 or 1, 1000)
     if not token or not count or #token > 11 and count > 0 or at + 1 + count * columns > #argv then
       return nil
@@ -27,5 +28,5 @@ local function lock_groups(argv, at, columns, whole)
     list[#list + 1] = group
     at = at + 2 + count * columns
   end
-  return total > 0 and total <= 1000 and list or nil
+  return total > 0 and total <= 1000 and list or nil, at
 end

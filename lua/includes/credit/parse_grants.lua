@@ -1,9 +1,12 @@
--- Parses the grants of a call: `count` arguments from `at` on; engine/_grants.py makes them. Returns nil if one of them is
--- malformed.
+-- Parses the grants of a call: all arguments from `at` on; engine/_grants.py makes them. Returns nil if one of them is
+-- malformed, or if there are more than 16.
 -- @use same_slot
-local function parse_grants(p, argv, at, count)
+local function parse_grants(p, argv, at)
   local list, seen = {}, {}
-  for i = 1, count do
+  if #argv - at >= 16 then
+    return nil
+  end
+  for i = 1, #argv - at + 1 do
     local receiver, channel, number, run, prefix, serial, messages, bytes, begun, hands, callers, limit, most_bytes, flags,
       retired, source = string.match(argv[at + i - 1] or '',
       '^([%w_.-]+) (%S*) (%d+) (%S+) ([%w_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([abdinos]*) (%S*) (.*)$')

@@ -1,9 +1,10 @@
 -- Checks the arguments of an abandon, from `at` on: 1, 0 or i, as apply_release takes it, and then the groups, with the
--- name, the changed properties and the delay of each message. Returns the groups; or nil and a refusal.
+-- name, the changed properties and the delay of each message. Returns the groups, and with `grants` the place of the first
+-- grant after them; or nil and a refusal.
 -- @use never
 -- @use lock_groups refuse whole_number inside
-local function check_abandon(argv, at)
-  local groups = lock_groups(argv, at + 1, 3)
+local function check_abandon(argv, at, grants)
+  local groups, after = lock_groups(argv, at + 1, 3, false, grants)
   if not groups or not string.find(argv[at], '^[01i]$') then
     return nil, refuse('BADCALL', 'groups')
   end
@@ -14,5 +15,5 @@ local function check_abandon(argv, at)
       end
     end
   end
-  return groups
+  return groups, after
 end

@@ -1,0 +1,470 @@
+"""Fundamentals, part six: a receiver grants credit, and gets messages in replies and in pushes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from sbredis.engine import (
+    CallId,
+    CreditAnswer,
+    CreditReply,
+    Delivery,
+    GiftPlace,
+    Lock,
+    SentGrant,
+    Settled,
+    SidePrefix,
+    read_push,
+    waiting_channel,
+)
+from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
+from tests.engine.bench import ENTITY, INCARNATION, NAMESPACE, SALT, SETTINGS, Bench, set_to
+from tests.engine.granting import NOTHING, granting
+from tests.transport.ears import Ear
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
+
+RUN = "0123abcd" * 5
+"""The run id that calls carry in memory: a server process without one makes no pushes."""
+
+ENOUGH = b"enough"
+
+
+class Grantor:
+    """A receiver that grants credit and listens."""
+
+    def __init__(self, bench: Bench, name: str, run: str) -> None:
+        self.bench, self.name, self.run = bench, name, run
+        self.channel = waiting_channel(NAMESPACE, SALT, ENTITY, name)
+        self.ear = Ear()
+        self.number = 0
+        self.seen = NOTHING
+
+    def sent(self, credit: int = 1, *, source: str = "", delete: bool = False, **changed: Any) -> SentGrant:
+        """Return the next grant, for this many messages beyond what was seen."""
+        self.number += 1
+        until = self.seen.messages + credit
+        grant = granting(self.number, run=self.run, prefix=f"{self.name:A<8}")._replace(
+            callers=until, limit=until, seen=self.seen, size_limit=self.seen.size + (1 << 20)
+        )
+        return SentGrant(self.name, self.channel, source, grant._replace(**changed), delete)
+
+    async def grant(self, credit: int = 1, **options: Any) -> CreditReply[Delivery]:
+        return await self.call(self.sent(credit, **options))
+
+    async def call(self, *grants: SentGrant) -> CreditReply[Delivery]:
+        bench = self.bench
+        granted = await bench.tell(bench.partition.grant(grants, CallId("", 0, bench.now)))
+        return self.see(granted.credits[0])
+
+    def see(self, reply: CreditReply[Delivery]) -> CreditReply[Delivery]:
+        for gift in reply.gifts:
+            self.seen = max(self.seen, gift.place)
+        return reply
+
+    async def pushed(self) -> list[str]:
+        """Return the names of all messages that were pushed since the last time, and ``""`` for interest."""
+        await self.bench.transport.command("SPUBLISH", self.channel, ENOUGH, key=self.channel)
+        await eventually(lambda: ENOUGH in self.ear.heard)
+        heard = [read_push(text) for text in self.ear.heard if text != ENOUGH]
+        self.ear.heard.clear()
+        assert all(each.receiver == self.name for each in heard)
+        names: list[str] = []
+        for each in heard:
+            if each.push.gift is None:
+                names.append("")
+            else:
+                self.seen = max(self.seen, each.push.gift.place)
+                names += [message.name for message in each.push.gift.messages]
+        return names
+
+
+def names(reply: CreditReply[Delivery]) -> list[str]:
+    return [message.name for gift in reply.gifts for message in gift.messages]
+
+
+class Grantors:
+    """Makes receivers of one partition."""
+
+    def __init__(self, bench: Bench, run: str) -> None:
+        self.bench, self.run = bench, run
+
+    async def __call__(self, name: str, *, listens: bool = True) -> Grantor:
+        made = Grantor(self.bench, name, self.run)
+        if listens:
+            await self.bench.transport.subscribe(made.channel, made.ear)
+        return made
+
+
+@pytest.fixture
+async def receiver(bench: Bench) -> Grantors:
+    """A maker of receivers of the partition on the bench."""
+    run = (await Grantor(bench, "stranger", "-").grant()).run
+    if run == "?":
+        bench.run_id, run = RUN, RUN[:8]
+    return Grantors(bench, run)
+
+
+# -- gifts -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_grant_gets_what_is_ready(bench: Bench, receiver: Grantors) -> None:
+    """The rest of the credit stays open."""
+    a = await receiver("a")
+    await bench.send(b"one", b"two")
+    reply = await a.grant(3)
+    assert reply.answer is CreditAnswer.TAKEN
+    assert names(reply) == ["1", "2"]
+    [gift] = reply.gifts
+    assert (gift.place, gift.fence) == (GiftPlace(1, 2, 36), 1)
+    assert gift.until == bench.now + SETTINGS.lock_duration
+    assert (reply.last, reply.limit, reply.there, reply.again) == (gift.place, 3, False, False)
+    await bench.send(b"three")
+    assert await a.pushed() == ["3"]
+    await bench.send(b"four")
+    assert await a.pushed() == []
+
+
+async def test_a_pushed_message_is_locked(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant()
+    [name] = await bench.send(b"one")
+    assert await a.pushed() == [name]
+    assert await bench.receive() == []
+    settled = await bench.tell(bench.partition.complete(bench.call_id(), [Lock("aAAAAAAAAAB", name)]))
+    assert settled.lost == ()
+
+
+async def test_a_call_without_open_grants_reads_no_key_of_credit(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant()
+    await a.grant(0)
+    before = await bench.whole()
+    await bench.send(b"one")
+    after = await bench.whole()
+    for kind in ("words", "grants", "kept"):
+        key = bench.partition.keys[0].decode().replace("state", kind)
+        assert after.get(key) == before.get(key)
+    assert await a.pushed() == []
+
+
+async def test_two_receivers_share_what_a_call_sends(bench: Bench, receiver: Grantors) -> None:
+    """Each of them gets its portion."""
+    a, b = await receiver("a"), await receiver("b")
+    await a.grant(5)
+    await b.grant(5)
+    sent = await bench.send(*[b"m"] * 4)
+    assert sorted(await a.pushed() + await b.pushed()) == sent
+    assert (a.seen.messages, b.seen.messages) == (2, 2)
+
+
+async def test_without_a_listener_the_grant_ends(bench: Bench, receiver: Grantors) -> None:
+    a, b = await receiver("a", listens=False), await receiver("b")
+    await a.grant()
+    await b.grant(1, callers=0)  # a stands first, because its callers wait
+    [name] = await bench.send(b"one")
+    assert await b.pushed() == [name]
+    await bench.tell(bench.partition.complete(bench.call_id(), [Lock("bAAAAAAAAAB", name)]))
+    await bench.send(b"two")
+    assert (await a.grant(0)).limit == 0
+
+
+async def test_a_grant_that_is_once_ends_with_its_first_gift(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant(5, once=True)
+    await bench.send(b"one", b"two")
+    assert await a.pushed() == ["1", "2"]
+    await bench.send(b"three")
+    assert await a.pushed() == []
+
+
+async def test_a_grant_that_is_now_ends_with_the_reply(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    assert (await a.grant(5, now=True)).limit == 0
+    await bench.send(b"one")
+    assert await a.pushed() == []
+
+
+async def test_an_announced_grant_gets_interest_instead_of_pushes(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant(5, announced=True)
+    await bench.send(b"one", b"two")
+    assert await a.pushed() == [""]
+    assert names(await a.grant(5, announced=True)) == ["1", "2"]
+
+
+async def test_interest_that_is_not_answered_is_passed_on(bench: Bench, receiver: Grantors) -> None:
+    a, b = await receiver("a"), await receiver("b")
+    await a.grant(1, announced=True)
+    await b.grant(1, announced=True, callers=0)
+    await bench.send(b"one")
+    assert (await a.pushed(), await b.pushed()) == ([""], [])
+    bench.later(1_001)
+    await bench.due()
+    assert (await a.pushed(), await b.pushed()) == ([], [""])
+
+
+async def test_a_receiver_that_deletes_gets_messages_in_replies_only(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant(2, delete=True)
+    await bench.send(b"one")
+    assert await a.pushed() == [""]
+    reply = await a.grant(2, delete=True)
+    assert names(reply) == ["1"]
+    assert (await bench.count()).active == (await bench.count()).locked == 0
+    a.number -= 1
+    assert names(await a.grant(2, delete=True)) == [], "a repetition gives nothing twice"
+
+
+@pytest.mark.parametrize("side", ["", "d"])
+async def test_sides_have_credit_of_their_own(bench: Bench, receiver: Grantors, side: SidePrefix) -> None:
+    a = await receiver("a")
+    await a.grant(5, source=side)
+    await bench.send(b"one", b"two")
+    assert await a.pushed() == ([] if side else ["1", "2"])
+    if side:
+        await bench.dead_letter(*await bench.receive())
+        assert await a.pushed() == ["d1", "d2"]
+
+
+async def test_a_large_message_is_announced(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant(2)
+    await bench.send(b"x" * 17_000)
+    assert await a.pushed() == [""]
+    assert names(await a.grant(2)) == ["1"]
+
+
+# -- again -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_repeated_grant_shows_again_what_it_was_given(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await bench.send(b"one", b"two")
+    sent = a.sent(2)
+    first = await a.call(sent)
+    again = await a.call(sent)
+    assert (again.answer, again.again) == (CreditAnswer.KNOWN, True)
+    assert names(again) == names(first) == ["1", "2"]
+    assert again.gifts[0].place == first.gifts[0].place
+
+
+async def test_a_lost_push_is_shown_again(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant()
+    await bench.send(b"one")
+    reply = await a.grant(1, again=True)
+    assert names(reply) == ["1"]
+    assert reply.last.serial == 1
+
+
+async def test_a_new_prefix_gets_what_the_earlier_one_holds(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant()
+    await bench.send(b"one", b"two")
+    reply = await a.grant(2, prefix="BBBBBBBB", retired=(("aAAAAAAA", 0, 0),), again=True)
+    assert [(gift.prefix, [each.name for each in gift.messages]) for gift in reply.gifts] == [
+        ("aAAAAAAA", ["1"]),
+        ("BBBBBBBB", ["2"]),
+    ]
+    assert reply.last == GiftPlace(1, 2, 36), "what the earlier prefix holds counts as given"
+
+
+async def test_a_prefix_that_was_answered_before_is_not_begun_again(receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant()
+    assert (await a.grant(1, prefix="BBBBBBBB", begins=False)).answer is CreditAnswer.FORGOTTEN
+
+
+async def test_an_epoch_closes_all_words(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant(2)
+    bench.run_id = "e" * 40
+    sent = await bench.send(b"one")
+    assert await a.pushed() == []
+    assert (await a.grant(2)).answer is CreditAnswer.FORGOTTEN, "it names the former process"
+    a.run = "e" * 8
+    assert (await a.grant(2, begins=False)).answer is CreditAnswer.FORGOTTEN
+    assert (await a.grant(2, begins=True)).answer is CreditAnswer.FORGOTTEN, "the prefix is of the former epoch"
+    assert names(await a.grant(2, prefix="BBBBBBBB")) == sent
+
+
+async def test_a_word_is_forgotten_after_a_while(bench: Bench, receiver: Grantors) -> None:
+    a, b = await receiver("a"), await receiver("b")
+    await a.grant(0)
+    bench.later(70_001)
+    assert (await a.grant(1, begins=False)).answer is CreditAnswer.FORGOTTEN
+    await b.grant(0)
+    assert set((await bench.whole())[bench.partition.keys[33].decode()][1]) == {b"b "}
+
+
+# -- settlements -------------------------------------------------------------------------------------------------------
+
+SETTLEMENTS = ("complete", "abandon", "defer", "dead_letter")
+
+
+@pytest.mark.parametrize("operation", SETTLEMENTS)
+async def test_a_settlement_brings_the_next_messages(bench: Bench, receiver: Grantors, operation: str) -> None:
+    """A repetition shows the same messages again, because its grant is known."""
+    a = await receiver("a")
+    await bench.send(b"one", b"two", b"three")
+    await a.grant(1)
+    settle: Any = getattr(bench.partition, operation)
+    request = settle(bench.call_id(), [Lock("aAAAAAAAAAB", "1")], [a.sent(1)])
+    first: Settled = await bench.tell(request)
+    assert first.lost == first.unfit == ()
+    assert names(first.credits[0]) == (["1"] if operation == "abandon" else ["2"])
+    again: Settled = await bench.tell(request)
+    assert again.lost == ()
+    assert again.credits[0].answer is CreditAnswer.KNOWN
+    assert names(again.credits[0]) == names(first.credits[0])
+
+
+async def test_what_a_call_abandons_goes_to_others_first(bench: Bench, receiver: Grantors) -> None:
+    a, b = await receiver("a"), await receiver("b")
+    await bench.send(b"one")
+    await a.grant(1)
+    await b.grant(1)
+    settled = await bench.tell(bench.partition.abandon(bench.call_id(), [Lock("aAAAAAAAAAB", "1")], [a.sent(1)]))
+    assert names(settled.credits[0]) == []
+    assert await b.pushed() == ["1"]
+
+
+async def test_a_lost_lock_does_not_refuse_the_grant(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await bench.send(b"one")
+    settled = await bench.tell(bench.partition.complete(bench.call_id(), [Lock("x" * 11, "7")], [a.sent(1)]))
+    assert settled.lost == ("7",)
+    assert names(settled.credits[0]) == ["1"]
+
+
+# -- due times and ends ------------------------------------------------------------------------------------------------
+
+
+async def test_one_receiver_keeps_the_due_time_and_another_is_its_deputy(bench: Bench, receiver: Grantors) -> None:
+    receivers = [await receiver(name) for name in "abc"]
+    assert [(await each.grant()).due for each in receivers] == [30.0, 35.0, None]
+    await bench.send(b"later", due=bench.now + 2_000)
+    assert [await each.pushed() for each in receivers] == [[""], [""], []]
+    assert (await receivers[0].grant()).due == 2.0
+
+
+async def test_the_next_one_is_asked_if_the_keeper_leaves(receiver: Grantors) -> None:
+    a, b = await receiver("a"), await receiver("b")
+    await a.grant()
+    await b.grant()
+    await a.grant(0)
+    assert await b.pushed() == [""]
+    assert (await b.grant()).due == 30.0
+
+
+@set_to(sessions=True)
+async def test_an_entity_with_sessions_refuses_credit_without_one(receiver: Grantors) -> None:
+    reply = await (await receiver("a")).grant()
+    assert (reply.answer, reply.refusal) == (CreditAnswer.REFUSED, "SESSIONS required")
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
+    "disabled": ({"status": "ReceiveDisabled"}, "DISABLED ReceiveDisabled"),
+    "forwards": ({"forwards": True}, "FORWARDS receive"),
+    "reserved": ({"reserved": True}, "RESERVED receive"),
+}
+
+
+@pytest.mark.parametrize(("settings_then", "refusal"), REFUSALS.values(), ids=REFUSALS.keys())
+async def test_newer_settings_end_all_credit(
+    bench: Bench, receiver: Grantors, settings_then: dict[str, Any], refusal: str
+) -> None:
+    """The receivers are told, and their next call learns why."""
+    a, b = await receiver("a"), await receiver("b")
+    await a.grant()
+    await b.grant(1, source="d")
+    await bench.change(**settings_then)
+    assert (await a.pushed(), await b.pushed()) == ([""], [""])
+    reply = await a.grant()
+    assert (reply.answer, reply.refusal, reply.limit) == (CreditAnswer.REFUSED, refusal, 0)
+    await bench.due()
+    assert (await a.pushed(), await b.pushed()) == ([], [])
+
+
+async def test_more_than_sixteen_receivers_are_told_of_an_end_by_later_calls(bench: Bench, receiver: Grantors) -> None:
+    receivers = [await receiver(f"r{number}") for number in range(20)]
+    for each in receivers:
+        await each.grant()
+    await bench.change(status="ReceiveDisabled")
+    assert sum([len(await each.pushed()) for each in receivers]) == 16
+    await bench.due()
+    assert sum([len(await each.pushed()) for each in receivers]) == 4
+    await bench.due()
+    assert sum([len(await each.pushed()) for each in receivers]) == 0
+
+
+async def test_a_deletion_tells_the_receivers(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant()
+    await bench.tell(bench.partition.destroy(share=0))
+    assert await a.pushed() == [""]
+    with pytest.raises((MessagingEntityNotFoundError, ScriptRefusedError)):
+        await a.grant()
+
+
+# -- the bounds of a call ----------------------------------------------------------------------------------------------
+
+
+async def test_a_call_makes_at_most_sixteen_pushes(bench: Bench, receiver: Grantors) -> None:
+    receivers = [await receiver(f"r{number:02}") for number in range(20)]
+    for each in receivers:
+        await each.grant()
+    await bench.send(*[b"m"] * 20)
+    pushed = [await each.pushed() for each in receivers]
+    assert sum(1 for each in pushed for name in each if name) == 16
+    assert sum(1 for each in pushed for name in each if not name) == 4
+
+
+async def test_a_receiver_that_reports_nothing_is_passed_over(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant(9)
+    await bench.send(b"one")
+    bench.later(1_001)
+    await bench.send(b"two")
+    assert await a.pushed() == ["1"]
+    assert names(await a.grant(9)) == ["2"]
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+WRONG: dict[str, Sequence[str]] = {
+    "nothing": [],
+    "no grant": ["x"],
+    "seventeen": [f"r{number} {{}} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1   " for number in range(17)],
+    "twice": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1   "] * 2,
+    "another slot": ["r sb:n:{{other}}:e:wake:c 1 ? AAAAAAAA 0 0 0 0 1 1 1 1   "],
+    "open without a channel": ["r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1   "],
+    "negative credit": ["r {} 1 ? AAAAAAAA 0 5 0 0 1 4 4 1   "],
+    "too much credit": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 100001 1   "],
+    "too many bytes": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1073741825   "],
+    "no hands": ["r {} 1 ? AAAAAAAA 0 0 0 0 0 1 1 1   "],
+    "prefix": ["r {} 1 ? AAAA 0 0 0 0 1 1 1 1   "],
+    "source": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1   x"],
+    "flag": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1 z  "],
+    "retired": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1  AAAAAAAA "],
+}
+
+
+@pytest.mark.parametrize("grants", WRONG.values(), ids=WRONG.keys())
+async def test_a_malformed_grant_is_refused_and_changes_nothing(
+    bench: Bench, receiver: Grantors, grants: Sequence[str]
+) -> None:
+    a = await receiver("a")
+    await a.grant()
+    before = await bench.whole()
+    channel = a.channel.decode()
+    written = [text.format(channel) for text in grants]
+    for script, arguments in (("grant", written), ("complete", ["x" * 11, 1, "7", *written, *[""] * (not written)])):
+        with pytest.raises(ScriptRefusedError, match="BADCALL"):
+            await bench.raw(script, RUN, INCARNATION, 1, "", 0, bench.now, *arguments)
+    assert await bench.whole() == before

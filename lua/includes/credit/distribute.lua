@@ -5,7 +5,7 @@
 -- A receiver gets its portion: what is ready divided by the number of receivers that want it. What stays ready is
 -- announced to one receiver for each portion. Interest that is not answered in a second is passed on.
 -- @use open_credit
--- @use choose_gift give is_eligible push_to ranked_keys rank_of side_named words_of
+-- @use choose_gift give push_to ranked_keys rank_of side_named words_of
 local function distribute(p, caller)
   local c = open_credit(p)
 
@@ -38,7 +38,7 @@ local function distribute(p, caller)
       words_of(p, { unpack(keys, loaded + 1, till) })
       for i = loaded + 1, till do
         local w = c.words[keys[i]]
-        if w and w ~= caller and is_eligible(p, w) then
+        if w and w ~= caller and rank_of(c, w, p.now) then
           able[#able + 1] = w
         elseif not w then
           redis.call('ZREM', p.grants, keys[i])

@@ -1,9 +1,12 @@
--- Returns the gifts of a prefix after the serial `seen` whose messages are still locked, and the number of these messages
--- and of their bytes. A gift of which the word knows nothing, because it has another prefix now, shows no counts. Each
--- gift gets a new fence: its receiver may not have seen the first one.
+-- Returns the gifts of a prefix whose messages are still locked, and the number of these messages and of their bytes: those
+-- after the serial `seen`, or after the last one that the word knows to be seen. If the word has another prefix now, a
+-- gift shows no counts. Each gift gets a new fence: its receiver may not have seen the first one.
 -- @use gift_token messages_again next_fence
-local function gifts_again(p, prefix, seen, unseen)
-  local tokens, gifts, messages, bytes = {}, {}, 0, 0
+local function gifts_again(p, prefix, seen, w)
+  local tokens, gifts, messages, bytes, unseen = {}, {}, 0, 0, {}
+  if w and w.prefix == prefix then
+    seen, unseen = math.max(seen, w.seen), w.unseen
+  end
   for i = 1, 17 do
     tokens[i] = gift_token(prefix, seen + i)
   end

@@ -6,7 +6,7 @@
 -- The due time is a lower bound: what is due may have gone since. On a topic, scheduled messages wait for a client that
 -- publishes them, and not for a receiver of dead letters.
 -- @use open_credit
--- @use is_eligible push_to ranked_keys words_of
+-- @use push_to ranked_keys rank_of words_of
 local function keep_due_time(p)
   local c = open_credit(p)
   local due = math.min(p.head, p.next_lock - p.offset, p.lock and p.now + p.lock or math.huge)
@@ -56,7 +56,7 @@ local function keep_due_time(p)
       words_of(p, keys)
       for i = 1, #keys do
         local w = c.words[keys[i]]
-        if w and is_eligible(p, w) and told_at(keys[i]) > 0 then
+        if w and rank_of(c, w, p.now) and told_at(keys[i]) > 0 then
           c.asked = p.now
           return
         end

@@ -1,7 +1,7 @@
 -- Gives the caller its part of what is ready, in the reply: all of it if no other receiver waits for messages. The first
 -- message is given whatever its size. Returns the gift, or nil; and whether nothing is ready after it, if that is known.
 -- @use choose_gift open_credit side_named
--- @use give is_eligible ranked_keys words_of
+-- @use give ranked_keys rank_of words_of
 local function reply_gift(p, w)
   local c, side = open_credit(p), side_named(w.source)
   local most, rivals = math.min(w.limit - w.messages, 1000 - c.given), 0
@@ -17,7 +17,7 @@ local function reply_gift(p, w)
     words_of(p, keys)
     for i = 1, #keys do
       local other = c.words[keys[i]]
-      rivals = rivals + (other and other ~= w and is_eligible(p, other) and 1 or 0)
+      rivals = rivals + (other and other ~= w and rank_of(c, other, p.now) and 1 or 0)
     end
     most = math.min(most, math.max(1, math.floor(there / (1 + rivals))))
   end

@@ -25,7 +25,8 @@ local function take_grant(p, g)
     words_of(p, keys)
     for i = 1, #keys do
       local w = c.words[keys[i]]
-      local till = w and math.max(w.ranked and w.open_until or 0, w.forget_at, w.untold and p.now + 10000 or 0) or 0
+      local open = w and (w.limit > w.messages or w.announced)
+      local till = w and math.max(open and w.open_until or 0, w.forget_at, w.untold and p.now + 10000 or 0) or 0
       if till > p.now then
         later[#later + 1], later[#later + 2] = till, keys[i]
       elseif keys[i] ~= begins then
@@ -41,7 +42,7 @@ local function take_grant(p, g)
 
   words_of(p, { g.key })
   local w, refusal = c.words[g.key], refused()
-  if w and w.forget_at <= p.now and not w.ranked and not w.untold then
+  if w and w.forget_at <= p.now and w.limit <= w.messages and not w.announced and not w.untold then
     w = nil
   end
   local reports = { { prefix = g.prefix, seen = g.seen, begun = g.begun }, unpack(g.retired) }
@@ -56,7 +57,7 @@ local function take_grant(p, g)
     while w.unseen[1] and w.unseen[1].serial <= w.seen do
       table.remove(w.unseen, 1)
     end
-    w.late, c.dirty[w.key] = false, w
+    w.late, w.untold, c.dirty[w.key] = false, false, w
     if g.number <= w.number then
       if g.number == w.number and not g.now and not refusal then
         w.announced = g.announced -- the news may have been in a reply that was lost
@@ -77,7 +78,7 @@ local function take_grant(p, g)
     local messages, bytes = 0, 0
     retired = {}
     for i = 1, #g.retired do
-      local gifts, count, size = gifts_again(p, g.retired[i].prefix, g.retired[i].seen, {})
+      local gifts, count, size = gifts_again(p, g.retired[i].prefix, g.retired[i].seen)
       retired[i], messages, bytes = gifts, messages + count, bytes + size
     end
     w.prefix, w.serial, w.seen, w.begun, w.unseen, w.late = g.prefix, 0, 0, 0, {}, false

@@ -13,10 +13,9 @@ local function take_grants(p, grants, gave_back)
     local again = w and (g.again or letter ~= 't')
     local asked = w and not g.now and (w.limit > w.messages or w.announced)
     if again then
-      local unseen = w.prefix == g.prefix and w.unseen or {}
-      local all = { (gifts_again(p, g.prefix, g.seen, unseen)), unpack(retired or {}) }
+      local all = { (gifts_again(p, g.prefix, g.seen, w)), unpack(retired or {}) }
       for j = 1, retired and 0 or #g.retired do
-        all[#all + 1] = gifts_again(p, g.retired[j].prefix, g.retired[j].seen, g.retired[j].prefix == w.prefix and w.unseen or {})
+        all[#all + 1] = gifts_again(p, g.retired[j].prefix, g.retired[j].seen, w)
       end
       for j = 1, #all do
         for k = 1, #all[j] do

@@ -1,5 +1,6 @@
 -- Reads the words of receivers by their keys, unless the call has read them. A word of an earlier epoch, or one that has
--- not seen the latest end of all credit, has no credit. A word is stored as a text:
+-- not seen the latest end of all credit, has no credit. A receiver that has not answered interest, or not reported a gift,
+-- for a second is passed over until its next call. A word is stored as a text:
 --   channel, number   the channel for pushes, and the number of the latest grant
 --   prefix, serial, messages, bytes   the prefix of its tokens, and the last gift: its serial, and what was given so far
 --   seen, begun, hands   what its receiver has reported
@@ -46,7 +47,19 @@ local function words_of(p, keys)
         w.limit, w.announced = math.min(w.limit, w.messages), false
         w.ends = c.ends
       end
-      w.ranked = w.untold and 0 or rank_of(c, w, p.now)
+      local ranked = w.untold and 0 or rank_of(c, w, 0)
+      local told, announced, limit, late = w.told, w.announced, w.limit, w.late
+      if w.open_until <= p.now then
+        w.limit, w.announced = math.min(w.limit, w.messages), false
+      end
+      if w.told > 0 and w.told < p.now - 1000 then
+        w.told, w.passed = 0, true
+      end
+      w.late = w.late or w.unseen[1] ~= nil and w.unseen[1].time < p.now - 1000
+      if told ~= w.told or announced ~= w.announced or limit ~= w.limit or late ~= w.late then
+        c.dirty[key] = w
+      end
+      w.ranked = ranked
     end
     c.words[key] = w
   end

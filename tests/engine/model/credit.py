@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sbredis.engine._bands import EPOCH_LEAP
 from sbredis.receiving._credit import (
     CreditAnswer,
     CreditGift,
@@ -60,6 +61,7 @@ DEPUTY_LATER = 5_000
 NEXT_SESSION = "next"
 """The source that gives out sessions. The source of the messages of a session is ``=`` and its name."""
 
+NEVER = 1 << 62
 NOTHING = GiftPlace(0, 0, 0)
 
 Publish = Callable[[str, str, CreditPush[int]], int]
@@ -125,8 +127,8 @@ class Word:
     """Since when an interest is unanswered."""
     passed: bool = False
     """Whether it has not answered an interest in time."""
-    calls_at: int | None = None
-    """When it will call because something is due."""
+    late: bool = False
+    """Whether it has not reported a gift in time."""
 
     @property
     def credit(self) -> int:
@@ -140,6 +142,14 @@ class Word:
     @property
     def waits(self) -> bool:
         return self.last.messages < self.callers
+
+
+class DueKeeper(NamedTuple):
+    """A receiver that calls when something is due."""
+
+    word: str
+    calls_at: int
+    open_until: int
 
 
 class CreditCall(NamedTuple):
@@ -159,8 +169,15 @@ class CreditCall(NamedTuple):
 class CreditPartition:
     """A partition. Each method that a client calls is one script, and takes the clock of the server in milliseconds."""
 
+    has_suspects = True
+    """Whether deliveries that end with the end of a lock are counted. The scripts do not mark suspects yet."""
+
     def __init__(self, run: str, now: int, publish: Publish, *, lock: int, seen: Counter[str], sessions: bool) -> None:
         self.publish, self.lock, self.cases, self.sessions = publish, lock, seen, sessions
+        self.pushes, self.room = MOST_PUSHES, MOST_BYTES
+        """The pushes, and their bytes, that the present call may still make."""
+        self.next_lock, self.next_scheduled = NEVER, NEVER
+        """Lower bounds of the next end of a lease, by the logical clock, and of the next scheduled message."""
         self.run = run
         self.clock, self.offset = now, 0
         self.ready: dict[str, list[int]] = {}
@@ -169,7 +186,10 @@ class CreditPartition:
         self.leases: dict[tuple[str, int], Lease] = {}
         self.holders: dict[str, tuple[str, int]] = {}
         self.words: dict[str, Word] = {}
-        self.keeper = self.deputy = ""
+        self.keeper: DueKeeper | None = None
+        self.deputy: DueKeeper | None = None
+        self.asked_at = -PATIENCE - 1
+        """When a receiver was last asked to become the keeper."""
         self.closed = ""
         """Why nobody may receive now."""
         self.untold: list[str] = []
@@ -189,6 +209,7 @@ class CreditPartition:
             names.append(self.number)
             if at is not None and at > now:
                 bisect.insort(self.scheduled, (at, self.number))
+                self.next_scheduled = min(self.next_scheduled, at)
             else:
                 self._make_ready(self.number)
         self._distribute()
@@ -196,13 +217,13 @@ class CreditPartition:
         return names
 
     def configure(self, run: str, now: int, closed: str) -> None:
-        """Change whether anybody may receive. A refusal ends all credit."""
+        """Change whether anybody may receive. This ends all credit."""
         self._begin(run, now)
         self.closed = closed
-        if closed:
-            for word in self.words.values():
-                self._end_credit(word)
-            self.cases["settings end credit"] += 1
+        for word in self.words.values():
+            self._end_credit(word)
+        self.keeper = self.deputy = None
+        self.cases["settings end credit"] += 1
         self._distribute()
 
     def touch(self, run: str, now: int) -> None:
@@ -215,10 +236,10 @@ class CreditPartition:
         """Run a call. Return the answer to its grant, or whether the settlement was done if there is none."""
         self._begin(run, now)
         gave_back: list[int] = []
-        settled = call.token is None or (call.grant is not None and not (call.completed or call.released))
-        if not settled and call.token is not None:
+        settled = True
+        if call.token is not None and (call.completed or call.released or call.grant is None):
             settled, gave_back = self._settle(call.token, call.completed, call.released)
-        if call.grant is None or not settled:
+        if call.grant is None:
             self._distribute()
             self._tell_keepers()
             return settled
@@ -259,7 +280,9 @@ class CreditPartition:
 
     def _begin(self, run: str, now: int) -> None:
         logical = now + self.offset
-        if run != self.run:
+        self.pushes, self.room = MOST_PUSHES, MOST_BYTES
+        epoch = run != self.run
+        if epoch:
             logical = max(self.clock, logical - self.lock)
             self.run = run
             self._close_words()
@@ -274,23 +297,30 @@ class CreditPartition:
         for token, lease in sorted(self.leases.items(), key=lambda entry: entry[1].until):
             if lease.until <= logical and token in self.leases:
                 self._lapse(token, lease)
-        kept = {lease.word for lease in self.leases.values()}.union(self.untold)
+        if epoch or self.next_lock <= logical or self.next_scheduled <= now:
+            self.next_lock = min((lease.until for lease in self.leases.values()), default=NEVER)
+            self.next_scheduled = min((at for at, _ in self.scheduled), default=NEVER)
         for word in [*self.words.values()]:
+            if word.told_at is not None and word.told_at < now - PATIENCE:
+                word.told_at, word.passed = None, True
+                self.cases["interest: passed on"] += 1
+            word.late = word.late or any(at < now - PATIENCE for at, _ in word.unseen.values())
             if word.wants and word.open_until <= now:
                 self._stop(word)
                 self.cases["grant expired"] += 1
-            if word.forget_at <= now and not word.wants and word.key not in kept:
+            if word.forget_at <= now and not word.wants and word.key not in self.untold:
                 del self.words[word.key]
                 self.cases["word forgotten"] += 1
 
     def _close_words(self) -> None:
         """End all words, but keep number and prefix of the latest grant: a late call must not begin with them again."""
         self.cases["epoch"] += 1
-        self.keeper = self.deputy = ""
-        self.number += 1_000
+        self.keeper = self.deputy = None
+        self.number += EPOCH_LEAP
+        self.untold.clear()
         for word in self.words.values():
             self._stop(word)
-            word.alive, word.told_at, word.calls_at = False, None, None
+            word.alive, word.told_at = False, None
             word.unseen.clear()
 
     def _lapse(self, token: tuple[str, int], lease: Lease) -> None:
@@ -303,7 +333,7 @@ class CreditPartition:
             return
         word = self.words.get(lease.word)
         hands = word.hands if word is not None and token[1] > word.begun else len(lease.names)
-        for name in lease.names[: max(1, hands)]:
+        for name in lease.names[: max(1, hands)] if self.has_suspects else ():
             self.items[name].lapses += 1
             self.cases["suspect"] += self.items[name].lapses == 2
         self._put_back(lease.names)
@@ -314,9 +344,13 @@ class CreditPartition:
         self, token: tuple[str, int], completed: Sequence[int], released: Sequence[int]
     ) -> tuple[bool, list[int]]:
         lease = self.leases.get(token)
-        if lease is None or not {*completed, *released} <= {*lease.names}:
-            self.cases["settlement: lost"] += 1
+        held = [] if lease is None else lease.names
+        lost = {*completed, *released}.difference(held)
+        self.cases["settlement: lost"] += bool(lost)
+        if lease is None:
             return False, []
+        completed = [name for name in completed if name in held]
+        released = [name for name in released if name in held]
         lease.names = [name for name in lease.names if name not in completed and name not in released]
         if not lease.names:
             del self.leases[token]
@@ -328,7 +362,7 @@ class CreditPartition:
                 del self.items[name]
             self._put_back(released)
         self.cases["settlement: released" if released else "settlement: completed"] += 1
-        return True, list(released)
+        return not lost, list(released)
 
     def _put_back(self, names: Iterable[int]) -> None:
         for name in names:
@@ -375,6 +409,8 @@ class CreditPartition:
             return CreditAnswer.FORGOTTEN, None, False
         if word is not None and word.alive:
             self._report(word, grant)
+            if key in self.untold:
+                self.untold.remove(key)  # the reply tells it
             if grant.number <= word.number:
                 if grant.number == word.number and not (grant.now or self.closed):
                     word.announced = grant.announced  # the news may have been in a reply that was lost
@@ -421,6 +457,7 @@ class CreditPartition:
                 word.seen, word.begun = max(word.seen, seen), max(word.begun, begun)
         for serial in [serial for serial in word.unseen if serial <= word.seen]:
             del word.unseen[serial]
+        word.late = False
 
     def _set_limits(self, word: Word, grant: CreditGrant) -> None:
         if grant.limit < word.limit:
@@ -428,8 +465,8 @@ class CreditPartition:
         word.number, word.callers = grant.number, grant.callers
         word.limit, word.size_limit = grant.limit, grant.size_limit
         word.once, word.announced, word.suspects, word.hands = grant.once, grant.announced, grant.suspects, grant.hands
-        word.told_at, word.passed, word.calls_at = None, False, None
-        word.open_until, word.forget_at = self.now + GRANT_LIFE, self.now + WORD_LIFE
+        word.told_at, word.passed = None, False
+        word.open_until, word.forget_at = self.now + GRANT_LIFE, max(word.forget_at, self.now + WORD_LIFE)
         self._report(word, grant)
 
     def _gifts_again(self, word: Word, grant: CreditGrant) -> list[CreditGift[int]]:
@@ -437,6 +474,7 @@ class CreditPartition:
         self.cases["again"] += 1
         found = []
         for prefix, seen in ((grant.prefix, grant.seen.serial), *((prefix, seen) for prefix, seen, _ in grant.retired)):
+            seen = max(seen, word.seen) if prefix == word.prefix else seen
             for serial in range(seen + 1, seen + MOST_PUSHES + 2):
                 lease = self.leases.get((prefix, serial))
                 if lease is not None and lease.word == word.key:
@@ -465,15 +503,13 @@ class CreditPartition:
 
     def _eligible(self, word: Word) -> bool:
         """Return whether a receiver wants messages, or news of them, and answers."""
-        if not word.wants or not self._listens(word) or word.passed or self.closed:
-            return False
-        return not any(at < self.now - PATIENCE for at, _ in word.unseen.values())
+        return word.wants and self._listens(word) and not (word.passed or word.late or self.closed)
 
     def _others(self, word: Word | None) -> list[Word]:
         return [other for other in self.words.values() if other is not word]
 
-    def _rank(self, word: Word) -> tuple[bool, bool, int]:
-        return bool(word.unseen), not word.waits, word.turn
+    def _rank(self, word: Word) -> tuple[bool, bool, int, str]:
+        return bool(word.unseen), not word.waits, word.turn, word.key
 
     def _choose(self, word: Word, most: int, room: int) -> list[int]:
         """Return what to give: at most this many messages and bytes. A suspect is given alone."""
@@ -515,8 +551,10 @@ class CreditPartition:
                 self.holders[self._session_of(name)] = token
             else:
                 self.ready[word.source].remove(name)
+        self.next_lock = min(self.next_lock, until)
         self.turns += 1
         word.turn = self.turns
+        word.forget_at = max(word.forget_at, self.now + self.lock)
         word.unseen[serial + 1] = self.now, pushed
         if word.once:
             word.limit = word.last.messages
@@ -534,14 +572,13 @@ class CreditPartition:
 
         With ``caller``, only the other grants get something, and the caller's reply and its pushes come after that.
         """
-        pushes, room = MOST_PUSHES, MOST_BYTES
         for key in self.untold[:MOST_PUSHES]:
             self.untold.remove(key)
             if (word := self.words.get(key)) is not None:
-                self._publish(word, None)
+                self._tell(word)
         announced: set[str] = set()
         served: set[str] = set()
-        while pushes:
+        while self.pushes:
             able = [
                 word
                 for word in self.words.values()
@@ -553,16 +590,16 @@ class CreditPartition:
             word = min(able, key=self._rank)
             rivals = sum(other.source == word.source and other.key not in served for other in able)
             most = min(word.credit, MOST_PUSHES, max(1, len(self._there(word)) // max(1, rivals)))
-            names = self._pushable(word, most, room)
+            names = self._pushable(word, most, self.room)
             if not names:
                 announced.add(word.key)
                 continue
             if not self._publish_gift(word, names):
                 continue
             served.add(word.key)
-            pushes -= 1
-            room -= sum(map(self._size, names))
-        self.cases["bound of a call"] += not pushes
+            self.pushes -= 1
+            self.room -= sum(map(self._size, names))
+        self.cases["bound of a call"] += not self.pushes
         if caller is None:
             self._announce()
 
@@ -583,7 +620,7 @@ class CreditPartition:
 
     def _publish_gift(self, word: Word, names: list[int]) -> bool:
         """Push a gift. Without a listener the grant ends, and nothing is given."""
-        before, turn = word.last, word.turn
+        before, turn, next_lock, forget_at = word.last, word.turn, self.next_lock, word.forget_at
         held = {name: self.holders.get(self._session_of(name)) for name in names if name < 0}
         lease = self._give(word, names, sum(map(self._size, names)))
         if self._publish(word, self._gift(lease)):
@@ -591,6 +628,7 @@ class CreditPartition:
             return True
         del self.leases[word.prefix, lease.place.serial], word.unseen[lease.place.serial]
         word.last, word.limit, word.turn = before, before.messages, turn
+        self.turns, self.next_lock, word.forget_at = self.turns - 1, next_lock, forget_at
         for name in names:
             if name in held:
                 del self.holders[self._session_of(name)]
@@ -607,10 +645,6 @@ class CreditPartition:
 
     def _announce(self) -> None:
         """Announce what stays ready: one interest for each portion. One that was not answered is passed on."""
-        for word in self.words.values():
-            if word.told_at is not None and word.told_at < self.now - PATIENCE:
-                word.told_at, word.passed = None, True
-                self.cases["interest: passed on"] += 1
         for source in {word.source for word in self.words.values()}:
             able = [word for word in self.words.values() if word.source == source and self._eligible(word)]
             able = [word for word in able if self._there(word)]
@@ -629,70 +663,78 @@ class CreditPartition:
                     self.cases["interest: without credit"] += 1
 
     def _tell(self, word: Word) -> bool:
-        word.told_at = self.now
         self.cases["interest"] += 1
-        return self._publish(word, None)
+        if not self._publish(word, None):
+            return False
+        word.told_at = self.now
+        return True
 
     # -- 6. due times --------------------------------------------------------------------------------------------------
 
     def _next_due(self) -> int:
-        """Return when the next call is needed, by the clock of the server.
+        """Return when the next call is needed, by the clock of the server. What is due may have gone since.
 
         A lock that is given from now on ends at least one lock duration later, so a keeper who calls as often as that
         need not be told of new locks.
         """
-        ends = [lease.until - self.offset for lease in self.leases.values()]
-        return min([*(at for at, _ in self.scheduled[:1]), *ends, self.now + self.lock])
+        return max(self.now, min(self.next_lock - self.offset, self.next_scheduled, self.now + self.lock))
 
     def _appoint(self, word: Word | None, asked: bool) -> float | None:
         """Return in how many seconds the caller must call, if it keeps the due time or is the deputy."""
-        keeper, deputy = self.words.get(self.keeper), self.words.get(self.deputy)
-        if keeper is not None and not self._keeps(keeper):
-            self.keeper, keeper = "", None
-        if deputy is not None and not self._keeps(deputy):
-            self.deputy, deputy = "", None
+        self.keeper, self.deputy = self._kept(self.keeper), self._kept(self.deputy)
         if word is None:
             return None
         if not asked or not self._listens(word):
-            if word is keeper:
-                self.keeper = ""
-            if word is deputy:
-                self.deputy = ""
-            word.calls_at = None
+            self.keeper = None if self.keeper and self.keeper.word == word.key else self.keeper
+            self.deputy = None if self.deputy and self.deputy.word == word.key else self.deputy
             return None
-        later = 0
-        if keeper is None or keeper is word:
-            self.keeper = word.key
-            self.deputy = "" if self.deputy == word.key else self.deputy
+        at = self._next_due()
+        if self.keeper is None or self.keeper.word == word.key:
+            self.keeper = DueKeeper(word.key, at, word.open_until)
+            self.deputy = None if self.deputy and self.deputy.word == word.key else self.deputy
+            self.asked_at = -PATIENCE - 1
             self.cases["due: keeper"] += 1
-        elif deputy is None or deputy is word:
-            self.deputy, later = word.key, DEPUTY_LATER
+        elif self.deputy is None or self.deputy.word == word.key:
+            at += DEPUTY_LATER
+            self.deputy = DueKeeper(word.key, at, word.open_until)
             self.cases["due: deputy"] += 1
         else:
             return None
-        word.calls_at = max(self._next_due(), self.now) + later
-        return (word.calls_at - self.now) / 1000
+        return (at - self.now) / 1000
 
-    def _keeps(self, word: Word) -> bool:
-        """Return whether a keeper or deputy has not missed its time."""
-        called = word.calls_at is None or word.calls_at + PATIENCE >= self.now
-        return self._listens(word) and called and not word.passed
+    @property
+    def keepers(self) -> tuple[str, str]:
+        """The words of the keeper and of its deputy, empty if there are none."""
+        return self.keeper.word if self.keeper else "", self.deputy.word if self.deputy else ""
+
+    def _kept(self, one: DueKeeper | None) -> DueKeeper | None:
+        """Return a keeper or a deputy, unless its grant has ended or it has missed its time."""
+        if one is None or one.open_until <= self.now or one.calls_at + PATIENCE < self.now:
+            return None
+        return one
 
     def _tell_keepers(self) -> None:
         """Tell a keeper that its time comes forward, or the next one that the keeper has left."""
         due = self._next_due()
-        for key, later in ((self.keeper, 0), (self.deputy, DEPUTY_LATER)):
-            word = self.words.get(key)
-            if word is not None and word.calls_at is not None and word.calls_at > due + later and word.told_at is None:
-                self._tell(word)
-                self.cases["due: comes forward"] += 1
-        keeper = self.words.get(self.keeper)
-        if keeper is None or not self._keeps(keeper):
-            self.keeper = ""
-            deputy = self.words.get(self.deputy)
-            able = [word for word in self.words.values() if self._eligible(word)]
-            if deputy is not None and self._keeps(deputy):
-                able = [deputy]
-            if able and all(word.told_at is None for word in able):
-                self._tell(min(able, key=self._rank))
+        self.keeper = self._kept(self._forward(self._kept(self.keeper), due))
+        self.deputy = self._kept(self._forward(self._kept(self.deputy), due + DEPUTY_LATER))
+        if self.keeper is not None or abs(self.now - self.asked_at) <= PATIENCE:
+            return
+        able = [word for word in self.words.values() if self._eligible(word)]
+        if self.deputy is not None:
+            able = [word for word in self.words.values() if word.key == self.deputy.word]
+        for word in sorted(able, key=self._rank):
+            if word.told_at is not None or self._tell(word):
+                self.asked_at = self.now if self.deputy is None else word.told_at or 0
                 self.cases["due: next keeper"] += 1
+                return
+
+    def _forward(self, one: DueKeeper | None, due: int) -> DueKeeper | None:
+        """Tell a keeper that something is due earlier, unless it was told already."""
+        if one is None or one.calls_at <= due:
+            return one
+        self.cases["due: comes forward"] += 1
+        word = self.words.get(one.word)
+        if word is None or (word.told_at is None and not self._tell(word)):
+            return None
+        return one._replace(calls_at=word.told_at or self.now)

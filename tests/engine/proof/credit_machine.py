@@ -198,9 +198,7 @@ class CreditMachine:
         self.server_paused = False
         self.closed = ""
         now = self.server.now(self.time)
-        self.partition = CreditPartition(
-            self.server.run, now, self.publish, lock=LOCK, seen=self.cases, sessions=self.sessions
-        )
+        self.partition = self.new_partition(now)
         self.saved = self.save()
         self.listeners: dict[str, list[Listening]] = {}
         self.calls: list[Sent] = []
@@ -230,9 +228,15 @@ class CreditMachine:
     def new_server(self) -> Server:
         return Server(self.new_name("r"), 1 + self.random.uniform(-4e-4, 4e-4), self.random.uniform(-1.5, 1.5))
 
+    def new_partition(self, now: int) -> CreditPartition:
+        return CreditPartition(self.server.run, now, self.publish, lock=LOCK, seen=self.cases, sessions=self.sessions)
+
     def save(self) -> dict[str, Any]:
         state = {name: value for name, value in vars(self.partition).items() if name not in ("publish", "cases")}
         return copy.deepcopy(state)
+
+    def restore(self) -> None:
+        vars(self.partition).update(copy.deepcopy(self.saved))
 
     def add_client(self) -> None:
         client = Client(self.new_name("c"), 1 + self.random.uniform(-4e-4, 4e-4), self.random.uniform(0, 1000))
@@ -252,8 +256,11 @@ class CreditMachine:
 
     # -- the partition -------------------------------------------------------------------------------------------------
 
+    def hearers(self, channel: str) -> list[Listening]:
+        return [one for one in self.listeners.get(channel, ()) if one.listed and one.server is self.server]
+
     def publish(self, channel: str, key: str, push: CreditPush[int]) -> int:
-        there = [one for one in self.listeners.get(channel, ()) if one.listed and one.server is self.server]
+        there = self.hearers(channel)
         for one in there:
             if one.heard:
                 one.queue.append((key, push))
@@ -395,8 +402,6 @@ class CreditMachine:
         self.log.append(f"{self.time:.3f} {receiver.key} is answered {reply}")
         grant = sent.call.grant
         if isinstance(reply, bool):
-            if grant is not None:
-                receiver.credit.failed(grant)  # the settlement was refused, so the grant was not looked at
             return
         assert grant is not None
         handed = receiver.credit.replied(grant, reply, sent.written, client.now(self.time))
@@ -686,7 +691,7 @@ class CreditMachine:
     def fail_over(self, *, loses: bool) -> None:
         if loses:
             leases = {*self.partition.leases}
-            vars(self.partition).update(copy.deepcopy(self.saved))
+            self.restore()
             self.excused |= leases - {*self.partition.leases}
             self.restored |= {*self.partition.leases} - leases
             for receiver in (one for client in self.clients for one in client.receivers.values()):
@@ -1012,13 +1017,13 @@ class CreditMachine:
     def due_is_kept(self) -> bool:
         """Return whether the client that should call when something is due, or its deputy, lives."""
         alive = {one.key for client in self.clients for one in client.receivers.values()}
-        keepers = {self.partition.keeper, self.partition.deputy} - {""}
+        keepers = {*self.partition.keepers} - {""}
         return not keepers or bool(keepers & alive)
 
     def lateness(self) -> int:
         """Return how late a call may be when something is due: the deputy calls later than the keeper."""
         alive = {one.key for client in self.clients for one in client.receivers.values()}
-        return 1_500 if self.partition.keeper in alive else 6_500
+        return 1_500 if self.partition.keepers[0] in alive else 6_500
 
     def work(self) -> None:
         """Deliver everything that is under way."""

@@ -219,14 +219,14 @@ CREDIT_BUGS = (
     Bug(
         "the next keeper is not told",
         file=MODEL,
-        right="if able and all(word.told_at is None for word in able):",
-        wrong="if False:",
+        right="if word.told_at is not None or self._tell(word):\n                self.asked_at",
+        wrong="if True:\n                self.asked_at",
     ),
     Bug(
         "a keeper is not told of an earlier time",
         file=MODEL,
-        right="word.calls_at > due + later and",
-        wrong="False and",
+        right="if one is None or one.calls_at <= due:",
+        wrong="if True:",
     ),
     Bug(
         "a receiver is not told that its credit has ended",

@@ -1,0 +1,365 @@
+"""The machine of credit over the scripts: each call runs in the model of a partition and on a real server.
+
+Their replies, pushes, words, leases and ready messages must be equal after each call. The clients, the network and the
+faults are those of the machine of credit (``credit_machine.py``); a failover that loses writes restores the keys of the
+partition. Sessions, suspects and steps of the server's clock are left out: the scripts lack the first two, and they
+judge some waiting times only when they read a word.
+
+python -m tests.engine.proof.credit_twin [--steps N] [--seconds N] [--begin-at SEED]
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sbredis.engine import (
+    CallId,
+    CreditGift,
+    CreditPush,
+    CreditReply,
+    Delivery,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    SentGrant,
+    read_push,
+    waiting_channel,
+)
+from sbredis.engine._bands import BAND_WIDTH, LEVELS
+from tests.engine.model import Refused
+from tests.engine.model.credit import CreditCall, CreditPartition, Publish, Word
+from tests.engine.proof.credit_machine import LOCK, BrokenPromiseError, CreditMachine, require
+from tests.engine.proof.hosts import USUAL, Host, Read, host, source_at_start
+
+__all__ = ["CASES", "TwinMachine", "TwinPartition", "prove", "unhurried"]
+
+NAMESPACE, SALT, INCARNATION = "twin", "abc", "i"
+MARK, MARKED = waiting_channel(NAMESPACE, SALT, "e0", "mark"), b"mark"
+SETTINGS = PartitionSettings(clock="test", lock_duration=LOCK, max_delivery_count=99_999, quota=1 << 40)
+LEAST: Final = 15
+"""The bytes of a record without a payload."""
+STEPS = 300
+CASES = (
+    *("again: a gift", "bound of a call", "due: comes forward", "due: deputy", "due: keeper", "due: next keeper"),
+    *("due: scheduled", "epoch", "gift: push", "gift: reply", "grant expired", "grant: before the epoch"),
+    *("grant: forgotten", "grant: new prefix", "grant: of another process", "grant: older", "grant: refused"),
+    *("grant: repeated", "grant: taken", "grant: withdrawn", "interest", "interest: announced"),
+    *("interest: passed on", "interest: size", "interest: unseen gifts", "interest: without credit", "lapse"),
+    *("no listener", "once", "reply: too much unseen", "server: a failover loses writes", "settings end credit"),
+    *("settlement: completed", "settlement: lost", "settlement: released", "word begun", "word forgotten"),
+)
+_entities = itertools.count(1)
+_SERIALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def long(prefix: str) -> str:
+    """Return the prefix of the machine as the scripts know it, with eight characters."""
+    return f"{prefix:-<8}"
+
+
+def short(prefix: str) -> str:
+    return prefix.rstrip("-")
+
+
+def token_of(prefix: str, serial: int) -> str:
+    return long(prefix) + _SERIALS[serial >> 12] + _SERIALS[serial >> 6 & 63] + _SERIALS[serial & 63]
+
+
+def unhurried(read: Read) -> Read:
+    """Read the scripts with a larger share of due work in a call, because the model does all of it at once."""
+
+    def changed(name: str) -> str | None:
+        text = read(name)
+        return text and text.replace("advance(p, 100)", "advance(p, 900)")
+
+    return changed
+
+
+class Scripts:
+    """The partition on a server, and a connection that listens."""
+
+    def __init__(self, on: Host, run: str, now: int) -> None:
+        self.on = on
+        self.listening: Any = on.client.pubsub()  # type: ignore[attr-defined]
+        self.subscribed: set[bytes] = set()
+        self.listen({MARK})
+        entity = f"e{next(_entities)}"
+        self.partition = Partition(NAMESPACE, SALT, entity, INCARNATION, 1, SETTINGS)
+        self.entity = entity
+        on.run(self.partition.configure(create=True, now=now), run)
+        self.touch(run, now)
+
+    def channel(self, name: str) -> bytes:
+        return waiting_channel(NAMESPACE, SALT, self.entity, name)
+
+    def listen(self, channels: set[bytes]) -> None:
+        """Listen to these channels only."""
+        wanted = channels | {MARK}
+        for command, changed in (("ssubscribe", wanted - self.subscribed), ("sunsubscribe", self.subscribed - wanted)):
+            if changed:
+                getattr(self.listening, command)(*changed)
+                for _ in changed:
+                    while self.listening.get_message(timeout=5)["type"] != command:
+                        pass
+        self.subscribed = wanted
+
+    def heard(self) -> list[tuple[bytes, bytes]]:
+        """Return all that was published on the channels since the last time."""
+        self.on.ask("SPUBLISH", MARK, MARKED)
+        found: list[tuple[bytes, bytes]] = []
+        while (said := self.listening.get_message(timeout=5))["data"] != MARKED:
+            found.append((said["channel"], said["data"]))
+        return found
+
+    def touch(self, run: str, now: int) -> None:
+        self.on.run(self.partition.due(CallId("", 0, now)), run)
+
+    def configure(self, run: str, now: int, closed: str) -> None:
+        before = self.partition
+        settings = replace(before.settings, status="ReceiveDisabled" if closed else "Active")
+        self.partition = Partition(NAMESPACE, SALT, self.entity, INCARNATION, before.version + 1, settings)
+        self.on.run(self.partition.configure(now=now), run)
+
+    def save(self) -> dict[bytes, bytes]:
+        return {key: self.on.ask("DUMP", key) for key in self.partition.keys}
+
+    def restore(self, saved: dict[bytes, bytes]) -> None:
+        for key, value in saved.items():
+            self.on.ask("DEL", key)
+            if value is not None:
+                self.on.ask("RESTORE", key, 0, value)
+
+    def close(self) -> None:
+        self.listening.close()
+        self.on.ask("FLUSHALL")
+
+
+class TwinPartition(CreditPartition):
+    """The model of a partition and its twin on a server. Each call runs in both, and they must not differ."""
+
+    has_suspects = False
+
+    def __init__(
+        self, run: str, now: int, publish: Publish, *, scripts: Scripts, hears: Callable[[str], bool], **options: Any
+    ) -> None:
+        self.pushed: list[tuple[object, ...]] = []
+        self.scripts, self.hears = scripts, hears
+        self.channels: set[str] = set()
+
+        def noted(channel: str, key: str, push: CreditPush[int]) -> int:
+            heard = publish(channel, key, push)
+            if heard:
+                gift = push.gift and _gift(push.gift, push.prefix)
+                self.pushed.append((channel, key, push.run, push.clock, push.prefix, gift))
+            return heard
+
+        super().__init__(run, now, noted, **options)
+
+    def _both(self, model: Callable[[], Any], script: Callable[[], Any]) -> Any:
+        self.pushed.clear()
+        scripts = self.scripts
+        scripts.listen({scripts.channel(name) for name in self.channels if self.hears(name)})
+        expected = model()
+        found = script()
+        require(found == expected, "another answer", found, expected)
+        pushed: list[tuple[object, ...]] = []
+        for channel, text in scripts.heard():
+            receiver, source, push = read_push(text)
+            gift = push.gift and _read(push.gift, push.prefix)
+            name = channel.rpartition(b":")[2].decode()
+            pushed.append((name, f"{receiver} {source}", push.run, push.clock, short(push.prefix), gift))
+        require(sorted(pushed, key=str) == sorted(self.pushed, key=str), "other pushes", pushed, self.pushed)
+        self._compare()
+        return expected
+
+    def _compare(self) -> None:
+        """Compare the stored messages, leases and words."""
+        keys = self.scripts.partition.keys
+        ask = self.scripts.on.ask
+        ready = [int(name) for name in ask("ZRANGE", keys[1], 0, LEVELS * BAND_WIDTH - 1, "BYSCORE")]
+        require(ready == self.ready.get("", []), "other ready messages", ready, self.ready)
+        tokens = {token.decode() for token in ask("HKEYS", keys[3])}
+        require(tokens == {token_of(*token) for token in self.leases}, "other leases", tokens, [*self.leases])
+        stored = {key.decode(): text.decode().split(" ") for key, text in ask("HGETALL", keys[33]).items()}
+        ranked = {key.decode() for key in ask("ZRANGE", keys[34], 0, -1)}
+        for key, word in self.words.items():
+            require(key in stored, "a word is missing", key)
+            require(self._stored(stored[key]) == self._known(word), "another word", stored[key], word)
+            require(not self._eligible(word) or key in ranked, "an open grant has no rank", key)
+        credit = (ask("HGET", keys[0], "credit") or b"").decode()
+        require(not ranked or credit.split(" ")[3][0] == "1", "the partition does not know its open grants", credit)
+
+    def _stored(self, words: Sequence[str]) -> tuple[object, ...]:
+        channel, number, prefix, serial, messages, size, seen, begun, hands, callers, *_ = words
+        del channel
+        counts = int(serial), int(messages), int(size)
+        return int(number), short(prefix), counts, int(seen), int(begun), int(hands), int(callers), int(words[17])
+
+    def _known(self, word: Word) -> tuple[object, ...]:
+        return (
+            *(word.number, word.prefix, tuple(word.last), word.seen, word.begun, word.hands, word.callers),
+            word.turn,
+        )
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def send(self, run: str, now: int, sizes: Iterable[int], *, session: str = "", at: int | None = None) -> list[int]:
+        listed = [max(LEAST, size) for size in sizes]
+
+        def script() -> list[int]:
+            messages = [Outgoing(b"x" * (size - LEAST), due=at) for size in listed]
+            sent = self.scripts.on.run(self.scripts.partition.send(CallId("", 0, now), messages), run)
+            return [*range(sent.first, sent.first + len(listed))]
+
+        model = super().send
+        names: list[int] = self._both(lambda: model(run, now, listed, session=session, at=at), script)
+        return names
+
+    def configure(self, run: str, now: int, closed: str) -> None:
+        self.touch(run, now)  # settings change only when no due work is left
+        model = super().configure
+        self._both(lambda: model(run, now, closed), lambda: self.scripts.configure(run, now, closed))
+
+    def touch(self, run: str, now: int) -> None:
+        model = super().touch
+        self._both(lambda: model(run, now), lambda: self.scripts.touch(run, now))
+
+    def execute(self, run: str, now: int, call: CreditCall) -> CreditReply[int] | bool:
+        self.channels.add(call.channel)
+        model, replies = super().execute, []
+
+        def of_model() -> object:
+            replies.append(model(run, now, call))
+            return _answer(replies[0]) if isinstance(replies[0], CreditReply) else replies[0]
+
+        self._both(of_model, lambda: self._script(run, now, call))
+        reply: CreditReply[int] | bool = replies[0]
+        return reply
+
+    def _script(self, run: str, now: int, call: CreditCall) -> object:
+        on, partition, call_id = self.scripts.on, self.scripts.partition, CallId("", 0, now)
+        grants = [] if call.grant is None else [self._sent(call)]
+        if call.token is None or not (call.completed or call.released):
+            return _answer_read(on.run(partition.grant(grants, call_id), run).credits[0])
+        locks = [Lock(token_of(*call.token), str(name)) for name in (*call.completed, *call.released)]
+        settled = on.run(
+            partition.abandon(call_id, locks, grants, counted=False)
+            if call.released
+            else partition.complete(call_id, locks, grants),
+            run,
+        )
+        return _answer_read(settled.credits[0]) if grants else not settled.lost
+
+    def _sent(self, call: CreditCall) -> SentGrant:
+        grant = call.grant
+        assert grant is not None
+        retired = tuple((long(prefix), seen, begun) for prefix, seen, begun in grant.retired)
+        grant = grant._replace(prefix=long(grant.prefix), retired=retired)
+        return SentGrant(call.receiver, self.scripts.channel(call.channel), call.source, grant)
+
+
+def _gift(gift: CreditGift[int], prefix: str) -> tuple[object, ...]:
+    place = tuple(gift.place) if gift.prefix == prefix else gift.place.serial
+    return gift.prefix, place, gift.until, tuple(gift.messages)
+
+
+def _read(gift: CreditGift[Delivery], prefix: str) -> tuple[object, ...]:
+    names = tuple(int(message.name) for message in gift.messages)
+    return _gift(CreditGift(short(gift.prefix), gift.place, gift.until, names), short(prefix))
+
+
+def _answer(reply: CreditReply[int]) -> tuple[object, ...]:
+    gifts = [_gift(gift, reply.prefix) for gift in reply.gifts]
+    known = reply.run, reply.clock, reply.answer, reply.prefix, tuple(reply.last), reply.limit
+    return (*known, gifts, reply.again, reply.there, reply.due)
+
+
+def _answer_read(reply: CreditReply[Delivery]) -> tuple[object, ...]:
+    gifts = [_read(gift, reply.prefix) for gift in reply.gifts]
+    known = reply.run, reply.clock, reply.answer, short(reply.prefix), tuple(reply.last), reply.limit
+    return (*known, gifts, reply.again, reply.there, reply.due)
+
+
+class TwinMachine(CreditMachine):
+    """The machine of credit with a twin of the partition on a server."""
+
+    def __init__(self, seed: int, on: Host, cases: Counter[str] | None = None) -> None:
+        self.on = on
+        super().__init__(seed, cases)
+        self.sessions = False
+
+    def new_partition(self, now: int) -> CreditPartition:
+        self.sessions = False
+        self.scripts = Scripts(self.on, self.server.run, now)
+        return TwinPartition(
+            self.server.run,
+            now,
+            self.publish,
+            scripts=self.scripts,
+            hears=lambda channel: bool(self.hearers(channel)),
+            lock=LOCK,
+            seen=self.cases,
+            sessions=False,
+        )
+
+    def save(self) -> dict[str, Any]:
+        kept = vars(self.partition).items()
+        state = {name: value for name, value in kept if name not in {"publish", "cases", "scripts", "hears", "pushed"}}
+        return {"model": copy.deepcopy(state), "scripts": (self.scripts.partition, self.scripts.save())}
+
+    def restore(self) -> None:
+        vars(self.partition).update(copy.deepcopy(self.saved["model"]))
+        self.scripts.partition, keys = self.saved["scripts"]
+        self.scripts.restore(keys)
+
+    def step_clock(self) -> None:
+        """Keep the clock of the server."""
+
+
+def prove(seeds: Iterable[int], on: Host, seen: Counter[str] | None = None) -> Counter[str]:
+    """Run the machine with each of these seeds. Return how often each case has happened."""
+    seen = Counter() if seen is None else seen
+    for seed in seeds:
+        machine = TwinMachine(seed, on, seen)
+        try:
+            for _ in range(STEPS):
+                machine.step()
+            machine.step_calm()
+        except (AssertionError, Refused) as error:
+            raise BrokenPromiseError(f"seed {seed}: {error}") from error
+        finally:
+            machine.scripts.close()
+    return seen
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=50_000, help="the least number of steps")
+    parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
+    parser.add_argument("--begin-at", type=int, default=0, metavar="SEED", help="the seed of the first run")
+    given = parser.parse_args()
+    started, seen, seed = time.monotonic(), Counter[str](), given.begin_at
+    rare: list[str] = [*CASES]
+    with host(USUAL, unhurried(source_at_start)) as on:
+        while (rare or seen["steps"] < given.steps) and time.monotonic() - started < given.seconds:
+            prove(range(seed, seed + 5), on, seen)
+            seed += 5
+            rare = [case for case in CASES if not seen[case]]
+            spent = time.monotonic() - started
+            sys.stdout.write(f"{seen['steps']:>9,} steps in {spent:,.0f} s; never: {', '.join(rare) or 'none'}\n")
+            sys.stdout.flush()
+    sys.stdout.write("".join(f"  {case:<50}{seen[case]:>9,}\n" for case in CASES))
+    return 1 if rare else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""Bugs that are planted in the scripts of credit, one at a time: the twin of the machine of credit must find each.
+
+python -m tests.engine.proof.planted_grants [NAME...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from sbredis.servers import LocalServer
+from tests.engine.proof.bugs import Bug
+from tests.engine.proof.credit_twin import prove, unhurried
+from tests.engine.proof.hosts import USUAL, Address, host, source_at_start, with_texts_replaced
+
+__all__ = ["GRANT_BUGS", "find"]
+
+SEEDS = 60
+
+GRANT_BUGS = (
+    # -- grants
+    Bug(
+        "a repeated grant is taken again",
+        file="includes/take_grant",
+        right="    if g.number <= w.number then",
+        wrong="    if g.number < w.number then",
+    ),
+    Bug(
+        "a word of an earlier epoch lives",
+        file="includes/take_grant",
+        right="if w and w.epoch == c.epochs then",
+        wrong="if w then",
+    ),
+    Bug(
+        "a word of an earlier epoch begins again with its prefix",
+        file="includes/take_grant",
+        right="not g.begins or w and (g.number <= w.number or g.prefix == w.prefix)",
+        wrong="not g.begins",
+    ),
+    Bug(
+        "what an earlier prefix holds does not count",
+        file="includes/take_grant",
+        right="g.messages + messages",
+        wrong="g.messages",
+    ),
+    Bug(
+        "a receiver that was passed over stays so",
+        file="includes/take_grant",
+        right="w.told, w.passed, w.open_until, w.forget_at = 0, false,",
+        wrong="w.told, w.passed, w.open_until, w.forget_at = 0, w.passed,",
+    ),
+    Bug(
+        "the news of a grant that was repeated is lost",
+        file="includes/take_grant",
+        right="        w.announced = g.announced -- the news",
+        wrong="        -- the news",
+    ),
+    Bug(
+        "a word is forgotten while its calls may be repeated",
+        file="includes/take_grant",
+        right="math.max(w.forget_at or 0, p.now + 70000)",
+        wrong="math.max(w.forget_at or 0, p.now + 7000)",
+    ),
+    Bug(
+        "a grant that is now stays open",
+        file="includes/take_grants",
+        right="      if g.now then",
+        wrong="      if false then",
+    ),
+    Bug(
+        "what a call gave back goes to its caller",
+        file="includes/take_grants",
+        right="if gave_back and not g.now then",
+        wrong="if false then",
+    ),
+    Bug(
+        "an epoch leaves the grants open",
+        file="includes/open_credit",
+        right="c.epochs + 1, false, false, false, '', ''",
+        wrong="c.epochs, c.open, c.rest, false, '', ''",
+    ),
+    Bug(
+        "newer settings leave the grants open",
+        file="includes/end_credit",
+        right="c.ends + 1",
+        wrong="c.ends",
+    ),
+    # -- gifts
+    Bug(
+        "the reply gives all that is there",
+        file="includes/reply_gift",
+        right="math.floor(there / (1 + rivals))",
+        wrong="there",
+    ),
+    Bug(
+        "a reply gives without a bound of unseen gifts",
+        file="includes/reply_gift",
+        right="w.serial - w.seen > 16",
+        wrong="w.serial - w.seen > 99",
+    ),
+    Bug(
+        "the limit of bytes is not kept",
+        file="includes/reply_gift",
+        right="math.min(w.most_bytes - w.bytes, 4194304 - c.spent)",
+        wrong="4194304 - c.spent",
+    ),
+    Bug(
+        "a grant that is once stays open",
+        file="includes/give",
+        right="  if w.once then",
+        wrong="  if false then",
+    ),
+    Bug(
+        "a gift leaves the turn as it is",
+        file="includes/give",
+        right="w.turn, w.forget_at = c.turn,",
+        wrong="w.turn, w.forget_at = w.turn,",
+    ),
+    Bug(
+        "the last unseen gift is not shown again",
+        file="includes/gifts_again",
+        right="  for i = 1, 17 do\n    tokens[i]",
+        wrong="  for i = 1, 16 do\n    tokens[i]",
+    ),
+    # -- pushes
+    Bug(
+        "without a listener a gift is given",
+        file="includes/push_to",
+        right="redis.call('SPUBLISH', w.channel, text) > 0",
+        wrong="redis.call('SPUBLISH', w.channel, text) >= 0",
+    ),
+    Bug(
+        "a seventeenth gift is pushed",
+        file="includes/distribute",
+        right="w.serial - w.seen < 16",
+        wrong="w.serial - w.seen < 17",
+    ),
+    Bug(
+        "the bytes of unseen pushes have no bound",
+        file="includes/distribute",
+        right="65536 - size",
+        wrong="65536",
+    ),
+    Bug(
+        "a receiver gets more than its portion",
+        file="includes/distribute",
+        right="math.max(1, math.floor(left / math.max(1, rivals)))",
+        wrong="left",
+    ),
+    Bug(
+        "a call makes any number of pushes",
+        file="includes/distribute",
+        right="left ~= 0 and c.pushes > 0 do",
+        wrong="left ~= 0 do",
+    ),
+    Bug(
+        "an announced grant gets pushes",
+        file="includes/distribute",
+        right="room > 0 and not w.announced and",
+        wrong="room > 0 and",
+    ),
+    Bug(
+        "news is told again and again",
+        file="includes/distribute",
+        right="            w.announced = false -- the news is told once",
+        wrong="            left = left -- the news",
+    ),
+    Bug(
+        "all receivers are told of one message",
+        file="includes/distribute",
+        right="            left = left - math.min(w.limit - w.messages, 16, math.max(1, math.floor(left / rivals)))",
+        wrong="            rest = true",
+    ),
+    Bug(
+        "a large message is pushed",
+        file="includes/choose_messages",
+        right="pushes and size + (text and #text or 0) > 16384",
+        wrong="pushes and size + (text and #text or 0) > 65536",
+    ),
+    Bug(
+        "interest is never passed on",
+        file="includes/words_of",
+        right="w.told, w.passed = 0, true",
+        wrong="w.told = 0",
+    ),
+    Bug(
+        "a receiver that reports nothing is not passed over",
+        file="includes/words_of",
+        right="w.unseen[1].time < p.now - 1000",
+        wrong="w.unseen[1].time < p.now - 9000",
+    ),
+    Bug(
+        "what an earlier call left is forgotten",
+        file="includes/serve_credit",
+        right="(p.moved or c.rest)",
+        wrong="p.moved",
+    ),
+    Bug(
+        "a changed rank is not written",
+        file="includes/write_credit",
+        right="if rank and rank ~= w.ranked then",
+        wrong="if rank and not w.ranked then",
+    ),
+    Bug(
+        "stock comes before waiting callers",
+        file="includes/rank_of",
+        right="(w.callers > w.messages and 0 or RANKS.stock)",
+        wrong="(w.callers > w.messages and RANKS.stock or 0)",
+    ),
+    # -- due times
+    Bug(
+        "the deputy calls with the keeper",
+        file="includes/keep_due_time",
+        right="due + 5000, w.open_until, due + 5000 - p.now",
+        wrong="due, w.open_until, due - p.now",
+    ),
+    Bug(
+        "the keeper is not told of an earlier time",
+        file="includes/keep_due_time",
+        right="if keeper and c.keeper_at > due then",
+        wrong="if false then",
+    ),
+    Bug(
+        "nobody is asked to become the keeper",
+        file="includes/keep_due_time",
+        right="  elseif c.open or next(c.dirty) then",
+        wrong="  elseif false then",
+    ),
+)
+
+
+def find(bug: Bug, server: Address | None = None, seeds: int = SEEDS) -> str:
+    """Return how the twin finds a bug; an empty text if it does not."""
+    read = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]}, source_at_start)
+    with host(USUAL, unhurried(read), server=server) as on:
+        for seed in range(seeds):
+            try:
+                prove([seed], on)
+            except AssertionError as error:
+                return str(error)
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the bugs to search for; all by default")
+    given = parser.parse_args()
+    wrong = 0
+    bugs = [bug for bug in GRANT_BUGS if not given.names or bug.name in given.names]
+    with LocalServer() as server:
+        for bug in bugs:
+            started = time.monotonic()
+            found = find(bug, Address(server.host, server.port))
+            wrong += not found
+            line = f"{bug.name:<60} {time.monotonic() - started:5.1f} s  {found[:90] or 'not found'}\n"
+            sys.stdout.write(line if found else f"WRONG: {line}")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(bugs)} searches, {wrong} not as it should be\n")
+    return 1 if wrong or not bugs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,6 +23,7 @@ from sbredis.engine import (
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
 from tests.engine.bench import ENTITY, INCARNATION, NAMESPACE, SALT, SETTINGS, Bench, set_to
 from tests.engine.granting import NOTHING, granting
+from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
 
@@ -468,3 +469,23 @@ async def test_a_malformed_grant_is_refused_and_changes_nothing(
         with pytest.raises(ScriptRefusedError, match="BADCALL"):
             await bench.raw(script, RUN, INCARNATION, 1, "", 0, bench.now, *arguments)
     assert await bench.whole() == before
+
+
+# -- subscriptions -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_publish_announces_its_copies(topic: Topic) -> None:
+    """A call that publishes lacks the keys of the subscriptions' leases. So it makes no gifts."""
+    one, ear = topic.one, Ear()
+    sent = SentGrant("r", waiting_channel("ns", SALT, "s1", "c"), "", granting(1))
+    await topic.transport.subscribe(sent.channel, ear)
+    [reply] = (await topic.tell(one.grant([sent], topic.at()))).credits
+    sent = sent._replace(grant=granting(2, run=reply.run))
+    [reply] = (await topic.tell(one.grant([sent], topic.at()))).credits
+    assert reply.answer is CreditAnswer.TAKEN
+    await topic.publish((b"m", (0,)), (b"n", (1,)))
+    await eventually(lambda: ear.heard)
+    assert [read_push(text).push.gift for text in ear.heard] == [None]
+    sent = sent._replace(grant=granting(3, run=reply.run))
+    [reply] = (await topic.tell(one.grant([sent], topic.at()))).credits
+    assert names(reply) == ["1"]

@@ -9,8 +9,9 @@
 local function distribute(p, caller)
   local c = open_credit(p)
 
+  local lists, rest = ranked_keys(p), false
   if c.untold then
-    local keys = ranked_keys(p, 0)
+    local keys = lists[0]
     local some = { unpack(keys, 1, 16) }
     words_of(p, some)
     for i = 1, #some do
@@ -25,11 +26,10 @@ local function distribute(p, caller)
     c.untold = #keys > 16
   end
 
-  local rest = false
-  for source, prefix in ipairs({ '', 'd', 't' }) do
-    local keys = ranked_keys(p, source)
-    local side, count = #keys > 0 and side_named(prefix), #keys
-    local left = side and (count > 1 or c.rest) and redis.call('ZCOUNT', p.order, side.from, side.to) or nil
+  -- Serve the receivers of a source.
+  local function serve(prefix, keys)
+    local side, count = side_named(prefix), #keys
+    local left = (count > 1 or c.rest) and redis.call('ZCOUNT', p.order, side.from, side.to) or nil
     local able, aside, served, loaded = {}, {}, {}, 0
 
     -- Read some more of the words.
@@ -63,7 +63,7 @@ local function distribute(p, caller)
       return best and best.w, rivals
     end
 
-    local emptied = count == 0 or left == 0
+    local emptied = left == 0
     while not emptied and left ~= 0 and c.pushes > 0 do
       local w, rivals = first()
       if not w and loaded < count then
@@ -132,6 +132,12 @@ local function distribute(p, caller)
           end
         end
       end
+    end
+  end
+
+  for source, prefix in ipairs({ '', 'd', 't' }) do
+    if #lists[source] > 0 then
+      serve(prefix, lists[source])
     end
   end
   if not caller then

@@ -11,6 +11,10 @@ local function keep_due_time(p)
   local c = open_credit(p)
   local due = math.min(p.head, p.next_lock - p.offset, p.lock and p.now + p.lock or math.huge)
   due = math.max(p.now, p.topic and due or math.min(due, p.next_due))
+  if not p.granting and c.keeper ~= '' and c.keeper_till > p.now and c.keeper_at + 1000 >= p.now and c.keeper_at <= due
+    and (c.deputy == '' or c.deputy_at <= due + 5000) then
+    return
+  end
 
   -- Return whether a keeper or a deputy is not late, and its grant is open.
   local function keeps(key, at, till)
@@ -51,8 +55,9 @@ local function keep_due_time(p)
   elseif deputy then
     c.asked = told_at(c.deputy)
   elseif c.open or next(c.dirty) then
+    local lists = ranked_keys(p)
     for source = 1, 3 do
-      local keys = ranked_keys(p, source)
+      local keys = lists[source]
       words_of(p, keys)
       for i = 1, #keys do
         local w = c.words[keys[i]]

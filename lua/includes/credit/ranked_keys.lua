@@ -1,35 +1,49 @@
--- Returns the keys of the open grants of a source in the order of their ranks, at most 32 of them. The first 32 of all
--- sources are read once. The call may have changed the ranks of some since then. Source 0 has the receivers that were
--- not told of an end.
+-- Returns the keys of the open grants: for each source a list in the order of their ranks, which has at most 32 of them.
+-- The key `grants` is read once; the call may have changed the ranks of some words since then. Source 0 has the receivers
+-- that were not told of an end.
 -- @use open_credit rank_of ranks
-local function ranked_keys(p, source)
-  local c, low, range = open_credit(p), source * RANKS.source, RANKS.source
-  if not c.stored then
-    c.stored = redis.call('ZRANGE', p.grants, 0, 31, 'WITHSCORES')
-    c.count = #c.stored < 64 and #c.stored / 2 or nil
-  end
+local function ranked_keys(p)
+  local c = open_credit(p)
   local stored = c.stored
-  if #stored == 64 then
-    stored = redis.call('ZRANGE', p.grants, low, low + range - 1, 'BYSCORE', 'LIMIT', 0, 32, 'WITHSCORES')
+  if not stored then
+    stored = redis.call('ZRANGE', p.grants, 0, 31, 'WITHSCORES')
+    c.count = #stored < 64 and #stored / 2 or nil
+    for source = 0, c.count and -1 or 3 do
+      local low = source * RANKS.source
+      local some = redis.call('ZRANGE', p.grants, low, low + RANKS.source - 1, 'BYSCORE', 'LIMIT', 0, 32, 'WITHSCORES')
+      for i = 1, #some do
+        stored[source * 64 + i] = some[i]
+      end
+    end
+    c.stored = stored
   end
-  local ranks, keys = {}, {}
+  local lists, ranks = { [0] = {}, {}, {}, {} }, {}
+
+  local function put(key, rank)
+    local list = lists[math.floor(rank / RANKS.source)]
+    list[#list + 1], ranks[key] = key, rank
+  end
+
   for i = 1, #stored, 2 do
-    local key, rank = stored[i], tonumber(stored[i + 1])
-    if rank >= low and rank < low + range and not c.dirty[key] then
-      keys[#keys + 1], ranks[key] = key, rank
+    if not c.dirty[stored[i]] then
+      put(stored[i], tonumber(stored[i + 1]))
     end
   end
   for key, w in pairs(c.dirty) do
-    local rank = rank_of(c, w, p.now) or low > 0 and -1 or w.untold and 0 or -1
-    if rank >= low and rank < low + range then
-      keys[#keys + 1], ranks[key] = key, rank
+    local rank = rank_of(c, w, p.now) or w.untold and 0
+    if rank then
+      put(key, rank)
     end
   end
-  table.sort(keys, function(one, other)
-    if ranks[one] ~= ranks[other] then
-      return ranks[one] < ranks[other]
+  for source = 0, 3 do
+    if #lists[source] > 1 then
+      table.sort(lists[source], function(one, other)
+        if ranks[one] ~= ranks[other] then
+          return ranks[one] < ranks[other]
+        end
+        return one < other
+      end)
     end
-    return one < other
-  end)
-  return keys
+  end
+  return lists
 end

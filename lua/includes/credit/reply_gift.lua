@@ -13,7 +13,7 @@ local function reply_gift(p, w)
     if there == 0 then
       return nil, true
     end
-    local keys = ranked_keys(p, w.source == '' and 1 or w.source == 'd' and 2 or 3)
+    local keys = ranked_keys(p)[w.source == '' and 1 or w.source == 'd' and 2 or 3]
     words_of(p, keys)
     for i = 1, #keys do
       local other = c.words[keys[i]]

@@ -173,12 +173,6 @@ GRANT_BUGS = (
         wrong="            rest = true",
     ),
     Bug(
-        "a large message is pushed",
-        file="includes/choose_messages",
-        right="pushes and size + (text and #text or 0) > 16384",
-        wrong="pushes and size + (text and #text or 0) > 65536",
-    ),
-    Bug(
         "interest is never passed on",
         file="includes/words_of",
         right="w.told, w.passed = 0, true",

@@ -52,6 +52,11 @@ class Link(Protocol):
         """The asyncio transport under an open connection; ``None`` for fakeredis, which has none."""
         ...
 
+    @property
+    def run_id(self) -> bytes | None:
+        """The run id of the server, if it is known without a question."""
+        ...
+
     async def connect(self) -> None:
         """Connect and do the handshake. Raises :class:`HandshakeError`, :class:`LinkError` or ``OSError``."""
         ...
@@ -67,6 +72,8 @@ class Link(Protocol):
 
 class NetworkLink(asyncio.Protocol):
     """A connection over the network or over a Unix socket. It is asyncio's protocol until a stream takes its place."""
+
+    run_id = None
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ from sbredis.transport._link import HandshakeError, Link, LinkError
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
 from sbredis.transport._script import pack
+from sbredis.transport._server_facts import UNKNOWN_RUN_ID, run_id_in
 from sbredis.transport._slots import key_slot
 from sbredis.transport._stream import Stream, stream_over
 
@@ -54,9 +55,12 @@ class _HeardChannel:
         self.slot = key_slot(name)
         self.listeners: list[ChannelListener] = []
         self.endpoint: Endpoint | None = None
+        self.run_id: bytes | None = None
+        """The run id of the server that has confirmed the channel last."""
         self.confirmed: asyncio.Future[Failure | None] = asyncio.get_running_loop().create_future()
 
-    def confirm(self) -> None:
+    def confirm(self, run_id: bytes) -> None:
+        self.run_id = run_id
         if not self.confirmed.done():
             self.confirmed.set_result(None)
             return
@@ -72,6 +76,11 @@ class Subscription:
         self._listening = listening
         self._listener = listener
         self._closed = False
+
+    @property
+    def run_id(self) -> bytes | None:
+        """The run id of the server that has confirmed the channel; ``None`` while none has."""
+        return self._listening.run_id_of(self.channel)
 
     def close(self) -> None:
         """Stop listening. Closing again does nothing."""
@@ -161,6 +170,11 @@ class Listening:
             del self._channels[name]
             self._forget(channel)
 
+    def run_id_of(self, name: bytes) -> bytes | None:
+        """Return the run id of the server that has confirmed a channel last."""
+        channel = self._channels.get(name)
+        return None if channel is None else channel.run_id
+
     def close(self, reason: str) -> None:
         """End all listening. Callers that still wait for a confirmation get an error."""
         for channel in self._channels.values():
@@ -216,6 +230,7 @@ class _Ear:
         self._asked: deque[tuple[bytes, deque[bytes]]] = deque()
         """The commands without an answer yet, each with its channels that have no answer."""
         self._heard_at = 0.0
+        self._run_id = UNKNOWN_RUN_ID
 
     def want(self, channel: _HeardChannel) -> None:
         """Listen to a channel from now on."""
@@ -251,7 +266,7 @@ class _Ear:
             # Use RESP2: its messages are plain replies in order, so there is no second channel of pushes to read.
             link = self._listening.dialer.server(self.endpoint, protocol=2)
             await link.connect()
-            await self._hear(stream_over(link))
+            await self._hear(stream_over(link), link.run_id)
         except (HandshakeError, LinkError, OSError, ServiceBusError) as error:
             _log.debug("listening at %s: %s", self.endpoint, error)
             reply = reply_error(error)
@@ -265,7 +280,7 @@ class _Ear:
                 await to_the_end(link.hang_up())
         return was_connected
 
-    async def _hear(self, stream: Stream) -> None:
+    async def _hear(self, stream: Stream, run_id: bytes | None) -> None:
         """Listen until no channel is wanted here any more, or the connection is lost."""
         self._over.clear()
         self._silent = False
@@ -283,6 +298,9 @@ class _Ear:
             tasks.start(stream.run())
             tasks.start(self._ping_while_quiet())
             self._stream = stream
+            self._run_id = run_id or UNKNOWN_RUN_ID
+            if run_id is None:
+                self._tell_server(b"INFO", [b"server"])  # a user may have no right to ask
             for name in self._wanted:
                 self._ask(name)
             while self._wanted and not self._silent:
@@ -300,7 +318,9 @@ class _Ear:
 
     def _heard(self, reply: Any) -> None:
         if not isinstance(reply, list):
-            return  # the answer to a PING
+            if type(reply) is bytes and self._answered(b"INFO", b"server"):
+                self._run_id = run_id_in(reply.decode(errors="replace"))
+            return  # otherwise it is the answer to a PING
         said: list[bytes] = reply  # pyright: ignore[reportUnknownVariableType]  # the type of answers in RESP2
         if len(said) < 3:
             return  # the answer to a PING, as a list
@@ -314,7 +334,7 @@ class _Ear:
         elif kind == b"ssubscribe":
             self._answered(b"SSUBSCRIBE", name)
             if channel is not None:
-                channel.confirm()
+                channel.confirm(self._run_id)
         elif kind == b"sunsubscribe" and not self._answered(b"SUNSUBSCRIBE", name) and channel is not None:
             # We have sent no SUNSUBSCRIBE, so the server has ended the subscription because the slot has moved.
             self._listening.trouble(self.endpoint)

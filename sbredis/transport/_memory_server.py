@@ -12,6 +12,7 @@ Only :mod:`sbredis.transport._memory` imports this module, because fakeredis is 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -100,6 +101,8 @@ class MemoryServer(FakeServer):
     def __init__(self) -> None:
         super().__init__(version=(7, 4), server_type="redis")
         self._scripts = self.script_cache = _ScriptCache()
+        self.run_id = secrets.token_hex(20).encode()
+        """The run id. fakeredis does not know INFO."""
 
     @property
     def _lua_runtime(self) -> _ServerLua:
@@ -225,6 +228,7 @@ class MemoryLink:
 
     def __init__(self, server: MemoryServer, protocol: int, database: int) -> None:
         self._server = server
+        self.run_id = server.run_id
         # Without a time-out for reading: a late reply must not end the connection for other calls.
         self._connection: Any = FakeAsyncRedisConnection(
             server=server, protocol=protocol, db=database, socket_timeout=None

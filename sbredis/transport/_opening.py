@@ -114,7 +114,7 @@ class Opener:
         for reply in replies:
             if isinstance(reply, ReplyError) and reply.code in ("LOADING", "BUSY"):
                 return failure_of_reply(reply.code, reply.detail, endpoint)
-        return server_facts(endpoint, _as_text(info), _setting(fsync), verdict)
+        return server_facts(endpoint, _as_text(info), _setting(fsync), verdict, link.run_id)
 
     def _script_trial(self) -> bytes:
         trial = self.scripts[0] if self.scripts else _OF_NOBODY

@@ -20,6 +20,7 @@ __all__ = [
     "not_writable",
     "parse_info",
     "problems",
+    "run_id_in",
     "unconfirmable",
     "unknown_note",
 ]
@@ -56,25 +57,31 @@ def parse_info(text: str) -> dict[str, str]:
     return {name: value for name, separator, value in pairs if separator}
 
 
+def run_id_in(info: str) -> bytes:
+    """Return the run id that INFO says."""
+    return parse_info(info).get("run_id", "").encode() or UNKNOWN_RUN_ID
+
+
 def server_facts(
     endpoint: Endpoint,
     info: str | None,
     append_fsync: str | None,
     scripts: Literal["allowed", "denied"] | None,
+    run_id: bytes | None = None,
 ) -> ServerFacts:
     """Return the facts from the answers to INFO, CONFIG GET appendfsync and a trial EVALSHA.
 
-    ``None`` stands for a question without an answer.
+    ``None`` stands for a question without an answer. ``run_id`` is given if it is known without INFO.
     """
     if info is None:
-        return ServerFacts(endpoint, append_fsync=append_fsync, scripts=scripts)
+        return ServerFacts(endpoint, run_id or UNKNOWN_RUN_ID, append_fsync=append_fsync, scripts=scripts)
     said = parse_info(info)
     product: Product | None = "valkey" if "valkey_version" in said else "redis" if "redis_version" in said else None
     replicas = said.get("connected_slaves", "")
     role = said.get("role")
     return ServerFacts(
         endpoint,
-        run_id=said.get("run_id", "").encode() or UNKNOWN_RUN_ID,
+        run_id=run_id or run_id_in(info),
         product=product,
         version=said.get("valkey_version") or said.get("redis_version"),
         mode=said.get("server_mode") or said.get("redis_mode"),

@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.faults import in_thread
 from sbredis.exceptions import OperationTimeoutError
-from sbredis.servers import LocalCluster
-from sbredis.transport import Transport, key_slot, open_transport
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import Subscription, Transport, forget_memory, key_slot, open_transport
+from sbredis.transport._server_facts import UNKNOWN_RUN_ID
 from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
@@ -47,6 +48,12 @@ async def is_heard(transport: Transport, heard: Heard, text: bytes) -> None:
     await eventually(lambda: text in heard.messages)
 
 
+def hears_its_server(transport: Transport, subscription: Subscription) -> bool:
+    """Return whether a subscription knows the server process that has confirmed it: the one that runs calls."""
+    server = transport.server_of(CHANNEL)
+    return server is not None and subscription.run_id == server.run_id != UNKNOWN_RUN_ID
+
+
 async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -> None:
     """The slot moves there and back.
 
@@ -62,18 +69,45 @@ async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -
             await in_thread(cluster.migrate_slot_classic, SLOT, target)
             await eventually(partial(heard.has_missed, number))
             await is_heard(transport, heard, b"at %d" % number)
+            assert hears_its_server(transport, subscription)
         subscription.close()
+        assert subscription.run_id is None
 
 
 async def test_a_subscription_follows_a_failover(replicated_cluster: LocalCluster) -> None:
     """The master is killed. The client subscribes at its replica as soon as the replica has taken over."""
     heard = Heard()
     async with await opened(replicated_cluster.url, scripts=[PUBLISH]) as transport:
-        await transport.subscribe(CHANNEL, heard)
+        subscription = await transport.subscribe(CHANNEL, heard)
         await is_heard(transport, heard, b"before")
+        before = subscription.run_id
         replicated_cluster.master_of(SLOT).kill()
         await eventually(lambda: heard.gaps)
         await is_heard(transport, heard, b"after")
+        assert before != subscription.run_id
+        assert hears_its_server(transport, subscription)
+
+
+@pytest.mark.parametrize("rights", ["all", "no INFO"])
+async def test_a_subscription_knows_its_server_if_the_user_may_ask(server: LocalServer, rights: str) -> None:
+    """A user without INFO can listen. Which server process it hears stays unknown."""
+    url = server.url
+    if rights != "all":
+        server.ask("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-info")
+        url = url.replace("redis://", "redis://deaf:secret@")
+    heard = Heard()
+    async with await opened(url, scripts=[PUBLISH]) as transport:
+        subscription = await transport.subscribe(CHANNEL, heard)
+        await is_heard(transport, heard, b"here")
+        assert hears_its_server(transport, subscription) == (rights == "all")
+        assert (subscription.run_id == UNKNOWN_RUN_ID) == (rights != "all")
+
+
+async def test_a_server_in_memory_has_a_run_id() -> None:
+    async with await open_transport("memory://run-id") as transport:
+        subscription = await transport.subscribe(CHANNEL, Heard())
+        assert hears_its_server(transport, subscription)
+    forget_memory("run-id")
 
 
 async def test_an_unconfirmed_subscription_ends_at_its_deadline(cluster: LocalCluster) -> None:

@@ -30,6 +30,7 @@ from sbredis.client._pauses import Pauses
 from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, is_held
 from sbredis.client._routing import RoutedCopies, Routing, facts_of
 from sbredis.client._send_lane import SendJob
+from sbredis.client._server_clock import ServerClock, ServerClocks
 from sbredis.client._test_hooks import BusHooks, install_hooks, remove_hooks
 from sbredis.client._throttle import Throttle
 from sbredis.client._ticks import Tick, next_tick, period_of
@@ -66,6 +67,8 @@ __all__ = [
     "RoutedCopies",
     "Routing",
     "SendJob",
+    "ServerClock",
+    "ServerClocks",
     "SettleJob",
     "Throttle",
     "Tick",

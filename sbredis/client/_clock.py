@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 __all__ = ["Clock"]
+
+_seconds: Callable[[], float] = time.monotonic  # the monotonic clock of macOS counts suspension
+if hasattr(time, "CLOCK_BOOTTIME"):  # that of Linux does not
+    _seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Clock:
@@ -19,8 +24,11 @@ class Clock:
     """The clock that queues created by this client use."""
 
     def now(self) -> float:
-        """Return a time in seconds for measuring durations. It never goes back."""
-        return time.monotonic()
+        """Return a time in seconds for measuring durations. It never goes back.
+
+        It also counts the time for which the machine is suspended, because locks end meanwhile.
+        """
+        return _seconds()
 
     def utc(self) -> float:
         """Return the seconds since 1970."""

@@ -53,7 +53,7 @@ gives messages in the reply only, and after that pushes the news that there are 
 credit at all: a receiver that has its credit in another partition wants only the news. Such news is told once, in a
 push or in the reply, and the next grant asks for it again.
 
-A gift whose lock cannot be dated (:mod:`sbredis.receiving._server_clock`), or has ended before it is handed out, is to
+A gift whose lock cannot be dated (:mod:`sbredis.client._server_clock`), or has ended before it is handed out, is to
 be given back. It counts as given.
 """
 
@@ -65,8 +65,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from sbredis.client import ServerClock
 from sbredis.engine import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
-from sbredis.receiving._server_clock import ServerClock
 
 __all__ = [
     "MOST_UNSEEN",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
+from sbredis.client import Clock
 from sbredis.engine import Delivery, new_token
 from sbredis.model import (
     MessageLease,
@@ -287,5 +288,5 @@ def _received(value: Any, given: SendOptions, options: HandleOptions, number: in
     failures = options.get("attempt", 1) - 1
     delivery = Delivery(str(number), record, failures, interrupted=options.get("interrupted", False))
     until = _LOCK.total_seconds()
-    lease = MessageLease(new_token(), time.monotonic() + until, now + until, 1, options.get("session_id"))
+    lease = MessageLease(new_token(), Clock().now() + until, now + until, 1, options.get("session_id"))
     return delivered(delivery, Reception(0, ServiceBusReceiveMode.PEEK_LOCK, None), lease)

@@ -134,11 +134,11 @@ PURE = {
         ),
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
-        "client": ("_claiming", "_delivering", "_pauses", "_timings", "_watching"),
+        "client": ("_claiming", "_delivering", "_pauses", "_server_clock", "_timings", "_watching"),
         "maintenance": ("_agenda", "_bucket_logs", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
         "registry": ("_merging",),
-        "receiving": ("_credit", "_credit_places", "_fetching", "_searching", "_server_clock"),
+        "receiving": ("_credit", "_credit_places", "_fetching", "_searching"),
         "cli": ("_server_choice", "_top_screen"),
         "operating": (
             "_declared",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sbredis.client import ServerClock
 from sbredis.receiving._credit import (
     TABLE,
     CreditAnswer,
@@ -21,7 +22,6 @@ from sbredis.receiving._credit import (
     HandedGift,
     PartitionCredit,
 )
-from sbredis.receiving._server_clock import ServerClock
 
 LOCK = 30_000
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from sbredis.client import ServerClock
 from sbredis.receiving._credit import (
     TABLE,
     CreditDemand,
@@ -40,7 +41,6 @@ from sbredis.receiving._credit import (
     HandedGift,
     PartitionCredit,
 )
-from sbredis.receiving._server_clock import ServerClock
 from tests.engine.model.credit import DELIVERY_CALLS, NEXT_SESSION, WORD_LIFE, CreditCall, CreditPartition
 
 __all__ = ["BrokenPromiseError", "CreditMachine", "run", "transition"]

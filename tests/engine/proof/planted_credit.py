@@ -23,7 +23,7 @@ __all__ = ["CREDIT_BUGS", "find", "text_of"]
 ROOT = Path(__file__).parents[3]
 DECIDER, DATES, MODEL = (
     "sbredis/receiving/_credit.py",
-    "sbredis/receiving/_server_clock.py",
+    "sbredis/client/_server_clock.py",
     "tests/engine/model/credit.py",
 )
 LOADED = (DATES, DECIDER, MODEL, "tests/engine/proof/credit_machine.py")

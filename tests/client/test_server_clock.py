@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.receiving._server_clock import ServerClock
+from sbredis.client import Clock, ServerClock, ServerClocks
 
 seconds = st.floats(0, 100)
 
@@ -75,3 +77,32 @@ def test_a_reply_to_an_older_call_changes_nothing() -> None:
     clock.replied(10_000, 10.0, 10.1)
     clock.replied(1_000, 1.0, 10.2)
     assert clock.ends(15_000, 10_000, 10.3) == pytest.approx(10.0 + (15_000 - 10_001) / 1001)
+
+
+def test_each_server_process_has_a_clock_of_its_own() -> None:
+    clocks = ServerClocks(told=False)
+    clocks.of("a").replied(1_000_000, 0.0, 0.1)
+    assert clocks.of("a").ends(1_065_000, 1_060_000, 60.0) is not None
+    assert clocks.of("b").ends(1_065_000, 1_060_000, 60.0) is None
+
+
+def test_a_client_forgets_the_clocks_that_it_met_first() -> None:
+    clocks = ServerClocks(told=False)
+    for number in range(100):
+        clocks.of(str(number)).replied(0, 0.0, 0.1)
+    assert clocks.of("0").ends(5_000, 0, 0.2) is None
+    assert clocks.of("99").ends(5_000, 0, 0.2) is not None
+
+
+def test_the_time_of_a_test_needs_no_bounds() -> None:
+    """The servers count the time that the calls of the client tell them, however far it was moved."""
+    clock = ServerClocks(told=True).of("a")
+    assert clock.ends(5_000, 1_000, 1.0) == 5.0
+    clock.replied(1_000, 1.0, 1.0)
+    assert clock.ends(90_005_000, 90_000_000, 90_000.0) == 90_005.0
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the monotonic clock counts suspension here")
+def test_the_clock_of_a_client_counts_suspension() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= Clock().now() <= time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -29,12 +29,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-__all__ = ["ServerClock"]
+__all__ = ["ServerClock", "ServerClocks"]
 
 _YOUNG: Final = 60.0
 _SPEED: Final = 1001.0
 """The most milliseconds by which the server's clock moves in a second of the client."""
 _ROUNDED: Final = 1.0
+_MOST: Final = 64
+"""The largest number of server processes whose clocks a client remembers."""
 
 
 class ServerClock:
@@ -74,3 +76,37 @@ class ServerClock:
         if bounds and clock > bounds[0][0] + now * _SPEED:
             bounds.clear()
         return bool(bounds)
+
+
+class _ToldClock(ServerClock):
+    """The clock of a server that takes its time from the calls of a test: it is the clock of the client."""
+
+    __slots__ = ()
+
+    def replied(self, clock: float, written: float, now: float) -> None:
+        """Note nothing, because the clock is known."""
+
+    def ends(self, until: float, shown: float, now: float) -> float | None:
+        """Return the client's time at which a lock ends."""
+        del shown, now
+        return until / 1000
+
+
+class ServerClocks:
+    """What a client knows of the clocks of server processes."""
+
+    __slots__ = ("_clocks", "_kind")
+
+    def __init__(self, *, told: bool) -> None:
+        """Begin without bounds. ``told`` says whether the servers take their time from the calls of a test."""
+        self._kind = _ToldClock if told else ServerClock
+        self._clocks: dict[str, ServerClock] = {}
+
+    def of(self, run: str) -> ServerClock:
+        """Return the clock of the server process whose run id begins in this way."""
+        found = self._clocks.get(run)
+        if found is None:
+            if len(self._clocks) == _MOST:
+                del self._clocks[next(iter(self._clocks))]
+            found = self._clocks[run] = self._kind()
+        return found

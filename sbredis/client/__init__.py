@@ -27,6 +27,7 @@ from sbredis.client._lane_kinds import (
 )
 from sbredis.client._partition_client import SETTLEMENTS, PartitionClient, do_due, read_after_due
 from sbredis.client._pauses import Pauses
+from sbredis.client._pushing import PushMember
 from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, is_held
 from sbredis.client._routing import RoutedCopies, Routing, facts_of
 from sbredis.client._send_lane import SendJob
@@ -61,6 +62,7 @@ __all__ = [
     "LiveWatch",
     "PartitionClient",
     "Pauses",
+    "PushMember",
     "RenewJob",
     "Role",
     "RoleKeeper",

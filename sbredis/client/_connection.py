@@ -26,6 +26,8 @@ from sbredis.client._background_work import BackgroundFailures
 from sbredis.client._clock import Clock
 from sbredis.client._entity import Creation, Entity, KnownEntities
 from sbredis.client._lane import OTHER_LOOP
+from sbredis.client._pushing import PushChannels
+from sbredis.client._server_clock import ServerClocks
 from sbredis.client._test_hooks import hooks_for
 from sbredis.client._timings import Timings
 from sbredis.engine import (
@@ -182,6 +184,10 @@ class Connection:
         self.timings = timings or Timings()
         self.retry = retry or Backoff()
         """The waits and limits for repetitions of calls."""
+        self.server_clocks = ServerClocks(self.clock)
+        """What the client knows of the clocks of servers."""
+        self.pushes = PushChannels(self)
+        """The channels on which partitions push messages to receivers of the client."""
         self.observer = ConnectionObserver()
         """The object that is told about events. The owner may replace it before it opens the connection."""
         self.lane_numbers = count(1)

@@ -27,7 +27,12 @@ again after a time at another one.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sbredis.client._clock import Clock
 
 __all__ = ["ServerClock", "ServerClocks"]
 
@@ -81,7 +86,11 @@ class ServerClock:
 class _ToldClock(ServerClock):
     """The clock of a server that takes its time from the calls of a test: it is the clock of the client."""
 
-    __slots__ = ()
+    __slots__ = ("_clock",)
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
 
     def replied(self, clock: float, written: float, now: float) -> None:
         """Note nothing, because the clock is known."""
@@ -89,17 +98,17 @@ class _ToldClock(ServerClock):
     def ends(self, until: float, shown: float, now: float) -> float | None:
         """Return the client's time at which a lock ends."""
         del shown, now
-        return until / 1000
+        return until / 1000 - self._clock.utc() + self._clock.now()
 
 
 class ServerClocks:
     """What a client knows of the clocks of server processes."""
 
-    __slots__ = ("_clocks", "_kind")
+    __slots__ = ("_clocks", "_new")
 
-    def __init__(self, *, told: bool) -> None:
-        """Begin without bounds. ``told`` says whether the servers take their time from the calls of a test."""
-        self._kind = _ToldClock if told else ServerClock
+    def __init__(self, clock: Clock) -> None:
+        """Begin without bounds, with the clock of the client."""
+        self._new: Callable[[], ServerClock] = ServerClock if clock.told() is None else partial(_ToldClock, clock)
         self._clocks: dict[str, ServerClock] = {}
 
     def of(self, run: str) -> ServerClock:
@@ -108,5 +117,5 @@ class ServerClocks:
         if found is None:
             if len(self._clocks) == _MOST:
                 del self._clocks[next(iter(self._clocks))]
-            found = self._clocks[run] = self._kind()
+            found = self._clocks[run] = self._new()
         return found

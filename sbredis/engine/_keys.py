@@ -31,6 +31,8 @@ __all__ = [
     "namespace_of",
     "namespace_pattern",
     "partition_keys",
+    "push_channel",
+    "push_pattern",
     "role_keys",
     "slot_channel",
     "state_key",
@@ -150,6 +152,16 @@ def due_channel(namespace: str, salt: str) -> bytes:
     return slot_channel(namespace, salt, "due")
 
 
+def push_channel(namespace: str, salt: str, client: str) -> bytes:
+    """Return the channel on which the partitions of a slot push messages and news to a client.
+
+    The ids of clients are random, so no user can listen to the channel of a client that it does not know.
+    """
+    if not _WORD.fullmatch(client):
+        raise ValueError(f"{quoted(client)} is not the id of a client")
+    return f"{_prefix(namespace, salt)}:push:{client}".encode()
+
+
 def state_key(namespace: str, salt: str, entity: str) -> bytes:
     """Return the key that identifies an entity's partition in the slot of ``salt``."""
     return _own_key(namespace, salt, entity, "state")
@@ -201,6 +213,11 @@ def entity_pattern(namespace: str, entity: str) -> str:
 def due_pattern(namespace: str) -> str:
     """Return the pattern of the channels on which the partitions of a namespace make announcements."""
     return f"{_in_any_slot(namespace)}:wake:due"
+
+
+def push_pattern(namespace: str) -> str:
+    """Return the pattern of the channels on which the partitions of a namespace push to clients."""
+    return f"{_in_any_slot(namespace)}:push:*"
 
 
 def _in_any_slot(namespace: str) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.client import Clock, ServerClock, ServerClocks
+from tests.aio.queues import HandClock
 
 seconds = st.floats(0, 100)
 
@@ -80,14 +81,14 @@ def test_a_reply_to_an_older_call_changes_nothing() -> None:
 
 
 def test_each_server_process_has_a_clock_of_its_own() -> None:
-    clocks = ServerClocks(told=False)
+    clocks = ServerClocks(Clock())
     clocks.of("a").replied(1_000_000, 0.0, 0.1)
     assert clocks.of("a").ends(1_065_000, 1_060_000, 60.0) is not None
     assert clocks.of("b").ends(1_065_000, 1_060_000, 60.0) is None
 
 
 def test_a_client_forgets_the_clocks_that_it_met_first() -> None:
-    clocks = ServerClocks(told=False)
+    clocks = ServerClocks(Clock())
     for number in range(100):
         clocks.of(str(number)).replied(0, 0.0, 0.1)
     assert clocks.of("0").ends(5_000, 0, 0.2) is None
@@ -96,10 +97,12 @@ def test_a_client_forgets_the_clocks_that_it_met_first() -> None:
 
 def test_the_time_of_a_test_needs_no_bounds() -> None:
     """The servers count the time that the calls of the client tell them, however far it was moved."""
-    clock = ServerClocks(told=True).of("a")
-    assert clock.ends(5_000, 1_000, 1.0) == 5.0
-    clock.replied(1_000, 1.0, 1.0)
-    assert clock.ends(90_005_000, 90_000_000, 90_000.0) == 90_005.0
+    clock = HandClock()
+    server = ServerClocks(clock).of("a")
+    assert server.ends(clock.told() + 5_000, clock.told(), clock.now()) == pytest.approx(clock.now() + 5)
+    server.replied(clock.told(), clock.now(), clock.now())
+    clock.move(90_000)
+    assert server.ends(clock.told() + 5_000, clock.told(), clock.now()) == pytest.approx(clock.now() + 5)
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the monotonic clock counts suspension here")

@@ -1,0 +1,143 @@
+"""The channels on which partitions push to a client: one for each slot, shared by all receivers of the client.
+
+A channel is open while a receiver needs it. A push names the receiver and the side, so it goes to the right one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from sbredis.engine import CreditPush, Delivery, push_channel, read_push
+from sbredis.exceptions import DataLayoutError, ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.client._connection import Connection
+    from sbredis.transport import Subscription
+
+__all__ = ["PushChannels", "PushListener", "PushMember"]
+
+_log = logging.getLogger("sbredis.client")
+_RUN = 8
+"""The number of characters of a run id that grants and pushes have."""
+
+
+class PushListener(Protocol):
+    """The part of a receiver that hears pushes. Its methods run in the event loop, so they must not block."""
+
+    def pushed(self, push: CreditPush[Delivery]) -> None:
+        """Handle a push."""
+        ...
+
+    def subscribed(self, run: str) -> None:
+        """Handle a new subscription, which the server process ``run`` has confirmed. Earlier pushes may be lost."""
+        ...
+
+    def refused(self, error: ServiceBusError) -> None:
+        """Handle a refusal of the channel. The membership has ended."""
+        ...
+
+
+class PushMember:
+    """A receiver that hears a channel, until it leaves."""
+
+    __slots__ = ("_channel", "_key")
+
+    def __init__(self, channel: _PushChannel, key: tuple[str, str]) -> None:
+        self._channel, self._key = channel, key
+
+    @property
+    def channel(self) -> bytes:
+        """The name of the channel."""
+        return self._channel.name
+
+    @property
+    def run(self) -> str | None:
+        """The server process that has confirmed the subscription last; ``None`` while none has."""
+        return self._channel.run
+
+    def leave(self) -> None:
+        """Stop hearing the channel."""
+        self._channel.leave(self._key)
+
+
+class PushChannels:
+    """The open channels of a client."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._open: dict[int, _PushChannel] = {}
+        """The channels by the numbers of their slots."""
+
+    def join(self, slot: int, receiver: str, source: str, listener: PushListener) -> PushMember:
+        """Let a receiver hear the pushes for one source of a partition in a slot.
+
+        The listener is told when the subscription is confirmed, also if it was confirmed before.
+        """
+        channel = self._open.get(slot)
+        if channel is None:
+            connection, namespace = self._connection, self._connection.namespace
+            name = push_channel(namespace.name, namespace.salt(slot), connection.id)
+            channel = self._open[slot] = _PushChannel(name, partial(self._ended, slot))
+            channel.subscription = connection.transport.listen(name, channel, channel.refused)
+        return channel.join((receiver, source), listener)
+
+    def _ended(self, slot: int) -> None:
+        channel = self._open.pop(slot)
+        if channel.subscription is not None and not self._connection.closed:  # otherwise it ends with the connection
+            channel.subscription.close()
+
+
+class _PushChannel:
+    """A channel that receivers hear."""
+
+    def __init__(self, name: bytes, ended: partial[None]) -> None:
+        self.name = name
+        self.subscription: Subscription | None = None
+        self._ended = ended
+        self._members: dict[tuple[str, str], PushListener] = {}
+
+    @property
+    def run(self) -> str | None:
+        found = None if self.subscription is None else self.subscription.run_id
+        return None if found is None else found[:_RUN].decode()
+
+    def join(self, key: tuple[str, str], listener: PushListener) -> PushMember:
+        if key in self._members:
+            raise ValueError(f"the receiver {key[0]} hears this channel already")
+        self._members[key] = listener
+        if self.run is not None:
+            asyncio.get_running_loop().call_soon(self._confirm, key)
+        return PushMember(self, key)
+
+    def leave(self, key: tuple[str, str]) -> None:
+        if self._members.pop(key, None) is not None and not self._members:
+            self._ended()
+
+    def _confirm(self, key: tuple[str, str]) -> None:
+        if key in self._members and (run := self.run) is not None:
+            self._members[key].subscribed(run)
+
+    # -- a listener of the transport -----------------------------------------------------------------------------------
+
+    def message(self, payload: bytes) -> None:
+        try:
+            heard = read_push(payload)
+        except DataLayoutError as error:
+            _log.debug("a push on %r is ignored: %s", self.name, error)
+            return
+        listener = self._members.get((heard.receiver, heard.source))
+        if listener is not None:
+            listener.pushed(heard.push)
+
+    def gap(self) -> None:
+        for key in list(self._members):
+            self._confirm(key)
+
+    def refused(self, error: ServiceBusError) -> None:
+        members, self._members = self._members, {}
+        self._ended()
+        for listener in members.values():
+            listener.refused(error)

@@ -51,7 +51,8 @@ was answered yet, and the first one was made less than ten seconds ago. So a lat
 A grant is *once* if the first gift ends it. It is *now* if it ends with the reply. It is *announced* if the partition
 gives messages in the reply only, and after that pushes the news that there are more. An announced grant may have no
 credit at all: a receiver that has its credit in another partition wants only the news. Such news is told once, in a
-push or in the reply, and the next grant asks for it again.
+push or in the reply, and the next grant asks for it again. So a receiver with an announced grant makes a call only
+when it wants messages and there is news, whatever its callers want meanwhile.
 
 A gift whose lock cannot be dated (:mod:`sbredis.client._server_clock`), or has ended before it is handed out, is to
 be given back. It counts as given.
@@ -173,6 +174,7 @@ class HandedGift(NamedTuple, Generic[Message]):
     ends: float | None
     """The client's time at which the lock ends; None if the messages must be given back uncounted."""
     messages: Sequence[Message]
+    fence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,10 @@ class PartitionCredit(Generic[Message]):
         """Ask a partition again that has refused."""
         self._happens(CreditEvent.ASKED)
 
+    def look_again(self) -> None:
+        """Make a call soon: there may be messages, or a change, of which the receiver has not heard."""
+        self._told = True
+
     def began(self, prefix: str, serial: int) -> None:
         """Note that the application has begun a message of a gift."""
         if prefix == self._prefix:
@@ -313,6 +319,36 @@ class PartitionCredit(Generic[Message]):
     def unsubscribed(self) -> None:
         """Note that the subscription is lost."""
         self._happens(CreditEvent.UNSUBSCRIBED)
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def run(self) -> str:
+        """The server process that the prefix belongs to."""
+        return self._run
+
+    @property
+    def outstanding(self) -> int:
+        """The number of messages that the partition may still push, or has given and that are not handed out."""
+        if self._latest is not None and self._latest.announced and not self._under_way:
+            return 0
+        return max(0, self._open - self._seen.messages)
+
+    @property
+    def outstanding_for_callers(self) -> int:
+        """The number of these messages that the partition gives as to a waiting caller."""
+        return 0 if self._latest is None else max(0, self._latest.callers - self._seen.messages)
+
+    @property
+    def unchanged(self) -> CreditDemand:
+        """The demand of a receiver that wants nothing more, and lets the latest grant stay as it is until it is told.
+
+        So a receiver whose callers come and go makes no calls to leave and to come back.
+        """
+        latest = self._latest
+        if latest is None or self.news:
+            return CreditDemand()
+        return CreditDemand(stock=self.outstanding, now=latest.now, announced=latest.announced)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -487,7 +523,7 @@ class PartitionCredit(Generic[Message]):
 
     def _hand_out(self, gift: CreditGift[Message], ends: float | None, now: float) -> HandedGift[Message]:
         return HandedGift(
-            gift.prefix, gift.place.serial, ends if ends is not None and ends > now else None, gift.messages
+            gift.prefix, gift.place.serial, ends if ends is not None and ends > now else None, gift.messages, gift.fence
         )
 
     # -- the state -----------------------------------------------------------------------------------------------------
@@ -508,7 +544,9 @@ class PartitionCredit(Generic[Message]):
         if latest is None:
             return self._asks or bool(self._retired)
         if latest.now and (demand.now or self.state is CreditState.UNHEARD):  # it ends by itself
-            return seen.messages + wanted > latest.limit
+            return seen.messages + wanted > latest.limit or (self.news and wanted > 0)
+        if latest.announced and demand.announced:
+            return self.news and wanted > 0
         if seen.messages + wanted != self._open or latest.announced != demand.announced:
             return True
         return self._asks and (

@@ -125,11 +125,7 @@ local function distribute(p, caller)
           break
         end
         if w.told > 0 or push_to(p, w) then
-          if w.limit > w.messages then
-            left = left - math.min(w.limit - w.messages, 16, math.max(1, math.floor(left / rivals)))
-          else
-            w.announced = false -- the news is told once
-          end
+          left = left - math.max(1, math.min(w.limit - w.messages, 16, math.floor(left / rivals)))
         end
       end
     end

@@ -656,11 +656,8 @@ class CreditPartition:
                     break
                 if word.told_at is None and not self._tell(word):
                     continue
-                if word.credit:
-                    left -= min(word.credit, MOST_PUSHES, max(1, left // rivals))
-                else:
-                    word.announced = False  # the news is told once
-                    self.cases["interest: without credit"] += 1
+                left -= max(1, min(word.credit, MOST_PUSHES, left // rivals))
+                self.cases["interest: without credit"] += not word.credit
 
     def _tell(self, word: Word) -> bool:
         self.cases["interest"] += 1

@@ -1070,7 +1070,7 @@ class CreditMachine:
         waiting = [one for one in receivers if one.callers and not one.closed and not one.flags.get("now")]
         for receiver in waiting:
             word = partition.words.get(receiver.key)
-            require(word is not None and word.credit, "a caller waits without credit", receiver.key)
+            require(word is not None and word.wants, "a caller waits without credit, and without news", receiver.key)
             assert word is not None
             require(not partition._there(word), "a caller waits beside ready messages", receiver.key)
         for receiver in receivers:

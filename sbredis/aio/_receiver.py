@@ -38,12 +38,15 @@ from sbredis.model import (
     hold_of,
 )
 from sbredis.receiving import (
+    CreditInbox,
     Deferred,
     EntityLookup,
     Inbox,
+    InboxOptions,
     MessageSettler,
     Peekings,
     RenewalReport,
+    SessionInbox,
     delay_of,
     purge,
     require_messages,
@@ -120,7 +123,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._session_id = options.session_id
         self._held: HeldSession | None = None
         """The accepted session, in a :class:`ServiceBusSessionReceiver`."""
-        self._inbox: Inbox | None = None
+        self._inbox: Inbox[Any] | None = None
         self._peekings = Peekings(self._side)
         self._settler = MessageSettler(self._lookup, self._ready)
         self._redrive_goes_on: Callable[[int], bool] = lambda _: True
@@ -675,23 +678,19 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             await entity.require(require_no_sessions, deadline)
             await entity.require(require_not_forwarding, deadline)
 
-    async def _open(self, deadline: float, wait: float | None = None) -> Inbox:
+    async def _open(self, deadline: float, wait: float | None = None) -> Inbox[Any]:
         entity = await self._ready(deadline, wait)
         await self._check_kind(entity, deadline)
         if self._inbox is None:
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:
                 self._connection.observer.moves_from(self._connection, entity.record, waits=False)
-            self._inbox = Inbox(
-                entity,
-                secrets.token_hex(5),
-                side=self._side,
-                mode=self._mode,
-                prefetch=self._prefetch,
-                adaptive=self._adaptive,
-                session=self._held,
-            )
-            if self._held is not None:
-                self._held.recalled = self._held.lease.recalled = self._inbox.recalled
+            identity, held = secrets.token_hex(5), self._held
+            options = InboxOptions(self._side, self._mode, self._prefetch, adaptive=self._adaptive)
+            if held is None:
+                self._inbox = CreditInbox(entity, identity, options)
+            else:
+                inbox = self._inbox = SessionInbox(entity, identity, options, held)
+                held.recalled = held.lease.recalled = inbox.recalled
         return self._inbox
 
     async def close(self) -> None:

@@ -14,7 +14,14 @@ from sbredis.aio._session import ServiceBusSession
 from sbredis.client import deadline_of
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from sbredis.receiving import accept_named, accept_next, is_failed_delivery, require_not_forwarding, require_sessions
+from sbredis.receiving import (
+    SessionInbox,
+    accept_named,
+    accept_next,
+    is_failed_delivery,
+    require_not_forwarding,
+    require_sessions,
+)
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
@@ -102,7 +109,12 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
         session, inbox = self._held, self._inbox
-        if session is None or inbox is None or not self._prefetch or hold_of(message).lease is not session.lease:
+        if (
+            session is None
+            or not isinstance(inbox, SessionInbox)
+            or not self._prefetch
+            or hold_of(message).lease is not session.lease
+        ):
             return nullcontext()
         self._settler.check(message, "abandon")
         return inbox.recalled(deadline_of(timeout))

@@ -37,7 +37,7 @@ from sbredis.engine._keys import (
     waiting_channel,
 )
 from sbredis.engine._lifecycle import SidePrefix
-from sbredis.engine._lock_tokens import LeaseTokens, LockToken, new_token, read_lock_token
+from sbredis.engine._lock_tokens import LeaseTokens, LockToken, lease_token, new_token, read_lock_token
 from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Swept, Taken
 from sbredis.engine._names import (
     entity_name,
@@ -273,6 +273,7 @@ __all__ = [
     "identifier",
     "is_dead",
     "is_full",
+    "lease_token",
     "library_keys",
     "name_key",
     "namespace_name",

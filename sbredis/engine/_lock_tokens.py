@@ -31,7 +31,7 @@ from uuid import UUID
 from sbredis.engine._bands import number_of, side_of
 from sbredis.engine._lifecycle import SidePrefix
 
-__all__ = ["NO_LEASE", "LeaseTokens", "LockToken", "new_token", "read_lock_token"]
+__all__ = ["NO_LEASE", "LeaseTokens", "LockToken", "lease_token", "new_token", "read_lock_token"]
 
 NO_LEASE = "-" * 11
 """The token for calls that take no lease."""
@@ -48,6 +48,11 @@ def new_token() -> str:
     return b2a_base64(urandom(9), newline=False).translate(_URL_SAFE)[:11].decode()
 
 
+def lease_token(prefix: str, serial: int) -> str:
+    """Return the token of the lease with this serial."""
+    return prefix + _ALPHABET[serial >> 12] + _ALPHABET[serial >> 6 & 63] + _ALPHABET[serial & 63]
+
+
 class LeaseTokens:
     """Makes the tokens of one receiver's leases in one partition."""
 
@@ -62,7 +67,7 @@ class LeaseTokens:
             self._prefix, self._serial = new_token()[:8], 0
         serial = self._serial
         self._serial = serial + 1
-        return self._prefix + _ALPHABET[serial >> 12] + _ALPHABET[serial >> 6 & 63] + _ALPHABET[serial & 63]
+        return lease_token(self._prefix, serial)
 
 
 class LockToken(NamedTuple):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sbredis._lazy import lazily
 from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next
+from sbredis.receiving._credit_inbox import CreditInbox
 from sbredis.receiving._deferred import Deferred
 from sbredis.receiving._entity_lookup import (
     EntityLookup,
@@ -16,10 +17,11 @@ from sbredis.receiving._entity_lookup import (
     require_sessions,
 )
 from sbredis.receiving._held_session import HeldSession, is_failed_delivery, lane_for, state_bytes
-from sbredis.receiving._inbox import Inbox
+from sbredis.receiving._inbox import Inbox, InboxOptions
 from sbredis.receiving._peeking import Peeking, Peekings
 from sbredis.receiving._purging import purge
 from sbredis.receiving._renewing import LockRenewFailureCallback, RenewalReport, Renewals, RenewedLock
+from sbredis.receiving._session_inbox import SessionInbox
 from sbredis.receiving._settling import (
     MessageSettler,
     changes_of,
@@ -35,10 +37,12 @@ if TYPE_CHECKING:
     from sbredis.receiving._renewal_thread import RenewalThread
 
 __all__ = [
+    "CreditInbox",
     "Deferred",
     "EntityLookup",
     "HeldSession",
     "Inbox",
+    "InboxOptions",
     "LockRenewFailureCallback",
     "MessageSettler",
     "NoSessionError",
@@ -48,6 +52,7 @@ __all__ = [
     "RenewalThread",
     "Renewals",
     "RenewedLock",
+    "SessionInbox",
     "StandInProcess",
     "accept_named",
     "accept_next",

@@ -1,62 +1,98 @@
-"""Decide in which partitions of an entity a receiver has its credit. Pure.
+"""Decide how much credit a receiver grants to each partition of an entity. Pure.
 
 Theory
 ------
 
-A receiver may be at several partitions, at most :data:`MOST_PLACES`. If it wants at least one message from each of
-them, all get a share of its credit. Otherwise one partition has all of the credit, the *home*, and the others only send
-news of their messages. So the receiver holds no more locks than it wants, and an idle receiver hears of each message.
+A receiver locks no more messages than it wants, so it divides what it wants between the partitions. Each change of a
+share is a call. So shares change only as far as they must:
 
-If there is news of another partition, it becomes the home: the receiver withdraws the credit from the home and grants
-it to the other one at the same time. What the earlier home has given before that comes nevertheless. Then the receiver
-has more than it wanted, and keeps or gives back the rest.
+- *Without news*, each partition gets a share if the receiver wants at least one message from each. Otherwise none gets
+  any credit, and all only send news of their messages. Partitions push to their shares, and a share that is used up
+  becomes an interest in news.
+- *With news* of messages, a partition without credit gets all that the receiver wants and has not granted. If that is
+  nothing, it gets half of the credit of the partitions without news. Partitions with news take turns.
+- *If the receiver wants less*, the partitions without news lose credit first, the largest share first.
 
-A receiver that gets no news can choose any home, and begins at a different one each time.
+What a partition has given before it loses credit comes nevertheless. Then the receiver has more than it wanted, and
+keeps or gives back the rest.
+
+A receiver that wants only what is there now asks all partitions at once. If it wants less than one message from each,
+one of them has all of the credit, the *home*, and the others say whether they have messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from sbredis.receiving._credit import CreditDemand
+from sbredis.receiving._fetching import MOST_AT_ONCE
 
-__all__ = ["MOST_PLACES", "CreditPlaces"]
+__all__ = ["CreditPlaces"]
 
-MOST_PLACES: Final = 16
-"""The largest number of partitions that a receiver is at."""
+_MOST: Final = MOST_AT_ONCE
+"""The largest share of a partition: a reply brings no more messages at once."""
 
 
 class CreditPlaces:
-    """The shares of several partitions in what a receiver wants."""
+    """The shares of the partitions of an entity in what a receiver wants."""
 
-    __slots__ = ("_count", "_home")
+    __slots__ = ("_home",)
 
-    def __init__(self, count: int, home: int) -> None:
-        """Begin with ``count`` partitions. The one with the index ``home`` gets the credit first."""
-        if not 0 < count <= MOST_PLACES:
-            raise ValueError(f"A receiver is at 1 to {MOST_PLACES} partitions of an entity, not at {count}.")
-        self._count, self._home = count, home % count
+    def __init__(self, home: int) -> None:
+        """Begin with the partition at the index ``home``. Each receiver begins at a different one."""
+        self._home = home
 
-    def shares(self, demand: CreditDemand, news: Collection[int] = ()) -> list[CreditDemand]:
-        """Return what to want from each partition, if there is news of the partitions ``news``."""
-        count = self._count
-        wanted = demand.callers + demand.stock
-        if news and self._home not in news:
-            self._home = min(news, key=lambda place: (place - self._home) % count)
-        if wanted >= count:
-            return self._parts(demand)
-        nothing = replace(demand, callers=0, stock=0, announced=wanted > 0)
-        return [demand if place == self._home else nothing for place in range(count)]
+    def shares(
+        self,
+        wanted: int,
+        outstanding: Sequence[int],
+        able: Collection[int],
+        news: Collection[int] = (),
+        *,
+        spreads: bool = True,
+    ) -> list[int]:
+        """Return the number of messages to want from each partition, at most ``wanted`` in all.
 
-    def _parts(self, demand: CreditDemand) -> list[CreditDemand]:
-        """Divide the messages evenly. The home and those after it get what is over, and the callers come first."""
-        parts: list[CreditDemand] = []
-        for place in range(self._count):
-            turn = (place - self._home) % self._count
-            part = (demand.callers + demand.stock + self._count - 1 - turn) // self._count
-            callers = (demand.callers + self._count - 1 - turn) // self._count
-            room = max(1, demand.room // self._count)
-            parts.append(replace(demand, callers=callers, stock=part - callers, room=room))
-        return parts
+        The partitions may still give the numbers ``outstanding``. Only those in ``able`` get a share: the others do not
+        answer, or need not be asked. Those in ``news`` have messages. Without ``spreads``, partitions without news get
+        no more credit.
+        """
+        shares = [count if place in able else 0 for place, count in enumerate(outstanding)]
+        hungry = [place for place in able if place in news and not shares[place]]
+        left = wanted - sum(shares)
+        if left < 0:
+            self._cut(-left, shares, able, news)
+        elif hungry:
+            idle = sum([shares[place] for place in able if place not in news])
+            if not left and idle:
+                left = -(-idle // 2)
+                self._cut(left, shares, able, news)
+            while left and hungry:
+                count = len(shares)
+                self._home = min(hungry, key=lambda place: (place - self._home - 1) % count)
+                hungry.remove(self._home)
+                shares[self._home] = min(left, _MOST)
+                left -= shares[self._home]
+        elif left and able and spreads:
+            self._spread(wanted, shares, able)
+        return shares
+
+    def _cut(self, left: int, shares: list[int], able: Collection[int], news: Collection[int]) -> None:
+        """Take this number of messages from the shares."""
+        for place in sorted(able, key=lambda place: (place in news, -shares[place])):
+            cut = min(shares[place], left)
+            shares[place] -= cut
+            left -= cut
+
+    def _spread(self, wanted: int, shares: list[int], able: Collection[int]) -> None:
+        """Add to the smallest shares, or to that of the home if there is not one message for each partition."""
+        if wanted < len(able):
+            home = max(able, key=lambda place: (shares[place], place == self._home))
+            shares[home] += wanted - sum(shares)
+            self._home = home
+            return
+        rest = sorted(able, key=lambda place: (-shares[place], (place - self._home) % len(shares)))
+        for at, place in enumerate(rest):
+            share = max(shares[place], min(-(-wanted // (len(rest) - at)), _MOST))
+            wanted -= share
+            shares[place] = share

@@ -1,8 +1,9 @@
 """The inbox of a receiver: it fetches the messages that callers ask for, and serves the callers in their order.
 
-The inbox has no task of its own: only its callers wait. Every event (a new caller, an answer, a wake-up, a timer) leads
-to a call of :meth:`Inbox.pump`, which makes the calls that are needed now. :mod:`sbredis.receiving._fetching` decides
-on these calls. It uses the state of each partition that :mod:`sbredis.client._watching` records.
+The inbox has no task of its own: only its callers wait. Every event (a new caller, an answer, a push, a timer) leads
+to a call of :meth:`Inbox.pump`, which makes the calls that are needed now. There are two kinds of inboxes, which differ
+in how they get messages from a partition: :mod:`sbredis.receiving._credit_inbox` grants credit, and
+:mod:`sbredis.receiving._session_inbox` asks for the messages of a session and waits to be woken.
 
 If no caller waits any more when a message comes, the inbox keeps the message, or releases it without counting a
 delivery if there is no room. If an answer is late, the inbox looks at all other partitions, and uses the answer when it
@@ -13,38 +14,100 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from sbredis.client import may_recover
 from sbredis.engine import SidePrefix
-from sbredis.exceptions import (
-    OperationTimeoutError,
-    Outcome,
-    ServiceBusConnectionError,
-    ServiceBusError,
-    SessionLockLostError,
-)
+from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._buffer import Buffer
-from sbredis.receiving._fetching import Fetch, Stock, fetches, keep_for, passing_looks
-from sbredis.receiving._watcher import PartitionWatcher
+from sbredis.receiving._fetching import Stock, keep_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sbredis.client import Entity, Watch
-    from sbredis.receiving._held_session import HeldSession
+    from sbredis.client import Entity, PartitionClient
 
-__all__ = ["Inbox", "ReceiveCall"]
+__all__ = ["Inbox", "InboxOptions", "InboxSource", "ReceiveCall"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
 """The seconds between checks whether there is still a connection over which a partition can wake waiting callers."""
 _HURRYING = 0.1
 """The seconds between checks for calls that are late for a caller whose time is over."""
+
+
+class InboxSource(Protocol):
+    """A partition from which an inbox gets messages."""
+
+    partition_client: PartitionClient
+
+    @property
+    def calls(self) -> int:
+        """The number of calls made, including the one under way."""
+        ...
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a call is under way."""
+        ...
+
+    @property
+    def late(self) -> bool:
+        """Whether the answer to the call under way is late."""
+        ...
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the last call failed, the answer is late, or a call is under way without a connection."""
+        ...
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether an answer may still come, as far as the client knows."""
+        ...
+
+    def wanted(self) -> None:
+        """Record that a new caller waits for messages."""
+        ...
+
+    def ask_now(self) -> None:
+        """Ask the partition for what it has now, also if it was asked before."""
+        ...
+
+    def look_again(self) -> None:
+        """Ask the partition again: something may have changed there."""
+        ...
+
+    def hurry(self) -> None:
+        """Let the answer to the call under way be late sooner, because the time of a caller is over."""
+        ...
+
+    def leave(self) -> None:
+        """Stop receiving, because the queue is in other partitions now."""
+        ...
+
+    async def aclose(self) -> None:
+        """Take what is under way, and leave the partition."""
+        ...
+
+
+S = TypeVar("S", bound=InboxSource)
+
+
+@dataclass(frozen=True, slots=True)
+class InboxOptions:
+    """What an inbox fetches, and how."""
+
+    side: SidePrefix
+    mode: ServiceBusReceiveMode
+    prefetch: int
+    """The largest number of messages to fetch ahead of the callers."""
+    adaptive: bool
+    """Whether the number of messages to fetch ahead follows the speed of the callers."""
 
 
 class ReceiveCall:
@@ -56,7 +119,7 @@ class ReceiveCall:
         self.missing = missing
         self.gathers = gathers
         """Whether the call waits for more messages when it has some."""
-        self.unanswered: dict[PartitionWatcher, int] | None = None
+        self.unanswered: dict[InboxSource, int] | None = None
         """The partitions whose answer the call still needs; ``None`` while it waits for messages to come.
 
         A call for the messages that are there now needs an answer from each partition. A call that has waited
@@ -100,50 +163,65 @@ class ReceiveCall:
             self._news.set_result(news)
 
 
-class Inbox:
+class Inbox(ABC, Generic[S]):
     """The messages of one receiver, from an entity itself or from its dead-letter queue."""
 
-    def __init__(
-        self,
-        entity: Entity,
-        identity: str,
-        *,
-        side: SidePrefix,
-        mode: ServiceBusReceiveMode,
-        prefetch: int,
-        adaptive: bool,
-        session: HeldSession | None = None,
-    ) -> None:
+    def __init__(self, entity: Entity, identity: str, options: InboxOptions) -> None:
         self.entity = entity
         self.identity = identity
-        self.side: SidePrefix = side
-        self.mode = mode
+        self.side: SidePrefix = options.side
+        self.mode = options.mode
         self._loop = asyncio.get_running_loop()
         self._clock = entity.connection.clock
         self._timings = entity.connection.timings
         self.buffer = Buffer()
         """The messages that were fetched ahead."""
         lock = entity.record.settings.lock_duration / 1000
-        self.stock = Stock(prefetch, adaptive=adaptive, lock=lock, now=self._loop.time())
+        self.stock = Stock(options.prefetch, adaptive=options.adaptive, lock=lock, now=self._loop.time())
         """Decides how many messages are fetched ahead."""
         self._callers: deque[ReceiveCall] = deque()
-        self.session = session
-        """The session that the messages belong to, if the receiver has one."""
-        self._recalls = 0
-        """The number of open contexts of :meth:`recalled`. If there is one, the inbox fetches nothing."""
-        self._returning: set[asyncio.Future[None]] = set()
-        """The releases of messages of a session that are under way. They must end before the inbox fetches again."""
         self._numbers = entity.numbers
-        self._watchers = self._new_watchers()
+        self._sources = self._new_sources()
         self._coming = 0
-        """The number of messages for which the calls under way ask."""
-        self._turn = 0
-        """The partition to ask first next time."""
+        """The number of messages that were asked for and have not come."""
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._trouble: ServiceBusError | None = None
         self._ended_moving = self._clock.when_moved(self._clock_moved)
         entity.watchers.add(self._entity_changed)
+
+    # -- what the kinds of inboxes do differently ----------------------------------------------------------------------
+
+    @abstractmethod
+    def _new_sources(self) -> list[S]:
+        """Return an object for each partition."""
+
+    @abstractmethod
+    def _make_calls(self) -> None:
+        """Make the calls that are needed now."""
+
+    @abstractmethod
+    def _next_looks(self) -> list[float]:
+        """Return times at which to look at partitions."""
+
+    @abstractmethod
+    def _on_look(self, now: float) -> None:
+        """Note at each partition that the time has come."""
+
+    @abstractmethod
+    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """Distribute the messages that a partition has brought."""
+
+    def _caller_left(self) -> None:
+        """Note that a caller does not wait any more."""
+
+    def _space(self) -> int:
+        """Return for how many more messages there is room in the buffer."""
+        return max(0, self.stock.target - len(self.buffer))
+
+    def _kept_for(self, ends: float) -> float:
+        """Return for how many more seconds to keep a message whose lock ends at ``ends``."""
+        return keep_for(ends - self._clock.now(), self.stock.lock, in_session=False)
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
@@ -193,8 +271,8 @@ class Inbox:
         self.stock.resting = False
         before = len(kept)
         try:
-            for watcher in self._watchers:
-                watcher.wanted()
+            for source in self._sources:
+                source.wanted()
             self.pump()
             if at_once:
                 await self._wait_for_all(caller)
@@ -204,14 +282,16 @@ class Inbox:
                     await self._wait_for_answers(caller)
         except BaseException:
             self._callers.remove(caller)
+            self._caller_left()
             self.take_back(caller.got, first=True)
             raise
         self._callers.remove(caller)
+        self._caller_left()
         if caller.error is not None:
             if not caller.got:
                 raise caller.error
             _log.warning("a receive ended early because of an error: %s", caller.error)
-        elif not caller.got and self._watchers and all(watcher.troubled for watcher in self._watchers):
+        elif not caller.got and self._sources and all(source.troubled for source in self._sources):
             raise self._unreachable()
         self.stock.took(len(caller.got) - before)
         return caller.got
@@ -232,9 +312,9 @@ class Inbox:
 
     def _ask_all(self, caller: ReceiveCall) -> None:
         """Ask each partition for the messages that it has now, on behalf of a caller."""
-        caller.unanswered = {watcher: watcher.watch.calls for watcher in self._watchers}
-        for watcher in self._watchers:
-            watcher.watch.wanted_now()
+        caller.unanswered = {source: source.calls for source in self._sources}
+        for source in self._sources:
+            source.ask_now()
 
     async def _wait_for_all(self, caller: ReceiveCall) -> None:
         """Wait until all partitions have answered, or the caller has all messages that it asked for."""
@@ -248,39 +328,37 @@ class Inbox:
 
         If one partition has answered, wait only for calls that are not late, and these are late sooner than usual.
         """
-        caller.unanswered = {
-            watcher: watcher.watch.calls - watcher.watch.under_way for watcher in self._watchers if watcher.may_answer
-        }
+        caller.unanswered = {source: source.calls - source.under_way for source in self._sources if source.may_answer}
         until = self._loop.time() + self._timings.answering
-        while caller.waits and any(watcher.may_answer for watcher in caller.unanswered) and not caller.content:
-            for watcher in caller.unanswered:
-                watcher.watch.hurry()
+        while caller.waits and any(source.may_answer for source in caller.unanswered) and not caller.content:
+            for source in caller.unanswered:
+                source.hurry()
             self._look_after_calls()
             now = self._loop.time()
             if not caller.unanswered or now >= until:
                 return
             await caller.wait(min(until, now + _HURRYING))
 
-    def answered(self, watcher: PartitionWatcher) -> None:
+    def answered(self, source: InboxSource) -> None:
         """Record that a partition has no more messages, or cannot answer. Callers stop waiting for its answer."""
         for caller in self._callers:
             unanswered = caller.unanswered
-            if unanswered is None or watcher not in unanswered:
+            if unanswered is None or source not in unanswered:
                 continue
-            if watcher.watch.calls > unanswered[watcher]:
-                del unanswered[watcher]
+            if source.calls > unanswered[source]:
+                del unanswered[source]
                 caller.tell()
             else:
-                watcher.watch.wanted_now()  # the call was made before this caller came
+                source.ask_now()  # the call was made before this caller came
         self._pass_over_late()
 
     def _pass_over_late(self) -> None:
         """Stop waiting for late partitions on behalf of each caller that has an answer of another partition."""
         for caller in self._callers:
             unanswered = caller.unanswered
-            if not unanswered or len(unanswered) == len(self._watchers):
+            if not unanswered or len(unanswered) == len(self._sources):
                 continue
-            if all(watcher.watch.late for watcher in unanswered):
+            if all(source.late for source in unanswered):
                 unanswered.clear()
                 caller.tell()
 
@@ -294,7 +372,7 @@ class Inbox:
     @property
     def _late(self) -> int:
         """The number of calls under way whose answer is late."""
-        return sum(watcher.watch.late for watcher in self._watchers)
+        return sum(source.late for source in self._sources)
 
     def _unreachable(self) -> ServiceBusError:
         """Return the error for a receive that got no messages because no partition has answered."""
@@ -316,87 +394,39 @@ class Inbox:
 
     def pump(self) -> None:
         """Make the calls that are needed now."""
-        if self._closed or self._recalls or self._returning:
-            return  # `pump` is called again when the recall or the releases end
-        watches = [watcher.watch for watcher in self._watchers]
-        self._coming = _asked_for(watches)
-        if any(watch.may_ask for watch in watches):
-            for call in self._needed(watches):
-                self._watchers[call.place].make(call)
-            self._coming = _asked_for(watches)
-        self._set_timer()
-
-    def _needed(self, watches: Sequence[Watch]) -> list[Fetch]:
-        """Return the calls that are needed now."""
-        missing = self._missing(self._coming)
-        if not missing:  # if no more messages are needed even if the calls under way bring none, only look
-            return [] if self._missing(0) else passing_looks(watches)
-        only: set[int] | None = None
-        if self.only_wants_what_is_there:
-            # All callers want only messages that are there now, so partitions that have answered are left out.
-            unanswered = {watcher for caller in self._callers for watcher in caller.unanswered or ()}
-            only = {place for place, watcher in enumerate(self._watchers) if watcher in unanswered}
-        any_will_do = not self.stock.most and not any(caller.gathers for caller in self._callers)
-        calls, self._turn = fetches(watches, self._turn, missing, only, any_will_do=any_will_do)
-        return calls
-
-    def _missing(self, coming: int) -> int:
-        """Return how many messages to ask for now, if the calls under way ask for ``coming`` messages."""
-        stock = self.stock
-        stock.lock = self.entity.record.settings.lock_duration / 1000
-        kept, stocks = len(self.buffer), stock.most > 0 and not self._session_ends_soon
-        return stock.missing(kept, coming, self.demand, self._loop.time(), stocks=stocks)
+        if not self._closed:
+            self._make_calls()
+            self._set_timer()
 
     @property
-    def _session_ends_soon(self) -> bool:
-        """Whether the lock on the session ends too soon to fetch messages ahead now."""
-        if self.session is None or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-            return False
-        return self._kept_for(self.session.lease.until) <= 0
+    def _wants(self) -> bool:
+        """Whether callers wait, or the stock has room."""
+        return bool(self._callers) or self.stock.wants_more(len(self.buffer))
 
-    def _kept_for(self, ends: float) -> float:
-        """Return for how many more seconds to keep a message whose lock ends at ``ends``."""
-        return keep_for(ends - self._clock.now(), self.stock.lock, in_session=self.session is not None)
-
-    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """Distribute the messages that a call has brought."""
-        self._trouble = None
-        if self._returning:  # earlier messages of the session are being released, and must be received first
-            self.give_back(messages)
-        else:
-            self.take_back(messages)
-        self.pump()
-
-    def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
+    def failed(self, source: InboxSource, error: ServiceBusError) -> None:
         """Record that a call failed. If another attempt cannot succeed, give the error to all callers."""
         self._trouble = error
-        self.answered(watcher)
-        if self.session is not None and isinstance(error, SessionLockLostError):
-            self.session.lose()
+        self.answered(source)
         if may_recover(error):
-            _log.info("%s: %s", watcher.partition_client, error)
+            _log.info("%s: %s", source.partition_client, error)
         else:
             for caller in self._callers:
                 caller.error = caller.error or error.twin()
                 caller.tell()
         self._set_timer()
 
-    def _new_watchers(self) -> list[PartitionWatcher]:
-        numbers = self._numbers if self.session is None else (self.session.partition_client.number,)
-        return [PartitionWatcher(self, self.entity.partition_client(number), self.identity) for number in numbers]
-
     def _entity_changed(self) -> None:
         """Start again if the queue is in other partitions now, for example after it was deleted and created again."""
         if self._numbers != self.entity.numbers:
-            for watcher in self._watchers:
-                watcher.leave()
-            self._numbers, self._turn = self.entity.numbers, 0
-            self._watchers = self._new_watchers()
+            for source in self._sources:
+                source.leave()
+            self._numbers = self.entity.numbers
+            self._sources = self._new_sources()
             for caller in self._callers:
                 if caller.unanswered is not None:
                     self._ask_all(caller)
-        for watcher in self._watchers:
-            watcher.watch.missed()
+        for source in self._sources:
+            source.look_again()
         self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
 
     def take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
@@ -418,7 +448,7 @@ class Inbox:
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
                 left = [*left, *self.buffer.empty()]  # without room for all, the newest messages are released
-            space = 0 if self._closed else max(0, self.stock.target - len(self.buffer))
+            space = 0 if self._closed else self._space()
             self.buffer.put(left[:space])
             self.give_back(left[space:])
         elif self._closed:
@@ -434,34 +464,10 @@ class Inbox:
     def _release(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         for message in messages:
             hold = hold_of(message)
-            future = self.entity.partition_client_of(hold).give_back(hold)
-            if self.session is not None and future is not None:
-                self._returning.add(future)
-                future.add_done_callback(self._returned)
+            self._returns(self.entity.partition_client_of(hold).give_back(hold))
 
-    def _returned(self, future: asyncio.Future[None]) -> None:
-        """Record the end of a release. When all releases have ended, fetch messages of the session again."""
-        self._returning.discard(future)
-        if not self._returning:
-            self.pump()
-
-    @asynccontextmanager
-    async def recalled(self, deadline: float) -> AsyncGenerator[None]:
-        """Release all messages in the buffer. Fetch and keep no messages as long as this context is open.
-
-        It is used before an earlier message of the session returns to the queue, or all its messages leave the queue.
-        """
-        self._recalls += 1
-        try:
-            for watcher in self._watchers:
-                await watcher.answered(deadline)
-            self.give_back(self.buffer.empty())
-            if self._returning:
-                await asyncio.wait(self._returning, timeout=max(0.0, deadline - self._loop.time()))
-            yield
-        finally:
-            self._recalls -= 1
-            self.pump()
+    def _returns(self, release: asyncio.Future[None] | None) -> None:
+        """Note that the release of a message is under way."""
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -470,11 +476,8 @@ class Inbox:
         when: float | None = None
         if len(self.buffer) and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             when = self._loop.time() + max(0.0, self._kept_for(self.buffer.first_end))
-        wanted = bool(self._callers) or self.stock.wants_more(len(self.buffer))
-        for watcher in self._watchers:
-            watch = watcher.watch
-            if watch.look_at is not None and (wanted or watch.must_look):
-                when = watch.look_at if when is None else min(when, watch.look_at)
+        for at in self._next_looks():
+            when = at if when is None else min(when, at)
         if self._callers:
             check = self._loop.time() + _CHECKING
             when = check if when is None else min(when, check)
@@ -491,20 +494,15 @@ class Inbox:
             self._look_after_calls()
 
     def _look_after_calls(self) -> None:
-        """Make the calls whose time has come. If an answer is late from now on, look at all other partitions."""
-        now, late = self._loop.time(), self._late
-        for watcher in self._watchers:
-            watcher.on_time(now)
-        if self._late > late:
-            for watcher in self._watchers:
-                watcher.watch.doubted()
+        """Make the calls whose time has come, and pass over answers that are late from now on."""
+        self._on_look(self._loop.time())
         self._pass_over_late()
         self._give_back_late()
         self.pump()
 
     def _clock_moved(self) -> None:
-        for watcher in self._watchers:
-            watcher.watch.moved()
+        for source in self._sources:
+            source.look_again()
         self._give_back_late()
         self.pump()
 
@@ -533,7 +531,7 @@ class Inbox:
             caller.error = ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)
             caller.tell()
         self.take_back(self.buffer.empty())
-        await asyncio.gather(*(watcher.aclose() for watcher in self._watchers))
+        await asyncio.gather(*(source.aclose() for source in self._sources))
         for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
             await partition_client.given_back()
 
@@ -544,11 +542,6 @@ class Inbox:
             self.entity.name,
             len(messages),
         )
-
-
-def _asked_for(watches: Sequence[Watch]) -> int:
-    """Return the number of messages for which the calls under way ask. Late calls are left out."""
-    return sum([watch.wanted for watch in watches if not watch.late])
 
 
 def _unanswered(entity: Entity, *, late: bool) -> ServiceBusError:

@@ -1,4 +1,4 @@
-"""Watch one partition for a receiver: make the calls that :mod:`sbredis.receiving._fetching` decides on, and listen."""
+"""Watch the partition of a session: make the calls that :mod:`sbredis.receiving._fetching` decides on, and listen."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sbredis.client import CallJob, LiveWatch
-from sbredis.engine import CallId, LeaseTokens, Looked, Mode, Partition, Received, Request
+from sbredis.engine import CallId, Looked, Mode, Partition, Received, Request
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 from sbredis.receiving._fetching import Fetch
 
 if TYPE_CHECKING:
     from sbredis.client import PartitionClient
-    from sbredis.receiving._inbox import Inbox
+    from sbredis.receiving._session_inbox import SessionInbox
 
 __all__ = ["PartitionWatcher"]
 
@@ -25,21 +25,35 @@ _MOST_WAITING = 100
 
 
 class PartitionWatcher:
-    """A partition that a receiver receives from."""
+    """The partition of a session that a receiver receives from."""
 
-    def __init__(self, inbox: Inbox, partition_client: PartitionClient, identity: str) -> None:
+    def __init__(self, inbox: SessionInbox, partition_client: PartitionClient, identity: str) -> None:
         self.partition_client = partition_client
         self._live = LiveWatch(partition_client, identity, changed=inbox.pump, failed=self._tell)
         self.watch = self._live.watch
         """The decisions about this partition."""
         self._inbox = inbox
-        self._tokens = LeaseTokens()
         self._look_lane = f"k{identity}"
         # Looks have a lane of their own, in which calls are not numbered. In the lane of the receives, a
         # look would use up a number, so the next receive would appear to follow a lost receive.
         self._receive_lane: str | None = None
         self._job: CallJob[Received] | CallJob[Looked] | None = None
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def calls(self) -> int:
+        """The number of calls made, including the one under way."""
+        return self.watch.calls
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a call is under way."""
+        return self.watch.under_way
+
+    @property
+    def late(self) -> bool:
+        """Whether the answer to the call under way is late."""
+        return self.watch.late
 
     @property
     def troubled(self) -> bool:
@@ -63,9 +77,8 @@ class PartitionWatcher:
     def _receive(self, wanted: int, waiting_for: int) -> None:
         inbox, waiter = self._inbox, self._live.waiter
         session, side = inbox.session, inbox.side
-        token = self._tokens.next() if session is None else session.lease.token
+        token = session.lease.token
         mode: Mode = "lock" if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
-        session_id = None if session is None else session.name
 
         def make(partition: Partition, call_id: CallId) -> Request[Received]:
             return partition.receive(
@@ -76,11 +89,11 @@ class PartitionWatcher:
                 mode=mode,
                 waiter=waiter,
                 waiting_for=waiting_for,
-                session=session_id,
+                session=session.name,
             )
 
         def orphaned(result: Received) -> None:
-            inbox.received(self._delivered(result, token, job.since))
+            inbox.received(self._delivered(result))
 
         self.watch.ask(self._loop.time(), wanted)
         job = CallJob(make, self._loop.time() + _PATIENCE, orphaned)
@@ -88,7 +101,7 @@ class PartitionWatcher:
         if self._receive_lane is None:
             self._receive_lane = self.partition_client.borrow_lane()
         _ = self.partition_client.calling(self._receive_lane).submit(job)  # `_when_done` handles the end of the job
-        self._when_done(job, lambda: self._received(job, token))
+        self._when_done(job, lambda: self._received(job))
 
     def _look(self, waiting_for: int) -> None:
         """Look whether the partition has a message, without receiving it."""
@@ -111,7 +124,6 @@ class PartitionWatcher:
 
     def _looking(self, waiting_for: int) -> Callable[[Partition, CallId], Request[Looked]]:
         side, waiter, session = self._inbox.side, self._live.waiter, self._inbox.session
-        lock = None if session is None else session.lock
 
         def make(partition: Partition, call_id: CallId) -> Request[Looked]:
             return partition.look(
@@ -119,14 +131,14 @@ class PartitionWatcher:
                 waiter=waiter,
                 waiting_for=min(waiting_for, _MOST_WAITING),
                 call_id=CallId("", 0, call_id.now),
-                session=lock,
+                session=session.lock,
             )
 
         return make
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def _received(self, job: CallJob[Received], token: str) -> None:
+    def _received(self, job: CallJob[Received]) -> None:
         result = self._result(job)
         if result is None:
             return
@@ -136,7 +148,7 @@ class PartitionWatcher:
             self.watch.busy_with_due(registered=result.waits)
         else:
             self._nothing(result.due, registered=result.waits)
-        self._inbox.received(self._delivered(result, token, job.since))
+        self._inbox.received(self._delivered(result))
 
     def _looked(self, job: CallJob[Looked], *, waits: bool, registered: bool) -> None:
         result = self._result(job)
@@ -158,21 +170,9 @@ class PartitionWatcher:
             self._live.listen()
         self._inbox.answered(self)
 
-    def _delivered(self, result: Received, token: str, since: float) -> list[ServiceBusReceivedMessage]:
-        if not result.messages:
-            return []
+    def _delivered(self, result: Received) -> list[ServiceBusReceivedMessage]:
         inbox, partition_client = self._inbox, self.partition_client
-        lease = None
-        if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK:
-            lease = (
-                partition_client.lease(token, result.lock, since, result.fence)
-                if inbox.session is None
-                else inbox.session.lease
-            )
-            if inbox.session is None and lease.until <= partition_client.connection.clock.now():
-                # The answer took longer than the lock. In the partition, the lock began later and may still hold.
-                partition_client.give_back_named(token, [each.name for each in result.messages])
-                return []
+        lease = inbox.session.lease if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else None
         reception = Reception(partition_client.base, inbox.mode, partition_client.entity)
         return [delivered(each, reception, lease) for each in result.messages]
 
@@ -205,6 +205,18 @@ class PartitionWatcher:
         self.watch.new_caller()
         if self.watch.unheard and not self._live.opening:
             self.watch.wanted_now()  # no caller has waited until now
+
+    def ask_now(self) -> None:
+        """Ask the partition for what it has now."""
+        self.watch.wanted_now()
+
+    def look_again(self) -> None:
+        """Ask the partition again: it may have woken the receiver unheard."""
+        self.watch.missed()
+
+    def hurry(self) -> None:
+        """Let the answer to the call under way be late sooner, because the time of a caller is over."""
+        self.watch.hurry()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

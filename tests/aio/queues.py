@@ -16,6 +16,8 @@ from sbredis.client import Clock, Entity, Timings
 from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionSettings, SidePrefix, new_token, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, moment, outgoing
+from sbredis.receiving._credit import CreditState
+from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.transport import Transport
 from tests.aio.diverting import divert
 from tests.engine.bench import Everything, everything
@@ -27,6 +29,7 @@ __all__ = [
     "Calls",
     "HandClock",
     "Queue",
+    "at_rest",
     "bodies",
     "bodies_in",
     "both",
@@ -200,8 +203,9 @@ class Queue:
         return (await self.counts()).locked
 
     async def waiters(self) -> int:
-        """Return the sum of the registered waiters in all partitions."""
-        return sum(len(held) for key, (_, held) in (await self.contents()).items() if key.endswith(":waiters"))
+        """Return the number of open grants, and of waiting receivers of sessions, in all partitions."""
+        contents = await self.contents()
+        return sum(len(held) for key, (_, held) in contents.items() if key.endswith((":grants", ":waiters")))
 
     async def wait_for_waiters(self, receivers: int = 1) -> None:
         """Wait until this number of receivers waits in each partition."""
@@ -213,7 +217,7 @@ class Queue:
         await eventually(all_wait)
 
     async def register_waiter(self, receiver: ServiceBusReceiver) -> None:
-        """Register a receiver as a waiter in every partition, and then cancel the waiting call."""
+        """Let a receiver wait in every partition. Then cancel the waiting call, and wait until the receiver rests."""
         before = await self.waiters()
         task = asyncio.create_task(receiver.receive_messages(1, 60))
 
@@ -223,6 +227,7 @@ class Queue:
         await eventually(receiver_waits)
         task.cancel()
         await asyncio.wait((task,))
+        await at_rest(receiver)
 
     async def contents(self) -> Everything:
         """Return the contents of all keys."""
@@ -230,6 +235,11 @@ class Queue:
         for partition in self.partitions:
             found |= await everything(self.transport, partition.keys)
         return found
+
+    async def stored(self) -> Everything:
+        """Return the contents of all keys except those that the grants of idle receivers change."""
+        changing = (":state", ":words", ":grants", ":kept")
+        return {key: held for key, held in (await self.contents()).items() if not key.endswith(changing)}
 
     async def clear(self) -> None:
         """Delete all messages in every state, and all waiters."""
@@ -241,6 +251,18 @@ class Queue:
         """Do all due work in every partition."""
         for partition in self.partitions:
             await perform(self.transport, partition.due(self.call_id))
+
+
+async def at_rest(*receivers: ServiceBusReceiver) -> None:
+    """Wait until receivers without callers make no more calls."""
+    sources = [each for receiver in receivers if receiver._inbox is not None for each in receiver._inbox._sources]
+
+    def rests(driver: CreditDriver) -> bool:
+        credit = driver.credit
+        opening = driver._member is not None and credit.state is CreditState.UNHEARD
+        return not (opening or driver.under_way or credit.outstanding or credit.needs_call(driver._clock.now()))
+
+    await eventually(lambda: all(map(rests, sources)))
 
 
 def with_all_scripts(url: str) -> str:

@@ -59,7 +59,7 @@ async def test_a_message_that_another_receiver_holds_is_not_taken(url: str) -> N
         numbers = await queue.send(*"ab")
         await queue.receiver().receive_messages(1, 60)
         receiver = queue.receiver()
-        before = await queue.contents()
+        before = await queue.stored()
         for call in (
             receiver.receive_messages_by_number,
             receiver.delete_messages_by_number,
@@ -67,6 +67,6 @@ async def test_a_message_that_another_receiver_holds_is_not_taken(url: str) -> N
         ):
             with pytest.raises(MessageNotFoundError, match=f"locked, or have expired: {numbers[0]}"):
                 await call(numbers[0])
-        after = await queue.contents()
+        after = await queue.stored()
         changed = {key.rpartition(":")[2] for key in before if before[key] != after[key]}
         assert changed <= {"ops", "state"}  # the last call of the lane, and the clocks

@@ -39,13 +39,13 @@ async def test_a_receiver_without_a_session_is_refused_by_a_session_queue(
 ) -> None:
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", "1")
-        before = await queue.contents()
+        before = await queue.stored()
         with Calls(queue.transport) as calls, pytest.raises(ServiceBusError, match="non-sessionful") as caught:
             await RECEIVING[call](queue.receiver(prefetch_count=prefetch))
         assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
         assert (caught.value.is_transient, "with session_id" in str(caught.value)) == (False, True)
         assert set(calls.by_script) == {"read_entity"}  # the entity may have changed
-        assert await queue.contents() == before
+        assert await queue.stored() == before
 
 
 @both
@@ -56,13 +56,13 @@ async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("1")
-        before = await queue.contents()
+        before = await queue.stored()
         with Calls(queue.transport) as calls, pytest.raises(ServiceBusError, match="no sessions") as caught:
             await RECEIVING[call](queue.receiver(session_id=name, max_wait_time=1))
         assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
         assert (caught.value.is_transient, "requires_session=True" in str(caught.value)) == (False, True)
         assert set(calls.by_script) == {"read_entity"}  # the entity may have changed
-        assert await queue.contents() == before
+        assert await queue.stored() == before
 
 
 @pytest.mark.parametrize("call", ALL)
@@ -75,7 +75,7 @@ async def test_receiving_from_a_topic_is_refused(url: str, call: str) -> None:
         with Calls(queue.transport) as calls, pytest.raises(MessagingEntityNotFoundError, match="is a topic") as caught:
             await ALL[call](receiver)
         assert caught.value.entity == "news"
-        assert not {"receive", "peek", "purge", "receive_deferred"} & calls.by_script.keys()
+        assert not {"grant", "receive", "peek", "purge", "receive_deferred"} & calls.by_script.keys()
 
 
 @pytest.mark.parametrize("call", ALL)
@@ -126,13 +126,13 @@ async def test_a_receiver_is_refused_by_a_queue_that_forwards_its_messages(
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("1")
         await forward(queue)
-        before = await queue.contents()
+        before = await queue.stored()
         async with queue.other_client() as client:
             receiver = client.get_queue_receiver("q")
             with pytest.raises(ServiceBusError, match=f"{FORWARDING}.*'q' forwards its messages to 'all'") as caught:
                 await RECEIVING[call](receiver)
         assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
-        assert await queue.contents() == before
+        assert await queue.stored() == before
 
 
 @both

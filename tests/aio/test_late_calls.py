@@ -67,11 +67,14 @@ class LateAnswer:
 
     async def _call(self, script: Any, *arguments: Any, **options: Any) -> Any:
         reply = await self._through(script, *arguments, **options)
-        # The fourth part of the reply has the names of messages, or says that a session was taken.
-        if script.name == self._script and not self.late and reply[3] and reply[3] not in (b"none", b"found"):
+        if script.name == self._script and not self.late and self._locks(reply):
             self.late = True
             self._clock.leap()
         return reply
+
+    def _locks(self, reply: Any) -> bool:
+        """Return whether the reply brings a lock: a gift, or a session that was taken."""
+        return len(reply[1][1]) > 1 if self._script == "grant" else reply[3] not in (b"", b"none", b"found")
 
 
 @asynccontextmanager
@@ -111,7 +114,7 @@ async def test_a_receive_that_waited_for_a_connection_brings_its_messages(
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send("a")
         receiver = queue.receiver(receive_mode=mode)
-        with Gate(queue.client, "receive") as gate:
+        with Gate(queue.client, "grant") as gate:
             (message,) = await late(gate, clock, receiver.receive_messages(1, 60))
         assert (str(message), message.delivery_count) == ("a", 1)
         if mode is ServiceBusReceiveMode.PEEK_LOCK:
@@ -127,7 +130,7 @@ async def test_a_receive_that_was_lost_on_the_way_brings_its_messages(
     clock = LeapingClock()
     async with behind_scissors(server, clock) as (queue, network), queue.receiver(receive_mode=mode) as receiver:
         await queue.send("a", "b")
-        network.cut("receive", on_the_way=True, then=clock.leaping)
+        network.cut("grant", on_the_way=True, then=clock.leaping)
         messages = await receiver.receive_messages(2, 60)
         assert network.cuts == 1
         assert [(str(message), message.delivery_count) for message in messages] == [("a", 1), ("b", 1)]
@@ -138,7 +141,7 @@ async def test_a_receive_whose_answer_was_lost_brings_its_messages(server: Local
     clock = LeapingClock()
     async with behind_scissors(server, clock) as (queue, network), queue.receiver() as receiver:
         await queue.send("a", "b")
-        network.cut("receive", then=clock.leaping)
+        network.cut("grant", then=clock.leaping)
         messages = await receiver.receive_messages(2, 60)
         assert network.cuts == 1
         assert [(str(message), message.delivery_count) for message in messages] == [("a", 1), ("b", 1)]
@@ -151,7 +154,7 @@ async def test_messages_whose_answer_came_too_late_are_released_uncounted(url: s
     clock = LeapingClock()
     async with queue_at(url, clock=clock) as queue, queue.receiver() as receiver:
         await queue.send("a", "b")
-        with LateAnswer(queue, "receive", clock) as answer:
+        with LateAnswer(queue, "grant", clock) as answer:
             messages = await receiver.receive_messages(2, 60)
         assert answer.late
         assert [message.delivery_count for message in messages] == [1, 1]
@@ -162,7 +165,7 @@ async def test_messages_that_come_too_late_for_a_closed_receiver_are_released_un
     clock = LeapingClock()
     async with queue_at(url, clock=clock) as queue:
         await queue.send("a")
-        with Gate(queue.client, "receive") as gate:
+        with Gate(queue.client, "grant") as gate:
             gate.shut = True
             receiver = queue.receiver()
             task = asyncio.create_task(receiver.receive_messages(1, 60))

@@ -66,11 +66,11 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 async def refused(queue: Queue, other: ServiceBusClient, done: Awaitable[Any], text: str) -> ValueError:
     """Check that a call raises ValueError, runs no script except ``read_entity``, and changes nothing."""
-    before = await queue.contents()
+    before = await queue.stored()
     with Calls(other._connection.transport) as calls, pytest.raises(ValueError, match=text) as raised:
         await done
     assert set(calls.by_script) <= {"read_entity"}
-    assert await queue.contents() == before
+    assert await queue.stored() == before
     return raised.value
 
 

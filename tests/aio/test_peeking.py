@@ -30,13 +30,13 @@ async def all_of(receiver: ServiceBusReceiver, page: int) -> list[ServiceBusRece
 async def test_repeated_peeks_show_every_message_once_and_end(url: str, partitioned: bool, page: int) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await queue.send(*"abcdefghij")
-        before = await queue.contents()
+        before = await queue.stored()
         receiver = queue.receiver()
         found = await all_of(receiver, page)
         assert sorted(bodies(found)) == list("abcdefghij")
         assert [message.sequence_number for message in found] == sorted(numbers)
         assert await receiver.peek_messages(page) == []
-        assert await queue.contents() == before
+        assert await queue.stored() == before
         (late,) = await queue.send("k", at=0)
         assert [message.sequence_number for message in await receiver.peek_messages(page)] == [late]
 

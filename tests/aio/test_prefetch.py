@@ -42,7 +42,7 @@ async def test_prefetched_messages_are_returned_to_callers_without_a_call(url: s
                 # less than half of the buffer is left, so it is refilled
                 messages += await receiver.receive_messages(4, 60)
                 await filled(receiver, 10)
-                assert calls.by_script["receive"] <= len(queue.partitions)
+                assert calls.by_script["grant"] <= len(queue.partitions)
             messages += await receive_exactly(receiver, 22)
             assert bodies(messages) == [str(number) for number in range(30)]
             assert {message.delivery_count for message in messages} == {1}
@@ -139,8 +139,8 @@ async def test_unclaimed_prefetched_messages_are_released_before_their_lock_ends
                     await asyncio.sleep(0)
                 await queue.fill(2, at=-1, start=8)
                 clock.move(60)
-                await eventually(lambda: not any(one.watch.under_way for one in receiver._inbox._watchers))  # type: ignore[union-attr]
-                assert calls.by_script["receive"] <= len(queue.partitions)  # the moved clock causes one look
+                await eventually(lambda: not any(one.under_way for one in receiver._inbox._sources))  # type: ignore[union-attr]
+                assert calls.by_script["grant"] <= len(queue.partitions)  # the moved clock causes one look
             assert await queue.counts_are(10, 0)
             messages = await receiver.receive_messages(1, 60)
             await filled(receiver, 5)

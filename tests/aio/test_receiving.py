@@ -12,6 +12,7 @@ import pytest
 from sbredis.aio import ServiceBusReceiver
 from sbredis.client import Clock, Timings
 from sbredis.engine import PartitionSettings
+from sbredis.engine._keys import KINDS
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -23,7 +24,7 @@ from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import GATHERING, PATIENT, Calls, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import GATHERING, PATIENT, Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +65,7 @@ async def test_a_receive_whose_wait_ends_during_a_call_still_waits_for_the_answe
         await receiver._open(loop_time() + 60)
         assert receiver._inbox is not None
         callers = receiver._inbox._callers
-        with Gate(queue.client, "receive") as gate:
+        with Gate(queue.client, "grant") as gate:
             gate.shut = True
             task = asyncio.create_task(receiver.receive_messages(5, 0.01))
             await gate.reached(len(queue.partitions))
@@ -78,7 +79,7 @@ async def test_a_receive_whose_wait_ends_during_a_call_still_waits_for_the_answe
 async def test_if_the_server_does_not_answer_a_receive_raises_an_error(url: str) -> None:
     async with queue_at(url, timings=Timings(late=0.01, answering=0.1)) as queue:
         receiver = queue.receiver()
-        with Gate(queue.client, "receive") as gate:
+        with Gate(queue.client, "grant") as gate:
             gate.shut = True
             with pytest.raises(OperationTimeoutError, match="has not answered in time") as caught:
                 await receiver.receive_messages(5, 0.01)
@@ -161,7 +162,7 @@ async def test_large_messages_arrive_in_several_replies(url: str) -> None:
         with Calls(queue.transport) as calls:
             messages = await receiver.receive_messages(12, 60)
         assert bodies(messages) == [str(number) for number in range(12)]
-        assert 3 <= calls.by_script["receive"] <= 12
+        assert 3 <= calls.by_script["grant"] <= 12
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
@@ -179,21 +180,19 @@ async def test_a_receiver_takes_messages_from_all_partitions_in_turn(url: str, p
 @pytest.mark.slow
 @in_memory
 async def test_the_receiver_looks_at_an_idle_partition_again_while_another_is_busy(url: str) -> None:
-    """The registration at the idle partition has ended, so this partition wakes no receiver."""
-    async with queue_at(url, partitioned=True) as queue:
+    """The idle partitions have forgotten the receiver, so they tell it nothing. It asks them again after some time."""
+    clock = HandClock()
+    async with queue_at(url, partitioned=True, clock=clock) as queue:
         receiver = queue.receiver()
         await queue.register_waiter(receiver)
         await queue.fill(50, at=0)
         assert bodies(await receiver.receive_messages(1, 60)) == ["0"]
-        inbox = receiver._inbox
-        assert inbox is not None
-        await eventually(lambda: [watcher.watch.may_ask for watcher in inbox._watchers] == [True, False, False])
-        for partition in queue.partitions:
-            await queue.transport.command("DEL", partition.keys[8], key=partition.keys[8])  # this key holds the waiters
+        for partition in queue.partitions[1:]:
+            for kind in ("words", "grants"):
+                key = partition.keys[KINDS.index(kind)]
+                await queue.transport.command("DEL", key, key=key)
         await queue.send("rare", at=2)
-        for watcher in inbox._watchers[1:]:
-            assert watcher.watch.look_at is not None
-            watcher.on_time(watcher.watch.look_at)
+        clock.move(121)
         received = [str(await anext(receiver)) for _ in range(20)]
         assert "rare" in received
 
@@ -248,7 +247,7 @@ async def test_no_more_messages_are_locked_than_requested(url: str) -> None:
         async def watched(script: Any, *arguments: Any, **options: Any) -> Any:
             nonlocal most
             reply = await call(script, *arguments, **options)
-            if script.name == "receive":
+            if script.name == "grant":
                 divert(queue.transport, call)
                 most = max(most, await queue.locked())
                 divert(queue.transport, watched)

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from sbredis.engine import Received
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusMessage
+from sbredis.receiving._credit import CreditState
+from sbredis.receiving._credit_driver import CreditDriver
 from tests.aio.gates import Gate
 from tests.aio.queues import both, exists, in_memory, queue_at
 from tests.waiting import eventually
@@ -54,14 +55,16 @@ async def test_create_if_missing_recreates_the_queue_of_a_receiver(url: str, par
         assert [message.body for message in await receiving] == [b"new"]
 
 
+def is_open(driver: CreditDriver) -> bool:
+    return driver.credit.state is CreditState.OPEN
+
+
 @both
 async def test_a_waiting_receiver_gets_messages_of_the_recreated_queue(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
         waiting = asyncio.ensure_future(receiver.receive_messages(1, 60))
-        await eventually(
-            lambda: receiver._inbox is not None and all(one.watch.registered for one in receiver._inbox._watchers)
-        )
+        await eventually(lambda: receiver._inbox is not None and all(map(is_open, receiver._inbox._sources)))
         await queue.client._connection.namespace.delete_entity(queue.entity.name)
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
         try:
@@ -82,19 +85,16 @@ async def test_an_answer_that_arrives_while_the_receiver_leaves_a_partition_caus
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
-        with Gate(queue.client, "receive") as gate:
+        with Gate(queue.client, "grant") as gate:
             gate.shut = True
             waiting = asyncio.create_task(receiver.receive_messages(1, 60))
             await gate.reached()
             assert receiver._inbox is not None
-            (watcher,) = receiver._inbox._watchers
-            job = watcher._job
-            assert job is not None
-            job.future.set_result(Received(more=False, due=0, lock=0, messages=()))
-            watcher.leave()
-            await asyncio.sleep(0)  # the answer arrives in this turn of the event loop
-            assert watcher._job is not job
-            assert watcher.watch.left
+            (driver,) = receiver._inbox._sources
+            driver.leave()
+            await asyncio.sleep(0)  # the cancellation arrives in this turn of the event loop
+            assert not driver.under_way
+            gate.open()
             waiting.cancel()
         await eventually(lambda: queue.counts_are(1, 0))
     assert errors == []

@@ -88,12 +88,12 @@ async def test_a_dry_run_counts_by_reason_and_fingerprint_and_changes_nothing(ur
         await kill(queue, *"ab", reason="Timeout", description="order 17 took 30 s\nmore")
         await kill(queue, *"cd", reason="Timeout", description="order 4 took 5 s")
         await kill(queue, "e")
-        before = await queue.contents()
+        before = await queue.stored()
         result = await queue.receiver(sub_queue="deadletter").redrive_messages(dry_run=True)
         assert (result.matched, result.moved, result.skipped) == (5, 0, 0)
         assert result.by_reason == {"Timeout": 4, "(no reason)": 1}
         assert result.by_fingerprint == {"Timeout: order # took # s": 4, "(no reason)": 1}
-        assert await queue.contents() == before
+        assert await queue.stored() == before
 
 
 @both

@@ -154,8 +154,8 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
             await steps(5)
             asking.open()
             assert receiver._inbox is not None
-            (watcher,) = receiver._inbox._watchers
-            await eventually(lambda: not watcher.watch.under_way)
+            (watcher,) = receiver._inbox._sources
+            await eventually(lambda: not watcher.under_way)
             returning.open()
             received = await following
         assert bodies(received) == list("1234")

@@ -157,7 +157,7 @@ async def test_a_receiver_that_waits_at_a_subscription_is_woken(url: str, partit
         with Calls(queues[1].transport) as calls:
             await sender.send_messages(ServiceBusMessage("for one"))
         assert not tasks[1].done()
-        assert not calls.by_script["receive"]
+        assert not calls.by_script["grant"]
         await sender.send_messages(ServiceBusMessage("for both", application_properties={"x": 1}))
         assert bodies(await tasks[1]) == ["for both"]
         assert loop_time() - begun < 20
@@ -510,7 +510,7 @@ async def test_a_change_of_rules_does_not_wake_other_receivers(url: str, partiti
             await subject.admin.create_rule("t", "one", "more", filter=SqlRuleFilter("x = 1"))
             await sender.send_messages(ServiceBusMessage("2"))
             assert bodies(await tasks[0]) == ["2"]
-            assert calls.by_script["receive"] == 1
+            assert calls.by_script["grant"] == 1
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 

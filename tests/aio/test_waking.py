@@ -12,10 +12,11 @@ import pytest
 from sbredis.aio import ServiceBusReceiver
 from sbredis.engine import perform
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.receiving._credit import CreditState
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.access.users import nodes_of
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.aio.queues import Calls, HandClock, Queue, at_rest, bodies, both, in_memory, on_servers, queue_at
 from tests.transport.hand import turns
 from tests.waiting import eventually
 
@@ -104,9 +105,14 @@ async def test_a_receiver_that_stops_waiting_passes_on_the_due_time_that_it_knew
         await queue.send(
             "a", at=-1, due=round(time.time() * 1000) + 10_000
         )  # the steps before this wait take much less time
-        watches = [each._inbox._watchers[-1].watch for each in receivers if each._inbox is not None]
-        await eventually(lambda: any(watch.must_look for watch in watches))
-        woken = [watch.must_look for watch in watches].index(True)
+        drivers = [each._inbox._sources[-1] for each in receivers if each._inbox is not None]
+        clock = queue.client._connection.clock
+
+        def keepers() -> list[bool]:
+            return [driver.credit._due_at < clock.now() + 10 for driver in drivers]
+
+        await eventually(lambda: any(keepers()))
+        woken = keepers().index(True)
         assert await registered(queue, 2 * len(queue.partitions))
         tasks[woken].cancel()
         await asyncio.gather(tasks[woken], return_exceptions=True)
@@ -146,7 +152,7 @@ async def test_a_receiver_of_the_dead_letter_queue_is_woken(url: str, partitione
 @pytest.mark.slow
 @both
 async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, partitioned: bool) -> None:
-    """Ten receivers wait. A message causes one call of one receiver, and no call of the others."""
+    """Ten receivers wait. A message causes at most one call of one receiver, and no call of the others."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = [queue.receiver() for _ in range(10)]
         tasks = [await waits(queue, receiver) for receiver in receivers]
@@ -154,7 +160,7 @@ async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, par
             with Calls(queue.transport) as calls:
                 await queue.send("x", at=-1)
                 await eventually(lambda place=place: sum(task.done() for task in tasks) == place + 1)
-                assert calls.by_script["receive"] == 1
+                assert calls.by_script["grant"] == partitioned  # without partitions, the message is pushed
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -229,7 +235,7 @@ async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
                 await queue.send("a", at=1)
                 await turns(20)
             await eventually(lambda: registered(queue, 2))
-        assert calls.by_script["receive"] == 1
+        assert calls.by_script["grant"] == 1
 
 
 @both
@@ -245,10 +251,8 @@ async def test_an_idle_receiver_that_was_woken_without_a_message_does_not_regist
         with Calls(queue.transport) as calls:
             await asyncio.gather(queue.abandon(locks, at=-1), queue.take(at=-1))
             await eventually(lambda: registered(queue, len(queue.partitions) - 1))
-            assert receiver._inbox is not None
-            watchers = receiver._inbox._watchers
-            await eventually(lambda: not any(watcher.watch.under_way for watcher in watchers))
-            assert calls.by_script["receive"] == 2
+            await at_rest(receiver)
+            assert calls.by_script["grant"] == partitioned  # without partitions, the credit was withdrawn before
         assert await queue.waiters() == len(queue.partitions) - 1
         task = asyncio.create_task(receiver.receive_messages(1, 60))
         await queue.wait_for_waiters()
@@ -349,9 +353,10 @@ async def test_a_receiver_registers_again_before_its_registration_ends(url: str)
         task = await waits(queue, receiver)
         inbox = receiver._inbox
         assert inbox is not None
-        (watcher,) = inbox._watchers
-        assert watcher.watch.look_at is not None
-        assert 20 < watcher.watch.look_at - asyncio.get_running_loop().time() <= 25
+        (driver,) = inbox._sources
+        clock = queue.client._connection.clock
+        await eventually(lambda: driver.credit.state is CreditState.OPEN)
+        assert 20 < driver.credit.next_at - clock.now() <= 120
         await perform(queue.transport, queue.partitions[0].due(queue.call_id))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

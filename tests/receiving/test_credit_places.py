@@ -1,4 +1,4 @@
-"""A receiver spreads its credit over the partitions of an entity, and wants no more messages in all than it says."""
+"""A receiver divides its credit between the partitions of an entity, and wants no more messages in all than it says."""
 
 from __future__ import annotations
 
@@ -6,47 +6,79 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.receiving._credit import CreditDemand
-from sbredis.receiving._credit_places import MOST_PLACES, CreditPlaces
+from sbredis.receiving._credit_places import CreditPlaces
+from sbredis.receiving._fetching import MOST_AT_ONCE
+
+places = st.sets(st.integers(0, 19))
 
 
 @given(
-    count=st.integers(1, MOST_PLACES),
     home=st.integers(0, 100),
-    callers=st.integers(0, 100),
-    stock=st.integers(0, 100),
-    news=st.sets(st.integers(0, 15)),
+    wanted=st.integers(0, 100),
+    outstanding=st.lists(st.integers(0, 10), min_size=1, max_size=20),
+    deaf=places,
+    news=places,
 )
-def test_the_shares_are_all_that_is_wanted(count: int, home: int, callers: int, stock: int, news: set[int]) -> None:
-    news = {place for place in news if place < count}
-    shares = CreditPlaces(count, home).shares(CreditDemand(callers, stock), news)
-    assert sum(share.callers for share in shares) == callers
-    assert sum(share.stock for share in shares) == stock
-    assert min(min(share.callers, share.stock) for share in shares) >= 0
-    wanted = [share.callers + share.stock for share in shares]
-    if callers + stock >= count:
-        assert max(wanted) - min(wanted) <= 1
-        assert not any(share.announced for share in shares)
-    elif callers + stock:
-        assert sum(map(bool, wanted)) == 1
-        assert [share.announced for share in shares] == [not each for each in wanted]
-        assert not news or wanted.index(max(wanted)) in news
+def test_the_shares_are_what_is_wanted(
+    home: int, wanted: int, outstanding: list[int], deaf: set[int], news: set[int]
+) -> None:
+    count = len(outstanding)
+    able, news = {*range(count)} - deaf, {place for place in news if place < count}
+    shares = CreditPlaces(home % count).shares(wanted, outstanding, able, news)
+    assert sum(shares) == (wanted if able else 0)
+    assert min(shares) >= 0
+    assert not any(shares[place] for place in range(count) if place not in able)
+    hungry = {place for place in able & news if not outstanding[place]}
+    granted = sum(outstanding[place] for place in able)
+    if hungry and granted <= wanted:
+        idle = sum(outstanding[place] for place in able - news)
+        assert any(shares[place] for place in hungry) or not wanted - granted + idle
+    elif granted <= wanted:
+        assert all(shares[place] >= outstanding[place] for place in able), "a share is taken away for nothing"
 
 
-def test_the_credit_goes_where_the_news_comes_from_and_stays_there() -> None:
-    places = CreditPlaces(4, 1)
-    one = CreditDemand(callers=1)
-    assert [share.callers for share in places.shares(one)] == [0, 1, 0, 0]
-    assert [share.callers for share in places.shares(one, {0, 3})] == [0, 0, 0, 1]
-    assert [share.callers for share in places.shares(one, {0, 3})] == [0, 0, 0, 1]
-    assert [share.callers for share in places.shares(one)] == [0, 0, 0, 1]
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_each_partition_gets_a_share_if_there_is_enough(count: int) -> None:
+    shares = CreditPlaces(0)
+    first = shares.shares(11, [0] * count, range(count))
+    assert sum(first) == 11
+    assert max(first) - min(first) <= 1
+    assert shares.shares(11, first, range(count)) == first
+    again = shares.shares(11, [first[0] - 2, *first[1:]], range(count))
+    assert sum(again) == 11
+    assert max(again) - min(again) <= 1
 
 
-def test_a_receiver_that_wants_nothing_gets_no_news() -> None:
-    assert CreditPlaces(2, 0).shares(CreditDemand()) == [CreditDemand(), CreditDemand()]
+def test_the_home_has_all_credit_that_is_not_enough_for_each_partition() -> None:
+    shares = CreditPlaces(2)
+    assert shares.shares(3, [0, 0, 0, 0], range(4)) == [0, 0, 3, 0]
+    assert shares.shares(3, [0, 0, 1, 0], range(4)) == [0, 0, 3, 0]
+    assert shares.shares(3, [0, 0, 1, 0], {0, 1, 3})[2] == 0
 
 
-@pytest.mark.parametrize("count", [0, MOST_PLACES + 1])
-def test_a_receiver_is_at_few_partitions(count: int) -> None:
-    with pytest.raises(ValueError, match="16 partitions"):
-        CreditPlaces(count, 0)
+def test_the_credit_goes_where_the_news_comes_from() -> None:
+    """All that is not granted goes there; otherwise half of what other partitions have for nothing."""
+    shares = CreditPlaces(1)
+    assert shares.shares(3, [0, 0, 0, 0], range(4), spreads=False) == [0, 0, 0, 0]
+    assert shares.shares(3, [0, 0, 0, 0], range(4), {3}, spreads=False) == [0, 0, 0, 3]
+    assert shares.shares(3, [1, 0, 1, 0], range(4), {3}) == [1, 0, 1, 1]
+    assert shares.shares(8, [2, 2, 4, 0], range(4), {3}) == [2, 2, 0, 4]
+    assert shares.shares(1, [1, 0, 0, 0], range(4), {3}) == [0, 0, 0, 1]
+    assert shares.shares(1, [1, 0, 0, 0], range(4), {0, 3}) == [1, 0, 0, 0]
+
+
+def test_partitions_with_messages_take_turns() -> None:
+    shares = CreditPlaces(0)
+    served = [shares.shares(1, [0, 0, 0], range(3), {0, 1, 2}).index(1) for _ in range(6)]
+    assert served == [1, 2, 0, 1, 2, 0]
+
+
+def test_a_large_demand_goes_to_several_partitions() -> None:
+    assert CreditPlaces(0).shares(2500, [0, 0, 0], range(3), {0, 1, 2}) == [500, MOST_AT_ONCE, MOST_AT_ONCE]
+    assert CreditPlaces(0).shares(9999, [0, 0], range(2)) == [MOST_AT_ONCE, MOST_AT_ONCE]
+
+
+def test_partitions_without_news_lose_credit_first() -> None:
+    shares = CreditPlaces(0).shares(4, [3, 3, 3], range(3), {1})
+    assert shares[1] == 3
+    assert sorted(shares) == [0, 1, 3]

@@ -127,6 +127,10 @@ class Queue:
         found: Everything = self.run(self.inner.contents)
         return found
 
+    def stored(self) -> Everything:
+        found: Everything = self.run(self.inner.stored)
+        return found
+
     def clear(self) -> None:
         self.run(self.inner.clear)
 

@@ -62,7 +62,7 @@ def test_a_message_that_another_receiver_holds_is_not_taken(url: str) -> None:
         numbers = queue.send(*"ab")
         queue.receiver().receive_messages(1, 60)
         receiver = queue.receiver()
-        before = queue.contents()
+        before = queue.stored()
         for call in (
             receiver.receive_messages_by_number,
             receiver.delete_messages_by_number,
@@ -70,6 +70,6 @@ def test_a_message_that_another_receiver_holds_is_not_taken(url: str) -> None:
         ):
             with pytest.raises(MessageNotFoundError, match=f"locked, or have expired: {numbers[0]}"):
                 call(numbers[0])
-        after = queue.contents()
+        after = queue.stored()
         changed = {key.rpartition(":")[2] for key in before if before[key] != after[key]}
         assert changed <= {"ops", "state"}  # the last call of the lane, and the clocks

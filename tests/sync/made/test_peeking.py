@@ -29,13 +29,13 @@ def all_of(receiver: ServiceBusReceiver, page: int) -> list[ServiceBusReceivedMe
 def test_repeated_peeks_show_every_message_once_and_end(url: str, partitioned: bool, page: int) -> None:
     with queue_at(url, partitioned=partitioned) as queue:
         numbers = queue.send(*"abcdefghij")
-        before = queue.contents()
+        before = queue.stored()
         receiver = queue.receiver()
         found = all_of(receiver, page)
         assert sorted(bodies(found)) == list("abcdefghij")
         assert [message.sequence_number for message in found] == sorted(numbers)
         assert receiver.peek_messages(page) == []
-        assert queue.contents() == before
+        assert queue.stored() == before
         (late,) = queue.send("k", at=0)
         assert [message.sequence_number for message in receiver.peek_messages(page)] == [late]
 

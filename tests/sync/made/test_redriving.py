@@ -76,12 +76,12 @@ def test_a_dry_run_counts_by_reason_and_fingerprint_and_changes_nothing(url: str
         kill(queue, *"ab", reason="Timeout", description="order 17 took 30 s\nmore")
         kill(queue, *"cd", reason="Timeout", description="order 4 took 5 s")
         kill(queue, "e")
-        before = queue.contents()
+        before = queue.stored()
         result = queue.receiver(sub_queue="deadletter").redrive_messages(dry_run=True)
         assert (result.matched, result.moved, result.skipped) == (5, 0, 0)
         assert result.by_reason == {"Timeout": 4, "(no reason)": 1}
         assert result.by_fingerprint == {"Timeout: order # took # s": 4, "(no reason)": 1}
-        assert queue.contents() == before
+        assert queue.stored() == before
 
 
 @both

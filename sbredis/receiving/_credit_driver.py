@@ -1,0 +1,331 @@
+"""The driver of the credit in one partition: it makes the calls that :mod:`sbredis.receiving._credit` decides on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from sbredis.client import CallJob, Pauses, PushMember, may_recover
+from sbredis.engine import (
+    REFUSALS,
+    CallId,
+    CreditAnswer,
+    CreditGrant,
+    CreditPush,
+    Delivery,
+    Granted,
+    Partition,
+    Request,
+    SentGrant,
+    lease_token,
+    new_token,
+)
+from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.model import MessageLease, Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
+from sbredis.receiving._credit import CreditDemand, CreditState, HandedGift, PartitionCredit
+
+if TYPE_CHECKING:
+    from sbredis.client import PartitionClient
+    from sbredis.receiving._credit_inbox import CreditInbox
+
+__all__ = ["UNKNOWN_RUN", "CreditDriver"]
+
+_log = logging.getLogger("sbredis.client")
+UNKNOWN_RUN: Final = "?"
+"""What grants say of the server process if the user may not ask which one it is."""
+_RUN = 8
+"""The number of characters of a run id that grants have."""
+_PATIENCE = 60.0
+"""The seconds for which a call is repeated. A partition remembers a receiver for longer."""
+_LEAVING = 2.0
+"""The same for a call of a receiver that is being closed."""
+_CLOSING = 10.0
+_LISTENING_AGAIN = 1.0
+_HURRIED = 0.2
+"""The part of ``Timings.late`` after which an answer is late for a caller whose time is over."""
+
+
+def _new_prefix() -> str:
+    return new_token()[:8]
+
+
+class CreditDriver:
+    """The credit of a receiver in one partition. It makes one call after the other, and hears pushes.
+
+    It reports what comes to the inbox, and the inbox says what it wants from the partition.
+    """
+
+    def __init__(self, inbox: CreditInbox, partition_client: PartitionClient, identity: str) -> None:
+        connection = partition_client.connection
+        self.partition_client = partition_client
+        self.calls = 0
+        """The number of calls made, including the one under way."""
+        self.late = False
+        """Whether the answer to the call under way is late."""
+        self._inbox = inbox
+        self._receiver = identity
+        self._connection, self._clock, self._timings = connection, connection.clock, connection.timings
+        self._loop = asyncio.get_running_loop()
+        server = connection.transport.server_of(partition_client.partition.keys[0])
+        run = UNKNOWN_RUN if server is None else server.run_id[:_RUN].decode()
+        self._locks = inbox.mode is ServiceBusReceiveMode.PEEK_LOCK
+        self.credit = PartitionCredit[Delivery](connection.server_clocks.of, _new_prefix, run, dated=self._locks)
+        """The decisions about this partition."""
+        self._member: PushMember | None = None
+        self._listens_at = 0.0
+        """The time before which the driver does not try to listen again."""
+        self._lane = f"k{identity}{inbox.side}"
+        self._job: CallJob[Granted] | None = None
+        self._asked_at = self._late_at = 0.0
+        self._pauses = Pauses(*self._timings.asking_again)
+        self._paused_until = 0.0
+        self._left = False
+
+    def __repr__(self) -> str:
+        return f"<CreditDriver {self.partition_client} {self.credit.state.name}>"
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a call is under way."""
+        return self._job is not None
+
+    @property
+    def able(self) -> bool:
+        """Whether the partition may be asked: it is not late, and no pause after a failure has to end first."""
+        return not self.late and self._loop.time() >= self._paused_until
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the last call failed, the answer is late, or a call is under way without a connection."""
+        return self.late or bool(self._pauses) or (self.under_way and not self.partition_client.connected)
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether an answer may still come, as far as the client knows."""
+        return self.under_way and not self._pauses and self.partition_client.connected
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether the partition has answered that it has nothing more, and could not push it."""
+        return self.credit.state is CreditState.UNHEARD and self.calls > 0 and not self.under_way
+
+    @property
+    def replies_only(self) -> bool:
+        """Whether the receiver gets messages in replies only, and news in pushes.
+
+        A deleted message must not get lost on its way. A push may come before the replicas have the message.
+        """
+        return not self._locks or self._connection.target.durability != "master" or self.credit.run == UNKNOWN_RUN
+
+    def next_at(self, *, wanted: bool) -> float | None:
+        """Return the time of the loop at which to look at this partition again, if nothing happens before."""
+        now = self._loop.time()
+        if self.under_way:
+            return None if self.late else self._late_at
+        if self._paused_until > now:
+            return self._paused_until if wanted else None
+        ahead = self.credit.next_at - self._clock.now()
+        return now + max(0.0, ahead) if ahead < _PATIENCE * 10 else None
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def call_if_needed(self) -> None:
+        """Make a call if one is needed now and may be made."""
+        now = self._clock.now()
+        if not self.under_way and self.able and self.credit.needs_call(now):
+            self._call(now, _PATIENCE)
+
+    def _call(self, now: float, seconds: float) -> None:
+        inbox, member = self._inbox, self._member
+        grant = self.credit.grant(now)
+        heard = member is not None and self.credit.state is not CreditState.UNHEARD
+        channel = member.channel if heard and member is not None else b""
+        sent = SentGrant(self._receiver, channel, inbox.side, grant, delete=not self._locks)
+
+        def make(partition: Partition, call_id: CallId) -> Request[Granted]:
+            return partition.grant((sent,), CallId("", 0, call_id.now))
+
+        def orphaned(result: Granted) -> None:
+            self._inbox.received(self._read(result, grant, job))
+
+        self.calls += 1
+        self._asked_at = self._loop.time()
+        self._late_at = self._asked_at + self._timings.late
+        job = CallJob(make, self._asked_at + seconds, orphaned)
+        self._job = job
+        _ = self.partition_client.calling(self._lane).submit(job)  # `once` handles the end of the job
+
+        def once() -> None:
+            if self._job is job:
+                self._ended(job, grant)
+
+        job.told = once
+        job.future.add_done_callback(lambda _: once())
+
+    def _ended(self, job: CallJob[Granted], grant: CreditGrant) -> None:
+        self._job, self.late = None, False
+        done: asyncio.Future[Granted] = job.future
+        if done.cancelled():
+            self.credit.failed(grant)
+            return
+        job.told = None  # the callback refers to the job, so both would keep each other and the messages in memory
+        error = done.exception()
+        if error is not None:
+            self.credit.failed(grant)
+            self._failed(error)
+            return
+        job.orphaned = None
+        self._pauses.reset()
+        result = done.result()
+        messages = self._read(result, grant, job)
+        answer = result.credits[0]
+        if answer.answer is CreditAnswer.REFUSED:
+            self._failed(self._refusal(answer.refusal))
+        elif answer.answer is not CreditAnswer.FORGOTTEN and not self.credit.news:
+            self._inbox.answered(self)
+        self._inbox.received(messages)
+
+    def _read(self, result: Granted, grant: CreditGrant, job: CallJob[Granted]) -> list[ServiceBusReceivedMessage]:
+        reply = result.credits[0]
+        handed = self.credit.replied(grant, reply, job.since, self._clock.now())
+        member = self._member
+        if self.credit.state is CreditState.UNHEARD and member is not None and member.run == self.credit.run:
+            self.credit.subscribed(self.credit.run)  # the partition is where the subscription is
+        if not self._locks:  # nobody can bring deleted messages again, so all of them are used
+            handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
+        return self._messages(handed)
+
+    def _failed(self, error: BaseException) -> None:
+        self._paused_until = self._loop.time() + self._pauses.next()
+        if isinstance(error, ServiceBusError) and not self._left:
+            self._inbox.failed(self, error)
+
+    def _refusal(self, said: str) -> ServiceBusError:
+        code, _, detail = said.partition(" ")
+        kind, text = REFUSALS[code](detail)
+        error = kind(text, outcome=Outcome.REFUSED)
+        error.entity = self.partition_client.entity.name
+        self.partition_client.entity.explain(error)
+        return error
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _messages(self, handed: Sequence[HandedGift[Delivery]]) -> list[ServiceBusReceivedMessage]:
+        """Return the messages of gifts. Give those back whose lock may have ended."""
+        messages: list[ServiceBusReceivedMessage] = []
+        for gift in handed:
+            lease = None
+            link = self.partition_client
+            if self._locks:
+                token, ends = lease_token(gift.prefix, gift.serial), gift.ends
+                if ends is None:
+                    link.give_back_named(token, [each.name for each in gift.messages])
+                    continue
+                until_utc = self._clock.utc() + ends - self._clock.now()
+                lease = MessageLease(token, ends, until_utc, gift.fence, partition=link.number)
+            reception = Reception(link.base, self._inbox.mode, link.entity)
+            messages += [delivered(each, reception, lease) for each in gift.messages]
+        return messages
+
+    # -- pushes --------------------------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Begin to hear pushes, unless the driver hears them or may not."""
+        if self._member is None and not self._left and self._loop.time() >= self._listens_at:
+            link = self.partition_client
+            self._member = self._connection.pushes.join(link.number, self._receiver, self._inbox.side, self)
+
+    def pushed(self, push: CreditPush[Delivery]) -> None:
+        """Handle a push: messages, or the news that there are messages or that something has changed."""
+        handed = self.credit.pushed(push, self._clock.now())
+        if push.gift is None:
+            self._rouse()
+        self._inbox.received(self._messages(handed))
+
+    def subscribed(self, run: str) -> None:
+        """Handle a new subscription. Earlier pushes may be lost."""
+        self.credit.subscribed(run)
+        self._rouse()
+        self._inbox.pump_soon()
+
+    def refused(self, error: ServiceBusError) -> None:
+        """Handle a refusal of the channel: ask the partition once a second, and for the channel too."""
+        self._member = None
+        self._listens_at = self._loop.time() + _LISTENING_AGAIN
+        self.credit.unsubscribed()
+        _log.info("%s: pushes cannot be heard, so the partition is asked once a second: %s", self, error)
+        if not may_recover(error):
+            self._inbox.pump_soon()
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def ask_now(self) -> None:
+        """Ask the partition for what it has now."""
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Ask the partition again: something may have changed there."""
+        self._rouse()
+        if self.credit.state is CreditState.ENDED:
+            self.credit.ask_again()
+        self.credit.look_again()
+
+    def wanted(self) -> None:
+        """Record that a new caller waits for messages. It has not seen an earlier refusal."""
+        if self.credit.state is CreditState.ENDED:
+            self.look_again()
+
+    def hurry(self) -> None:
+        """Let the answer to the call under way be late sooner, because the time of a caller is over."""
+        self._late_at = min(self._late_at, self._asked_at + self._timings.late * _HURRIED)
+
+    def on_time(self, now: float, *, wanted: bool) -> None:
+        """Note that the answer is late, or that a pause has ended; ask again if there is no connection any more."""
+        if self.under_way:
+            self.late = self.late or now >= self._late_at
+        elif self.credit.state is CreditState.ENDED and wanted and now >= self._paused_until:
+            self.look_again()
+        elif wanted and not self._pauses and not self.partition_client.connected:
+            self.credit.look_again()
+
+    def _rouse(self) -> None:
+        self._pauses.reset()
+        self._paused_until = 0.0
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Stop receiving, because the queue is in other partitions now."""
+        self._left = True
+        if self._job is not None:
+            self._job.future.cancel()
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        member, self._member = self._member, None
+        if member is not None:
+            member.leave()
+        self.partition_client.dismiss(self._lane)
+
+    async def aclose(self) -> None:
+        """Withdraw the credit, and take what the partition has given before, so that the inbox can give it back."""
+        until = self._loop.time() + _CLOSING
+        self.credit.want(CreditDemand())
+        while self.partition_client.connected and not self._pauses and (left := until - self._loop.time()) > 0:
+            now = self._clock.now()
+            if self._job is not None:
+                await asyncio.wait((self._job.future,), timeout=left)
+            elif self.credit.needs_call(now):
+                self._call(now, _LEAVING)
+            elif self.credit.settled:
+                break
+            else:
+                await asyncio.sleep(min(left, max(0.001, self.credit.next_at - now)))
+        self._left = True
+        if self._job is not None:
+            self._job.future.cancel()  # if an answer comes later, its messages are released
+        self._stop_listening()

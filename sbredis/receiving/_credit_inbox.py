@@ -1,0 +1,153 @@
+"""The inbox of a receiver without a session: it grants credit to the partitions of an entity."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sbredis.engine import MAXIMUM_CALL_BYTES
+from sbredis.model import ServiceBusReceiveMode
+from sbredis.receiving._credit import CreditDemand
+from sbredis.receiving._credit_driver import CreditDriver
+from sbredis.receiving._credit_places import CreditPlaces
+from sbredis.receiving._inbox import Inbox
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sbredis.model import ServiceBusReceivedMessage
+
+__all__ = ["CreditInbox"]
+
+_LINGERING = 0.05
+"""The seconds for which credit stays without a caller. Most callers come back soon."""
+
+
+class CreditInbox(Inbox[CreditDriver]):
+    """The messages of one receiver. :class:`CreditPlaces` divides what it wants between the partitions.
+
+    Credit is granted anew when half of it is used up. So a receiver whose callers come one after the other makes few
+    calls.
+    """
+
+    def _new_sources(self) -> list[CreditDriver]:
+        self._places = CreditPlaces(random.randrange(len(self._numbers)))
+        self._lingers_until = 0.0
+        self._pumping = False
+        return [CreditDriver(self, self.entity.partition_client(number), self.identity) for number in self._numbers]
+
+    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """Distribute the messages that a reply or a push has brought.
+
+        The callers of these messages run before the next call is made.
+        """
+        if messages:
+            self._trouble = None
+            self.take_back(messages)
+        self.pump_soon()
+
+    def pump_soon(self) -> None:
+        """Make the calls that are needed in the next turn of the event loop."""
+        if not self._pumping:
+            self._pumping = True
+            self._loop.call_soon(self._pump_now)
+
+    def _pump_now(self) -> None:
+        self._pumping = False
+        self.pump()
+
+    def _space(self) -> int:
+        """Return for how many more messages there is room in the buffer."""
+        room = max(0, self.stock.target - len(self.buffer))
+        return room if self._callers or not self._lingers else max(room, self._lingering)
+
+    @property
+    def _lingers(self) -> bool:
+        return self._loop.time() < self._lingers_until
+
+    def _caller_left(self) -> None:
+        if not self._callers:
+            self._lingering = max(1, self._coming)
+            self._lingers_until = self._loop.time() + _LINGERING
+            self._set_timer()
+
+    def _make_calls(self) -> None:
+        drivers = self._sources
+        only_now = self.only_wants_what_is_there
+        outstanding = [driver.credit.outstanding if driver.able else 0 for driver in drivers]
+        self._coming = sum(outstanding)
+        able = [place for place, driver in enumerate(drivers) if driver.able and not driver.under_way]
+        if only_now:  # partitions that have answered are left out
+            unanswered = {driver for caller in self._callers for driver in caller.unanswered or ()}
+            able = [place for place in able if drivers[place] in unanswered]
+        news = [place for place in able if drivers[place].credit.news]
+        wanted = self._wanted(exactly=only_now or any(not outstanding[place] for place in news))
+        if wanted:
+            pushes = only_now or (wanted >= len(drivers) and not drivers[0].replies_only)
+            asked = sum([outstanding[place] for place, driver in enumerate(drivers) if driver.under_way])
+            shares = self._places.shares(max(0, wanted - asked), outstanding, able, news, spreads=pushes)
+            self._want(shares, able, only_now=only_now, pushes=pushes)
+        else:
+            self._want_nothing()
+            if not self._lingers and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+                self.give_back(self.buffer.cut(self.stock.target))
+        for driver in drivers:
+            driver.call_if_needed()
+            if wanted and not only_now and driver.is_unheard:
+                driver.listen()
+        self._coming = sum([driver.credit.outstanding for driver in drivers if driver.able])
+
+    def _wanted(self, *, exactly: bool) -> int:
+        """Return how many messages to want from the partitions in all. If it is not ``exactly`` what is missing, credit
+        of which less than half is used up is left as it is.
+        """
+        stock, coming, kept, demand = self.stock, self._coming, len(self.buffer), self.demand
+        stock.lock = self.entity.record.settings.lock_duration / 1000
+        missing = max(0, demand - kept)
+        if stock.most and not stock.resting:
+            more = stock.missing(kept, coming, demand, self._loop.time())
+            return coming + more if more else min(coming, max(0, stock.target + demand - kept))
+        if missing and not exactly and missing <= 2 * coming <= 2 * missing:
+            return coming
+        return missing
+
+    def _want(self, shares: Sequence[int], able: Sequence[int], *, only_now: bool, pushes: bool) -> None:
+        callers = max(0, self.demand - len(self.buffer))
+        for place in able:
+            driver, share = self._sources[place], shares[place]
+            credit, waiting = driver.credit, min(callers, share)
+            callers -= waiting
+            left = credit.outstanding_for_callers
+            if share == credit.outstanding and 0 < left < waiting:
+                waiting = left  # the partition need not know of more callers before it gets more credit
+            credit.want(
+                CreditDemand(
+                    callers=waiting,
+                    stock=share - waiting,
+                    room=MAXIMUM_CALL_BYTES,
+                    now=only_now,
+                    announced=not share or not pushes,
+                    hands=max(1, share),
+                )
+            )
+
+    def _want_nothing(self) -> None:
+        lingers = self._lingers
+        for driver in self._sources:
+            unchanged = driver.credit.unchanged
+            driver.credit.want(unchanged if lingers else replace(unchanged, stock=0))
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _next_looks(self) -> list[float]:
+        wanted = self._wants
+        times = [at for driver in self._sources if (at := driver.next_at(wanted=wanted)) is not None]
+        if not self._callers and self._lingers:
+            times.append(self._lingers_until)
+        return times
+
+    def _on_look(self, now: float) -> None:
+        wanted = self._wants
+        for driver in self._sources:
+            driver.on_time(now, wanted=wanted)

@@ -1,0 +1,193 @@
+"""Messages that a partition pushes to a receiver that waits: none is lost, none comes twice, and none needs a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError
+from sbredis.model import ServiceBusReceivedMessage, hold_of
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import key_slot
+from tests.aio.queues import Calls, Queue, at_rest, bodies, in_memory, on_servers, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+Waiting = asyncio.Task[list[ServiceBusReceivedMessage]]
+
+
+async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> Waiting:
+    """Start a receive call, and wait until the receiver has credit in every partition."""
+    before = await queue.waiters()
+    task = asyncio.create_task(receiver.receive_messages(wanted, 60))
+
+    async def has_credit() -> bool:
+        return await queue.waiters() == before + len(queue.partitions)
+
+    await eventually(has_credit)
+    return task
+
+
+async def test_a_message_for_a_waiting_receiver_needs_no_call(url: str) -> None:
+    """It is locked for the whole duration, and its lock never ends later in the client than in the partition."""
+    async with queue_at(url, lock_duration=60_000) as queue:
+        receiver = queue.receiver()
+        task = await waits(queue, receiver)
+        with Calls(queue.transport) as calls:
+            clock = queue.client._connection.clock
+            before = clock.now()
+            await queue.send("a")
+            (message,) = await task
+            assert not calls.by_script["grant"]
+        lease = hold_of(message).lease
+        assert lease is not None
+        assert before + 50 < lease.until <= clock.now() + 60
+        assert lease.fence
+        await receiver.complete_message(message)
+        assert await queue.counts_are(0, 0)
+
+
+async def test_each_partition_pushes_to_a_receiver_that_wants_enough(url: str) -> None:
+    """A receiver that wants at least one message from each partition has credit in all of them."""
+    async with queue_at(url, partitioned=True) as queue:
+        receiver = queue.receiver()
+        task = await waits(queue, receiver, 2 * len(queue.partitions))
+        with Calls(queue.transport) as calls:
+            for place in range(len(queue.partitions)):
+                await queue.send("a", at=place)
+            await eventually(lambda: receiver._inbox is not None and receiver._inbox.demand == len(queue.partitions))
+            assert not calls.by_script["grant"]
+        await asyncio.gather(task)
+
+
+@in_memory
+async def test_a_message_that_is_pushed_when_its_caller_was_cancelled_goes_to_the_next_caller(url: str) -> None:
+    """The delivery count does not rise, and without another caller the message returns to the queue."""
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        for follows in (True, False):
+            task = await waits(queue, receiver)
+            task.cancel()
+            await queue.send("a")  # the receiver still has credit
+            assert isinstance(*await asyncio.gather(task, return_exceptions=True), asyncio.CancelledError)
+            if follows:
+                (message,) = await receiver.receive_messages(1, 60)
+                assert message.delivery_count == 1
+                await receiver.complete_message(message)
+            else:
+                await eventually(lambda: queue.counts_are(1, 0))
+            await at_rest(receiver)
+        (message,) = await queue.receiver().receive_messages(1, 60)
+        assert message.delivery_count == 1
+
+
+async def test_a_receiver_without_callers_withdraws_its_credit(url: str) -> None:
+    """A message then goes to another receiver at once, and none stays locked for nobody."""
+    async with queue_at(url) as queue:
+        quitter = queue.receiver()
+        task = await waits(queue, quitter)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await at_rest(quitter)
+        assert await queue.waiters() == 0
+        task = await waits(queue, queue.receiver())
+        await queue.send("a")
+        assert bodies(await task) == ["a"]
+        assert await queue.counts_are(0, 1)
+
+
+async def test_a_receiver_that_is_closed_gives_back_what_is_pushed_meanwhile(url: str) -> None:
+    async with queue_at(url) as queue:
+        receiver = queue.receiver(prefetch_count=20)
+        async with receiver:
+            await eventually(lambda: queue.waiters())
+            sending = [asyncio.create_task(queue.send(*"abc")) for _ in range(5)]
+        await asyncio.gather(*sending)
+        await eventually(lambda: queue.counts_are(15, 0))
+        again = await queue.receiver().receive_messages(15, 60)
+        assert {message.delivery_count for message in again} == {1}
+
+
+async def test_many_receivers_of_a_client_share_a_channel_and_get_each_message_once(url: str) -> None:
+    async with queue_at(url) as queue:
+        receivers = [queue.receiver() for _ in range(250)]
+        tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for receiver in receivers]
+
+        async def all_wait() -> bool:
+            return await queue.waiters() == len(receivers)
+
+        await eventually(all_wait)
+        assert len(queue.transport._listening._channels) == 1
+        await queue.fill(len(receivers))
+        got = Counter(body for messages in await asyncio.gather(*tasks) for body in bodies(messages))
+        assert got == Counter(str(number) for number in range(len(receivers)))
+        assert await queue.counts_are(0, len(receivers))
+
+
+@pytest.mark.parametrize("what", ["disabled", "deleted"])
+async def test_a_receiver_that_waits_learns_that_it_gets_nothing_any_more(url: str, what: str) -> None:
+    """The partition tells the receiver, whose call then fails with the reason."""
+    async with queue_at(url) as queue:
+        task = await waits(queue, queue.receiver())
+        namespace = queue.client._connection.namespace
+        if what == "deleted":
+            await namespace.delete_entity("q")
+            with pytest.raises(MessagingEntityNotFoundError):
+                await task
+        else:
+            record = queue.entity.record
+            await namespace.update_entity(record, replace(record.settings, status="ReceiveDisabled"))
+            with pytest.raises(MessagingEntityDisabledError):
+                await task
+
+
+async def test_a_receiver_of_a_user_who_may_not_listen_asks_again_and_again(server: LocalServer) -> None:
+    server.ask("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-ssubscribe")
+    async with queue_at(server.url.replace("://", "://deaf:secret@")) as queue:
+        task = asyncio.create_task(queue.receiver().receive_messages(1, 60))
+        await eventually(lambda: queue.transport._listening._channels)
+        await eventually(lambda: not queue.transport._listening._channels)
+        await queue.send("a")
+        assert bodies(await task) == ["a"]
+
+
+@on_servers
+async def test_a_receiver_has_credit_again_after_the_loss_of_its_subscription(
+    url: str, target: str, request: pytest.FixtureRequest
+) -> None:
+    running: LocalServer | LocalCluster = request.getfixturevalue(target)
+    nodes = running.nodes if isinstance(running, LocalCluster) else [running]
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        for number in range(3):
+            task = await waits(queue, receiver)
+            for node in nodes:
+                node.ask("CLIENT", "KILL", "TYPE", "pubsub")
+            await queue.send(str(number))
+            assert bodies(await task) == [str(number)]
+
+
+async def test_a_receiver_has_credit_at_the_server_that_takes_over(replicated_cluster: LocalCluster) -> None:
+    """The message is pushed by the new master, or is there when the receiver asks it."""
+    async with queue_at(replicated_cluster.url) as queue:
+        receiver = queue.receiver()
+        task = await waits(queue, receiver)
+        slot = key_slot(queue.partitions[0].keys[0])
+        await asyncio.to_thread(replicated_cluster.master_of(slot).kill)
+
+        async def is_sent() -> bool:
+            try:
+                await queue.send("a")
+            except Exception:
+                return False
+            return True
+
+        await eventually(is_sent)
+        messages = await task
+        assert bodies(messages) == ["a"]
+        await receiver.complete_messages(messages)

@@ -9,6 +9,7 @@ local function choose_gift(p, w, side, most, room, pushes)
   if chosen.lost then
     set_aside(p, chosen.lost, chosen.lost_entries, nil, 'a')
   end
-  local head = string.format('%s %.0f %.0f %.0f %.0f %.0f', w.prefix, w.serial + 1, w.messages + chosen.n, w.bytes + chosen.size, w.delete and 0 or p.lock, chosen.fence)
+  local head = string.format('%s %.0f %.0f %.0f %.0f %.0f', w.prefix, w.serial + 1, w.messages + chosen.n,
+    w.bytes + chosen.size, w.delete and 0 or p.lock, chosen.fence)
   return chosen, { head, chosen.names, chosen.records, chosen.extras }
 end

@@ -1,6 +1,6 @@
--- Ends a settlement and takes the grants that it carries. Returns its reply. A repetition answers the grants too, because
--- the numbers of the grants are known. `said` is the result for the lane. With `gave_back`, the call has released
--- messages.
+-- Ends a settlement and takes the grants that it carries. Returns its reply. A repetition answers the grants too,
+-- because the numbers of the grants are known. `said` is the result for the lane. With `gave_back`, the call has
+-- released messages.
 -- @use advance answer_repetition finish take_grants
 local function end_settlement(p, said, reply, grants, gave_back)
   if p.repeated and #grants == 0 then

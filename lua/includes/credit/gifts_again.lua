@@ -1,6 +1,6 @@
--- Returns the gifts of a prefix whose messages are still locked, and the number of these messages and of their bytes: those
--- after the serial `seen`, or after the last one that the word knows to be seen. If the word has another prefix now, a
--- gift shows no counts. Each gift gets a new fence: its receiver may not have seen the first one.
+-- Returns the gifts of a prefix whose messages are still locked, and the number of these messages and of their bytes:
+-- those after the serial `seen`, or after the last one that the word knows to be seen. If the word has another prefix
+-- now, a gift shows no counts. Each gift gets a new fence: its receiver may not have seen the first one.
 -- @use gift_token messages_again next_fence
 local function gifts_again(p, prefix, seen, w)
   local tokens, gifts, messages, bytes, unseen = {}, {}, 0, 0, {}

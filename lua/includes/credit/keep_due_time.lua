@@ -1,7 +1,7 @@
--- Chooses who calls when something is due. A receiver that has just granted credit may become the keeper of the due time,
--- or the deputy, who calls five seconds later; the reply tells it. They are told if the time comes forward. If there is no
--- keeper, a receiver is asked to become it, at most once a second. A keeper calls at least once a lock duration, so it
--- need not be told of locks that are given later.
+-- Chooses who calls when something is due. A receiver that has just granted credit may become the keeper of the due
+-- time, or the deputy, who calls five seconds later; the reply tells it. They are told if the time comes forward. If
+-- there is no keeper, a receiver is asked to become it, at most once a second. A keeper calls at least once a lock
+-- duration, so it need not be told of locks that are given later.
 --
 -- The due time is a lower bound: what is due may have gone since. On a topic, scheduled messages wait for a client that
 -- publishes them, and not for a receiver of dead letters.

@@ -1,5 +1,5 @@
--- Pushes a gift, or interest, to a receiver; engine/_grants.py reads the text. Returns whether anybody listens. Without a
--- listener the grant ends. `told` notes since when interest is unanswered.
+-- Pushes a gift, or interest, to a receiver; engine/_grants.py reads the text. Returns whether anybody listens. Without
+-- a listener the grant ends. `told` notes since when interest is unanswered.
 -- @use open_credit
 local function push_to(p, w, gift)
   local receiver = string.match(w.key, '^%S+')

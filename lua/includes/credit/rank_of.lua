@@ -1,5 +1,5 @@
--- Returns the rank of a word among the open grants, or nil if it has none. A lower rank is served first. Each source has
--- a range of 2^50 ranks; the range 0 has the receivers that were not told of an end yet. In a range come first the
+-- Returns the rank of a word among the open grants, or nil if it has none. A lower rank is served first. Each source
+-- has a range of 2^50 ranks; the range 0 has the receivers that were not told of an end yet. In a range come first the
 -- grants without unseen gifts, among them those with waiting callers, and among these the one served longest ago.
 -- @use ranks
 local function rank_of(c, w, now)

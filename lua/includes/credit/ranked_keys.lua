@@ -1,6 +1,6 @@
--- Returns the keys of the open grants: for each source a list in the order of their ranks, which has at most 32 of them.
--- The key `grants` is read once; the call may have changed the ranks of some words since then. Source 0 has the receivers
--- that were not told of an end.
+-- Returns the keys of the open grants: for each source a list in the order of their ranks, which has at most 32 of
+-- them. The key `grants` is read once; the call may have changed the ranks of some words since then. Source 0 has the
+-- receivers that were not told of an end.
 -- @use open_credit rank_of ranks
 local function ranked_keys(p)
   local c = open_credit(p)

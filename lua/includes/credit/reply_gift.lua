@@ -1,5 +1,6 @@
--- Gives the caller its part of what is ready, in the reply: all of it if no other receiver waits for messages. The first
--- message is given whatever its size. Returns the gift, or nil; and whether nothing is ready after it, if that is known.
+-- Gives the caller its part of what is ready, in the reply: all of it if no other receiver waits for messages. The
+-- first message is given whatever its size. Returns the gift, or nil; and whether nothing is ready after it, if that is
+-- known.
 -- @use choose_gift open_credit side_named
 -- @use give ranked_keys rank_of words_of
 local function reply_gift(p, w)

@@ -1,5 +1,5 @@
--- Does the work of credit at the end of a call: gives ready messages to open grants, chooses and tells who keeps the due
--- time, completes the answers to the grants of the call, and writes the words.
+-- Does the work of credit at the end of a call: gives ready messages to open grants, chooses and tells who keeps the
+-- due time, completes the answers to the grants of the call, and writes the words.
 -- @use distribute keep_due_time open_credit write_credit inside
 local function serve_credit(p)
   local c = open_credit(p)

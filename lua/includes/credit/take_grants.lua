@@ -1,6 +1,6 @@
--- Takes the grants of a call, and gives the caller messages. Returns the list that answers the grants. `finish` completes
--- it: it gives messages to other receivers, and chooses who keeps the due time. With `gave_back`, messages that the call
--- has released go to other receivers first.
+-- Takes the grants of a call, and gives the caller messages. Returns the list that answers the grants. `finish`
+-- completes it: it gives messages to other receivers, and chooses who keeps the due time. With `gave_back`, messages
+-- that the call has released go to other receivers first.
 -- @use flush open_credit side_named
 -- @use distribute gifts_again reply_gift take_grant
 local function take_grants(p, grants, gave_back)

@@ -1,8 +1,8 @@
--- Reads the words of receivers by their keys, unless the call has read them. A word of an earlier epoch, or one that has
--- not seen the latest end of all credit, has no credit. A receiver that has not answered interest, or not reported a gift,
--- for a second is passed over until its next call. A word is stored as a text:
+-- Reads the words of receivers by their keys, unless the call has read them. A word of an earlier epoch, or one that
+-- has not seen the latest end of all credit, has no credit. A receiver that has not answered interest, or not reported
+-- a gift, for a second is passed over until its next call. A word is stored as a text:
 --   channel, number   the channel for pushes, and the number of the latest grant
---   prefix, serial, messages, bytes   the prefix of its tokens, and the last gift: its serial, and what was given so far
+--   prefix, serial, messages, bytes   the prefix of its tokens, the serial of the last gift, and what was given so far
 --   seen, begun, hands   what its receiver has reported
 --   callers, limit, most_bytes   the limits
 --   flags        o once, i announced, d delete, s takes suspects, p did not answer interest, u has not seen old gifts

@@ -2,8 +2,8 @@
 -- and `room` bytes, changed properties included, but at least one message if there is one. Messages that have expired
 -- are passed over, and so are messages of the main side whose records are lost. The messages get the token of their
 -- lock; the caller writes their entries and their new states, or deletes them. `members_of` returns a part of the
--- members, beginning after `seen` of them; without it, the members of the side are chosen. With `pushes` the messages are
--- for a push: then they end before the first one that does not fit or has more than 16 KB, and there may be none.
+-- members, beginning after `seen` of them; without it, the members of the side are chosen. With `pushes` the messages
+-- are for a push: then they end before the first one that does not fit or has more than 16 KB, and there may be none.
 --
 -- Result, a table:
 --   n          the number of messages

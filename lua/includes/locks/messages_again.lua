@@ -1,7 +1,7 @@
--- Returns the messages that a token holds now, to show them again: their names, their records, what delivery_extras adds
--- for some of them, the end of their lock, and the number of their bytes. The lock on a session also holds messages that
--- other calls gave out. For such a lock, `said` lists, as runs, the messages that this call gave out. A message of the
--- main side whose record was lost since then is left out.
+-- Returns the messages that a token holds now, to show them again: their names, their records, what delivery_extras
+-- adds for some of them, the end of their lock, and the number of their bytes. The lock on a session also holds
+-- messages that other calls gave out. For such a lock, `said` lists, as runs, the messages that this call gave out. A
+-- message of the main side whose record was lost since then is left out.
 -- @use delivery_extras lost_record messages_of_lease read_records record_of
 local function messages_again(p, token, said)
   local names, entries = messages_of_lease(p, token, said)

@@ -1,6 +1,6 @@
 -- Checks the arguments of an abandon, from `at` on: 1, 0 or i, as apply_release takes it, and then the groups, with the
--- name, the changed properties and the delay of each message. Returns the groups, and with `grants` the place of the first
--- grant after them; or nil and a refusal.
+-- name, the changed properties and the delay of each message. Returns the groups, and with `grants` the place of the
+-- first grant after them; or nil and a refusal.
 -- @use never
 -- @use lock_groups refuse whole_number inside
 local function check_abandon(argv, at, grants)

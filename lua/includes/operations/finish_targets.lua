@@ -1,5 +1,5 @@
--- Writes what a publish has collected for the subscriptions, announces interest to their receivers with credit, and wakes
--- some of their waiters: in each subscription at least one, which wakes the next ones by its own call.
+-- Writes what a publish has collected for the subscriptions, announces interest to their receivers with credit, and
+-- wakes some of their waiters: in each subscription at least one, which wakes the next ones by its own call.
 -- @use announce_due announce_moves flush serve_credit update_session_turns wake_waiters inside
 local function finish_targets(subscriptions)
   for i = 1, #subscriptions do

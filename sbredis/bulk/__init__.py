@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sbredis.bulk._chunks import WriterKey, WriterKind
     from sbredis.bulk._claims import Awaited
     from sbredis.bulk._marks import forget_marks, forget_writer, known_writers, note_tasks, stored_rows
-    from sbredis.bulk._page_reading import LARGEST_NUMBER, Browser, read_range, read_settled
+    from sbredis.bulk._page_reading import LARGEST_NUMBER, Browser, FirstRows, queues_like, read_range, read_settled
     from sbredis.bulk._reservation import Reservation, list_reservations, release, reserve
     from sbredis.bulk._reserving import SHOWING_LIFE, Reservations, status_of, statuses
     from sbredis.bulk._rows import Refusal
@@ -24,6 +24,7 @@ __all__ = [
     "Browser",
     "BulkWriter",
     "Committed",
+    "FirstRows",
     "Planned",
     "Refusal",
     "Reservation",
@@ -39,6 +40,7 @@ __all__ = [
     "known_writers",
     "list_reservations",
     "note_tasks",
+    "queues_like",
     "read_range",
     "read_settled",
     "release",
@@ -67,6 +69,8 @@ if not TYPE_CHECKING:
             "_page_reading": (
                 "LARGEST_NUMBER",
                 "Browser",
+                "FirstRows",
+                "queues_like",
                 "read_range",
                 "read_settled",
             ),

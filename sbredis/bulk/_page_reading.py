@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.client import connection_of, deadline_of
 from sbredis.engine import (
@@ -32,11 +32,11 @@ from sbredis.exceptions import MessagesLostError
 from sbredis.model import ServiceBusSubQueue
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from sbredis.client import Connected, Entity, PartitionClient
 
-__all__ = ["LARGEST_NUMBER", "Browser", "range_pages", "read_range", "read_settled"]
+__all__ = ["LARGEST_NUMBER", "Browser", "FirstRows", "queues_like", "range_pages", "read_range", "read_settled"]
 
 _RANGE_LANE = "m"
 
@@ -94,6 +94,19 @@ _PAGE_BYTES = 4 * 1024 * 1024
 LARGEST_NUMBER = (1 << 48) - 1
 """The largest number that a message can have in its partition."""
 _ENQUEUED, _WITH_SCHEDULED = "alwf", "alwfs"
+_LIKE, _LIKE_BYTES = 16, 64 * 1024
+"""The largest number and the largest size of the messages that :meth:`Browser.first_rows` reads."""
+
+
+class FirstRows(NamedTuple):
+    """What the first messages after a number are like."""
+
+    number: int
+    """The number of the first one."""
+    mean: float
+    """The mean size of some of them, in bytes."""
+    enqueued: int
+    """When the first one was enqueued, in ms since 1970; 0 if it is not enqueued yet."""
 
 
 class Browser:
@@ -222,10 +235,13 @@ class Browser:
                 low = _last(found)
         return low
 
-    async def first_number(self, partition: int, after: int) -> int | None:
-        """Return the lowest number of a message that is greater than ``after``."""
-        found = await self._first(partition, after + 1, self._states)
-        return None if found is None else _last(found)
+    async def first_rows(self, partition: int, after: int) -> FirstRows | None:
+        """Return what the first messages are like whose numbers are greater than ``after``."""
+        found = await self._page(partition, after + 1, _LIKE, _LIKE_BYTES, self._states)
+        if not found.names:
+            return None
+        sizes = list(map(len, found.records))
+        return FirstRows(_number(found.names[0]), sum(sizes) / len(sizes), read_record(found.records[0]).enqueued or 0)
 
     async def number_before(self, partition: int, moment: int) -> int:
         """Return the number after which the messages begin that were enqueued at ``moment`` or later.
@@ -300,3 +316,23 @@ async def read_settled(
             return
         yield page
         place = page.next
+
+
+async def queues_like(client: Connected, matches: Callable[[str], bool], *, timeout: float = 60.0) -> tuple[str, ...]:
+    """Return the names of the queues in the namespace that match, in order. Half created or deleted ones are left out.
+
+    ``timeout`` is the time-out of each page of the list.
+    """
+    connection = connection_of(client)
+    await connection.open(deadline_of(timeout))
+    entities, found = connection.namespace.entities(), list[str]()
+    while not entities.ended:
+        for record in (await entities.next(_LISTED, deadline_of(timeout))).records:
+            if record.kind == "queue" and record.state == "active" and matches(record.path):
+                found.append(record.path)
+    if (error := entities.error) is not None:
+        raise error
+    return tuple(found)
+
+
+_LISTED = 100

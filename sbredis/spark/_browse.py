@@ -1,4 +1,4 @@
-"""Browse an entity with Spark: its messages stay there, and other receivers go on.
+"""Browse entities with Spark: their messages stay there, and other receivers go on.
 
 What a range of numbers contains may shrink until it is read, because receivers settle messages. So a batch that Spark
 runs again may have fewer rows. Numbers say where a stream is; they rise, with gaps.
@@ -10,32 +10,38 @@ a send comes first, it takes such a number. So a stream does the due work before
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from sbredis.bulk import Browser
+from sbredis.bulk import LARGEST_NUMBER, Browser, FirstRows
+from sbredis.engine import name_key
 from sbredis.exceptions import MessagesLostError, SparkSetupError
+from sbredis.spark._lag import PartitionLag, lag_report
 from sbredis.spark._loop import run
-from sbredis.spark._offsets import Offsets, PartitionOffset
+from sbredis.spark._offsets import EntityOffsets, Offsets, PartitionOffset
 from sbredis.spark._pacing import PollPacer
-from sbredis.spark._planning import PartitionRange, spread
-from sbredis.spark._query import Query, ReadTask
+from sbredis.spark._planning import ONE_TASK, Admission, EntityPartition, PartitionRange, TaskLimits, Waiting, ends_of
+from sbredis.spark._query import Followed, Query, ReadTask, read_limit
 from sbredis.spark._reading import read_task
+from sbredis.spark._values import EARLIEST, LATEST, ONLY_ENTITY, At
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sbredis.engine import Rows
-    from sbredis.spark._values import At
 
 __all__ = ["BrowseReader", "BrowseStreamReader"]
 
+Numbers = dict[EntityPartition, int]
+"""A number in each partition of all entities."""
+
 
 class BrowseReader(DataSourceReader):
-    """Reads the messages of an entity once, as they are while the query runs."""
+    """Reads the messages of entities once, as they are while the query runs."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -50,23 +56,32 @@ class BrowseReader(DataSourceReader):
 
     async def _plan(self) -> list[InputPartition]:
         query, options = self._query, self._query.options
-        browser = await query.browser()
-        starts = await _numbers(browser, options.starting or "earliest", options.starting_time)
-        ends = await _numbers(browser, options.ending or "latest", options.ending_time)
-        ranges = [PartitionRange(number, "", after, ends[number]) for number, after in starts.items()]
-        return ReadTask.all(browser.incarnation, ranges, query.task_limits)
+        incarnations: dict[str, str] = {}
+        ranges: list[PartitionRange] = []
+        for path in await query.paths():
+            browser, key = await query.browser(path), name_key(path)
+            incarnations[key] = browser.incarnation
+            starts = await _starts(browser, options.starting or "earliest", options.starting_time)
+            lasts = await _ends(browser, options.ending or "latest", options.ending_time)
+            firsts = await _firsts({key: browser}, _keyed(key, starts))
+            for place, first in firsts.items():
+                if first is not None:
+                    ranges.append(PartitionRange(key, place.number, "", first.number - 1, lasts[place.number]))
+        return ReadTask.all(incarnations, ranges, query.task_limits)
 
 
 class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the messages of an entity as they are enqueued."""
+    """Follows the messages of entities as they are enqueued."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
+        self._followed = Followed(query)
         self._pacer = PollPacer(query.options.poll_interval)
-        self._targets: dict[int, int] | None = None
+        self._targets: Numbers | None = None
         """With the trigger AvailableNow: the last number of each partition that the query reads."""
-        self._turn = 0
+        self._turn: EntityPartition | None = None
         """The first partition that gets rows of a batch that is too small for all partitions."""
+        self._progress: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where the stream begins. Spark calls this more than once, and again if the first batch is repeated."""
@@ -74,8 +89,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of a batch that the options set."""
-        most = self._query.options.most_rows
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return read_limit(self._query.options)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the last messages, which end the query. Spark calls this before everything else."""
@@ -83,130 +97,228 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch. Spark calls this at every trigger, 90 times a second if nothing happens."""
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        limits = Admission.of(
+            self._query.options,
+            limited=not isinstance(limit, ReadAllAvailable),
+            patient=self._targets is None,
+        )
         began = self._query.offsets_from(start)
-        ended = run(self._next(began, most))
+        ended = run(self._next(began, limits))
         return start if ended is None else ended.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the last messages in the entity, which Spark shows in the progress of the query."""
-        return None if self._pacer.known is None else self._pacer.known.to_json()
+        """Return how far the stream is behind, which Spark shows in the progress of the query."""
+        return self._progress
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of the batch between two offsets."""
-        one, other = self._query.offsets_from(start), self._query.offsets_from(end)
-        afters = (
-            {number: offset.number for number, offset in one.partitions.items()} if other.began is None else other.began
-        )
-        ranges = [
-            PartitionRange(number, offset.birth, afters.get(number, 0), offset.number)
-            for number, offset in other.partitions.items()
-        ]
-        return ReadTask.all(other.incarnation, ranges, other.tasks)
+        begins, other = self._query.offsets_from(start).by_key, self._query.offsets_from(end)
+        ranges: list[PartitionRange] = []
+        for key, ended in other.by_key.items():
+            begun = begins.get(key)
+            afters = ended.began
+            if afters is None and begun is not None:
+                afters = {number: offset.number for number, offset in begun.partitions.items()}
+            ranges += [
+                PartitionRange(key, number, offset.birth, (afters or {}).get(number, 0), offset.number)
+                for number, offset in ended.partitions.items()
+            ]
+        return ReadTask.all({key: each.incarnation for key, each in other.by_key.items()}, ranges, other.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of a task. Spark calls this on an executor, on another copy of this object."""
         return read_task(self._query, partition, _pages)
 
-    async def _browser(self) -> Browser:
-        return await self._query.browser()
-
     async def _initial(self) -> Offsets:
-        browser, options = await self._browser(), self._query.options
-        numbers = await _numbers(browser, options.starting or "earliest", options.starting_time)
-        return self._offsets(browser, numbers, numbers)
+        options = self._query.options
+        found: list[EntityOffsets] = []
+        for path in await self._followed.paths():
+            browser = await self._query.browser(path)
+            numbers = await _starts(browser, options.starting or "earliest", options.starting_time)
+            found.append(_entity_offsets(browser, numbers, numbers))
+        return self._offsets(found)
 
-    async def _last(self) -> dict[int, int]:
-        return await _numbers(await self._browser(), "latest", None)
+    async def _last(self) -> Numbers:
+        last: Numbers = {}
+        for path in await self._followed.paths():
+            browser = await self._query.browser(path)
+            last |= _keyed(name_key(path), await _lasting_numbers(browser, dict.fromkeys(browser.partitions, 0)))
+        return last
 
-    async def _next(self, start: Offsets, most: int | None) -> Offsets | None:
+    async def _next(self, start: Offsets, limits: Admission) -> Offsets | None:
         """Return the end of the next batch; ``None`` if there is nothing new."""
         await self._pacer.wait()
-        browser = await self._browser()
-        first = {number: offset.number for number, offset in start.partitions.items()}
-        began = start.began if start.began == first else None
-        # The client notices with its first call that an entity was made again.
-        last = await _lasting_numbers(browser, first)
-        if start.incarnation != browser.incarnation:
-            lost = MessagesLostError(
-                f"'{browser.path}' was deleted and created again since the last batch, so the stream cannot go on "
-                "where it was. With failOnDataLoss=false, it goes on with the first message of the new entity."
-            )
-            self._query.meet_loss(f"'{browser.path}'", lost)
-            first = dict.fromkeys(browser.partitions, 0)
-            began = first
-            last = await _lasting_numbers(browser, first)
-        self._pacer.known = self._offsets(browser, last)
+        known = start.by_key
+        browsers: dict[str, Browser] = {}
+        first: Numbers = {}
+        last: Numbers = {}
+        begins: set[str] = set()
+        for path in await self._followed.paths(known):
+            browser, key = await self._query.browser(path), name_key(path)
+            browsers[key] = browser
+            numbers, lasting, is_new = await self._looked(browser, known.get(key))
+            first |= _keyed(key, numbers)
+            last |= _keyed(key, lasting)
+            begins |= {key} if is_new else set()
         ends = last
         if self._targets is not None:
-            ends = {number: max(min(last[number], self._targets.get(number, 0)), first[number]) for number in last}
-        if most is not None:
-            ends = await self._limited(browser, first, ends, most)
+            targets = self._targets
+            ends = {place: max(min(last[place], targets.get(place, 0)), first[place]) for place in last}
+        waiting = {place: after for place, after in first.items() if ends[place] > after}
+        rows: dict[EntityPartition, FirstRows | None] = {}
+        if begins or limits != Admission():
+            rows = await _firsts(browsers, waiting)
+            ends = self._limited(limits, first, ends, rows)
+        await self._report(browsers, ends, last)
         if ends == first:
             self._pacer.polled(idle=self._targets is None)
             return None
         self._pacer.polled(idle=False)
-        return self._offsets(browser, ends, began, self._query.task_limits)
+        after = {place: found.number - 1 if (found := rows.get(place)) else number for place, number in first.items()}
+        return self._offsets(
+            [
+                _entity_offsets(browser, _of(key, ends), _of(key, after) if key in begins else None)
+                for key, browser in browsers.items()
+            ],
+            self._query.task_limits,
+        )
 
-    def _offsets(
-        self,
-        browser: Browser,
-        numbers: Mapping[int, int],
-        began: Mapping[int, int] | None = None,
-        tasks: tuple[int, int] = (1, 1),
-    ) -> Offsets:
-        partitions = {number: PartitionOffset("", 0, last) for number, last in numbers.items()}
-        sub_queue = self._query.options.sub_queue or ""
-        return Offsets(browser.path, browser.incarnation, partitions, began, tasks, sub_queue=sub_queue)
+    async def _looked(
+        self, browser: Browser, start: EntityOffsets | None
+    ) -> tuple[dict[int, int], dict[int, int], bool]:
+        """Return the numbers after which an entity is read, its last numbers, and whether its reading begins."""
+        if start is None:  # a pattern has found it
+            first = dict.fromkeys(browser.partitions, 0)
+            return first, await _lasting_numbers(browser, first), True
+        first = {number: offset.number for number, offset in start.partitions.items()}
+        # The client notices with its first call that an entity was made again.
+        last = await _lasting_numbers(browser, first)
+        if start.incarnation == browser.incarnation:
+            return first, last, start.began == first
+        lost = MessagesLostError(
+            f"'{browser.path}' was deleted and created again since the last batch, so the stream cannot go on "
+            "where it was. With failOnDataLoss=false, it goes on with the first message of the new entity."
+        )
+        self._query.meet_loss(f"'{browser.path}'", lost)
+        first = dict.fromkeys(browser.partitions, 0)
+        return first, await _lasting_numbers(browser, first), True
 
-    async def _limited(
-        self, browser: Browser, first: Mapping[int, int], last: Mapping[int, int], most: int
-    ) -> dict[int, int]:
-        """Return ends so that a batch has at most ``most`` rows. A gap in the numbers costs no rows.
+    def _limited(
+        self, limits: Admission, first: Numbers, last: Numbers, rows: Mapping[EntityPartition, FirstRows | None]
+    ) -> Numbers:
+        """Return ends so that a batch is within its limits. A gap in the numbers costs no rows."""
+        waiting = {
+            place: Waiting(found.number, last[place], found.mean, found.enqueued)
+            for place, found in rows.items()
+            if found is not None and found.number <= last[place]
+        }
+        given = ends_of(limits, waiting, self._turn, round(time.time() * 1000))
+        if given is None:
+            return first if waiting else last
+        skipped = [place for place in waiting if place not in given]
+        if skipped:
+            self._turn = next((place for place in skipped if place > max(given)), min(skipped))
+        return {place: given.get(place, first[place] if place in waiting else last[place]) for place in first}
 
-        If there are more partitions than rows, the partitions take turns.
-        """
-        waiting = [number for number in first if last[number] > first[number]]
-        if not waiting:
-            return dict(last)
-        waiting.sort(key=lambda number: (number < self._turn, number))
-        counts = spread(most, waiting)
-        if most < len(waiting):
-            self._turn = waiting[most]
-        begins = await asyncio.gather(*(browser.first_number(number, first[number]) for number in waiting))
-        ends = dict(last)
-        for number, begin in zip(waiting, begins, strict=True):
-            if counts[number] and begin is not None:
-                ends[number] = min(last[number], begin + counts[number] - 1)
-            elif not counts[number]:
-                ends[number] = first[number]
-        return ends
+    async def _report(self, browsers: Mapping[str, Browser], ends: Numbers, last: Numbers) -> None:
+        """Note how far the stream is behind after a batch."""
+        rest = await _firsts(browsers, {place: end for place, end in ends.items() if end < last[place]})
+        lags: dict[EntityPartition, PartitionLag] = {}
+        for place, end in ends.items():
+            found = rest.get(place)
+            left = 0 if found is None else last[place] - found.number + 1
+            number = browsers[place.entity].base(place.number) + end
+            lags[place] = (
+                PartitionLag(number, 0, 0, 0)
+                if found is None
+                else PartitionLag(number, left, round(left * found.mean), found.enqueued)
+            )
+        names = {key: browser.path for key, browser in browsers.items()}
+        self._progress = lag_report(lags, names, round(time.time() * 1000))
+
+    def _offsets(self, entities: list[EntityOffsets], tasks: TaskLimits = ONE_TASK) -> Offsets:
+        return Offsets(tuple(entities), tasks, sub_queue=self._query.options.sub_queue or "")
 
 
 def _pages(browser: Browser, piece: PartitionRange) -> AsyncIterator[Rows]:
     return browser.pages(piece.partition, piece.after, piece.upto)
 
 
-async def _numbers(browser: Browser, at: At, moment: int | None) -> dict[int, int]:
-    """Return the number of each partition after which something begins or ends."""
-    partitions = browser.partitions
+def _keyed(key: str, numbers: Mapping[int, int]) -> Numbers:
+    return {EntityPartition(key, number): value for number, value in numbers.items()}
+
+
+def _of(key: str, numbers: Numbers) -> dict[int, int]:
+    """Return the numbers of the partitions of one entity."""
+    return {place.number: number for place, number in numbers.items() if place.entity == key}
+
+
+def _entity_offsets(
+    browser: Browser, numbers: Mapping[int, int], began: Mapping[int, int] | None = None
+) -> EntityOffsets:
+    partitions = {number: PartitionOffset("", 0, last) for number, last in numbers.items()}
+    return EntityOffsets(browser.path, browser.incarnation, partitions, began)
+
+
+async def _firsts(browsers: Mapping[str, Browser], afters: Numbers) -> dict[EntityPartition, FirstRows | None]:
+    """Return what the first messages after the numbers are like."""
+    found = await asyncio.gather(
+        *(browsers[place.entity].first_rows(place.number, after) for place, after in afters.items())
+    )
+    return dict(zip(afters, found, strict=True))
+
+
+async def _starts(browser: Browser, at: At, moment: int | None) -> dict[int, int]:
+    """Return the number of each partition after which a read begins."""
     if moment is not None:
-        await _do_due(browser)
-        found = await asyncio.gather(*(browser.number_before(number, moment) for number in partitions))
-        return dict(zip(partitions, found, strict=True))
+        return await _at_moment(browser, moment)
     if at == "earliest":
-        return dict.fromkeys(partitions, 0)
+        return dict.fromkeys(browser.partitions, 0)
     if at == "latest":
-        return await _lasting_numbers(browser, dict.fromkeys(partitions, 0))
-    if set(at) != set(partitions):
-        raise SparkSetupError(
-            f"The offsets name the partitions {sorted(at)}, but '{browser.path}' has {sorted(partitions)}."
-        )
-    return dict(at)
+        return await _latest(browser)
+    return await _at_numbers(browser, "startingOffsets", at, EARLIEST)
 
 
-async def _do_due(browser: Browser) -> None:
+async def _ends(browser: Browser, at: At, moment: int | None) -> dict[int, int]:
+    """Return the last number of each partition that is read."""
+    if moment is not None:
+        return await _at_moment(browser, moment)
+    latest = await _latest(browser)
+    if isinstance(at, str):
+        return latest
+    ends = await _at_numbers(browser, "endingOffsets", at, LATEST)
+    return {number: min(end, latest[number]) for number, end in ends.items()}
+
+
+async def _at_moment(browser: Browser, moment: int) -> dict[int, int]:
     await asyncio.gather(*(browser.do_due(number) for number in browser.partitions))
+    found = await asyncio.gather(*(browser.number_before(number, moment) for number in browser.partitions))
+    return dict(zip(browser.partitions, found, strict=True))
+
+
+async def _at_numbers(browser: Browser, option: str, at: Mapping[str, Mapping[int, int]], usual: int) -> dict[int, int]:
+    """Return the numbers before the sequence numbers that an option gives. ``usual`` is for partitions without one."""
+    key = name_key(browser.path)
+    given = next((each for name, each in at.items() if name == ONLY_ENTITY or name_key(name) == key), {})
+    if not set(given) <= set(browser.partitions):
+        raise SparkSetupError(
+            f"{option} names the partitions {sorted(given)}, but '{browser.path}' has {sorted(browser.partitions)}."
+        )
+    latest = await _latest(browser) if LATEST in given.values() or usual == LATEST else {}
+    found: dict[int, int] = {}
+    for number in browser.partitions:
+        wanted, base = given.get(number, usual), browser.base(number)
+        if wanted not in {EARLIEST, LATEST} and not 0 <= wanted - base <= LARGEST_NUMBER:
+            raise SparkSetupError(
+                f"{option} gives {wanted} for the partition {number}, but the sequence numbers of this partition of "
+                f"'{browser.path}' begin with {base + 1}: the number is that of the column sequence_number."
+            )
+        found[number] = 0 if wanted == EARLIEST else latest[number] if wanted == LATEST else max(wanted - base - 1, 0)
+    return found
+
+
+async def _latest(browser: Browser) -> dict[int, int]:
+    return await _lasting_numbers(browser, dict.fromkeys(browser.partitions, 0))
 
 
 async def _lasting_numbers(browser: Browser, after: Mapping[int, int]) -> dict[int, int]:

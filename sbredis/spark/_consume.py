@@ -1,4 +1,4 @@
-"""Consume an entity with Spark, exactly once: a query reserves it, and takes its messages range by range.
+"""Consume entities with Spark, exactly once: a query reserves them, and takes their messages range by range.
 
 The rule that makes it exact: the end of a batch is planned and pinned in the partitions before Spark stores it, and the
 messages of a batch are removed only when a later call shows that Spark has stored the end of the batch. That is the
@@ -14,29 +14,24 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from sbredis.bulk import SHOWING_LIFE, Awaited, Browser, Committed, Planned, Reservation, reserve
+from sbredis.engine import name_key
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError, ServiceBusError
 from sbredis.spark._commands import JobCommand, release_line
+from sbredis.spark._lag import PartitionLag, lag_report
 from sbredis.spark._loop import beside, run
-from sbredis.spark._offsets import Offsets, PartitionOffset
+from sbredis.spark._offsets import EntityOffsets, Offsets, PartitionOffset
 from sbredis.spark._options import parse_secret
 from sbredis.spark._pacing import PollPacer
-from sbredis.spark._planning import Admission, PartitionRange, admitted
-from sbredis.spark._query import Query, ReadTask
+from sbredis.spark._planning import Admission, EntityPartition, PartitionRange, admitted
+from sbredis.spark._query import Followed, Query, ReadTask, read_limit
 from sbredis.spark._reading import read_task
 from sbredis.spark._reservations import say_stale
 
@@ -50,17 +45,24 @@ __all__ = ["ConsumeReader", "settle"]
 _log = logging.getLogger("sbredis.spark")
 
 
+Positions = dict[EntityPartition, Committed]
+"""The position of the query in each partition of all entities."""
+
+
 class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Takes the messages of a reserved entity."""
+    """Takes the messages of reserved entities."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
+        self._followed = Followed(query)
         self._pacer = PollPacer(query.options.poll_interval)
-        self._reservation: Reservation | None = None
-        self._end_showing_life: Callable[[], object] | None = None
+        self._reservations: dict[str, Reservation] = {}
+        """The reservation of each entity, by its path in the form in which names are compared."""
+        self._signs_of_life: dict[str, Callable[[], object]] = {}
+        """What ends the signs of life of each reservation."""
         self._drains = False
         """Whether the query ends with the messages that are there at its start."""
-        self._remaining: dict[int, int] | None = None
+        self._remaining: dict[EntityPartition, int] | None = None
         """Of a query that drains: the number of messages that each partition still gives."""
         self._progress: dict[str, Any] | None = None
         self._mean = 0.0
@@ -72,17 +74,12 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark calls this twice for a new checkpoint, and again if the first batch is repeated, before it shows the
         offsets of the batch. They may belong to another entity, so nothing is reserved yet.
         """
-        return Offsets(self._query.entity, "", {}, mode="consume").to_json()
+        paths = self._query.options.entities.paths
+        return Offsets(tuple(EntityOffsets(path, "", {}) for path in paths), mode="consume").to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch that the options set. All of them apply, whichever Spark is told."""
-        options = self._query.options
-        if options.most_rows is not None:
-            return ReadMaxRows(options.most_rows)
-        if options.most_bytes is not None:
-            return ReadMaxBytes(options.most_bytes)
-        least = options.least_rows or int(options.least_bytes is not None)
-        return ReadMinRows(least) if least else ReadAllAvailable()
+        """Return the limit of a batch that the options set."""
+        return read_limit(self._query.options)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note that the query ends with the messages that the first poll finds."""
@@ -109,15 +106,18 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         After a restart, this is the first call. The reservation may have been released since, so it is renewed before
         anything is read: no receiver can take a message of the batch from now on.
         """
-        began, ended = self._query.offsets_from(start), self._query.offsets_from(end)
-        run(self._reserved())
-        first = {number: offset.number for number, offset in began.partitions.items()}
-        first |= ended.began or {}
-        ranges = [
-            PartitionRange(number, offset.birth, first.get(number, 0), offset.number)
-            for number, offset in ended.partitions.items()
-        ]
-        return ReadTask.all(ended.incarnation, ranges, ended.tasks)
+        began, ended = self._query.offsets_from(start).by_key, self._query.offsets_from(end)
+        run(self._reserve_all(ended.by_key))
+        ranges: list[PartitionRange] = []
+        for key, each in ended.by_key.items():
+            begun = began.get(key)
+            first = {number: offset.number for number, offset in (begun.partitions if begun else {}).items()}
+            first |= each.began or {}
+            ranges += [
+                PartitionRange(key, number, offset.birth, first.get(number, 0), offset.number)
+                for number, offset in each.partitions.items()
+            ]
+        return ReadTask.all({key: each.incarnation for key, each in ended.by_key.items()}, ranges, ended.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of a task. Spark calls this on an executor, on another copy of this object."""
@@ -125,25 +125,30 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """End the signs of life. Spark calls this at the end of the query, unless it ends the process."""
-        if self._end_showing_life is not None:
-            self._end_showing_life()
+        for end in self._signs_of_life.values():
+            end()
 
     # -- in the event loop ---------------------------------------------------------------------------------------------
 
-    async def _begin(self) -> dict[int, Committed]:
-        """Reserve the entity, and return the positions at which the consumer begins."""
-        reservation = await self._reserved()
+    async def _begin(self, path: str) -> dict[int, Committed]:
+        """Reserve an entity, and return the positions at which the consumer begins."""
+        reservation = await self._reserved(path)
         begun = await asyncio.gather(*map(reservation.begin, reservation.partitions))
         return dict(zip(reservation.partitions, begun, strict=True))
 
-    async def _reserved(self) -> Reservation:
+    async def _reserve_all(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            await self._reserved(path)
+
+    async def _reserved(self, path: str) -> Reservation:
         """Return the reservation of this run. The first call reserves the entity, or takes over from an earlier run."""
-        if self._reservation is None:
+        key = name_key(path)
+        if key not in self._reservations:
             options = self._query.options
             assert options.consumer is not None  # the options of a consuming query name it
-            path = (await self._query.browser()).path
+            path = (await self._query.browser(path)).path
             try:
-                self._reservation = await reserve(
+                reservation = await reserve(
                     await self._query.client(),
                     path,
                     consumer=options.consumer,
@@ -155,52 +160,64 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 release = JobCommand(job="release", entity=path, server=parse_secret(self._query.given))
                 say_stale(error, options.stale_after, datetime.now(UTC), release_line(release))
                 raise
-            self._end_showing_life = beside(self, _show_life(self._reservation))
-        return self._reservation
+            self._reservations[key] = reservation
+            self._signs_of_life[key] = beside(self, _show_life(reservation))
+        return self._reservations[key]
+
+    def _forget(self, key: str) -> None:
+        """Forget the reservation of an entity that was deleted."""
+        if key in self._reservations:
+            del self._reservations[key]
+            self._signs_of_life.pop(key)()
+            self._remaining = None
 
     async def _next(self, start: Offsets, *, limited: bool) -> Offsets | None:
         """Return the end of the next batch; ``None`` if there is none yet."""
         await self._pacer.wait()
-        positions = await self._positions(start)
-        reservation, options = await self._reserved(), self._query.options
-        settled = await self._plans({number: (position, 0, 1) for number, position in positions.items()})
-        planned = {number: plan for number, plan in settled.items() if plan.end > plan.floor}
-        waiting = {number: plan.left for number, plan in settled.items() if number not in planned}
+        positions, options = await self._positions(start), self._query.options
+        settled = await self._plans({place: (position, 0, 1) for place, position in positions.items()})
+        planned = {place: plan for place, plan in settled.items() if plan.end > plan.floor}
+        waiting = {place: plan.left for place, plan in settled.items() if place not in planned}
         if self._drains:
             if self._remaining is None:
-                self._remaining = {number: plan.left for number, plan in settled.items()}
-            waiting = {number: min(each, self._remaining.get(number, 0)) for number, each in waiting.items()}
+                self._remaining = {place: plan.left for place, plan in settled.items()}
+            waiting = {place: min(each, self._remaining.get(place, 0)) for place, each in waiting.items()}
         contributions = admitted(
             Admission.of(options, limited=limited, patient=not self._drains),
             waiting,
             planned=sum(plan.rows for plan in planned.values()),
             planned_bytes=sum(plan.bytes for plan in planned.values()),
-            oldest={number: plan.oldest for number, plan in settled.items() if plan.oldest},
+            oldest={place: plan.oldest for place, plan in settled.items() if plan.oldest},
             now=round(time.time() * 1000),
             mean=self._mean,
         )
         made = settled
         if contributions is not None:
-            asked = {
-                number: (settled[number].committed, each.rows, each.bytes) for number, each in contributions.items()
-            }
+            asked = {place: (settled[place].committed, each.rows, each.bytes) for place, each in contributions.items()}
             made = settled | await self._plans(asked)
-        self._report(made)
         # A partition gives nothing while a message that is locked or delayed comes before all others.
         nothing = all(plan.end == plan.floor for plan in made.values())
         self._pacer.polled(idle=nothing and not self._drains)
-        if nothing and start.partitions:
-            return None
         rows = sum(plan.rows for plan in made.values())
-        self._mean = sum(plan.bytes for plan in made.values()) / rows if rows else 0.0
-        for number, plan in made.items():
-            if self._remaining is not None and number not in planned:
-                self._remaining[number] -= plan.rows
+        mean = sum(plan.bytes for plan in made.values()) / rows if rows else 0.0
+        await self._report(made, mean or self._mean)
+        if nothing and any(each.partitions for each in start.entities):
+            return None
+        self._mean = mean
+        for place, plan in made.items():
+            if self._remaining is not None and place not in planned:
+                self._remaining[place] = self._remaining.get(place, 0) - plan.rows
         return Offsets(
-            reservation.path,
-            reservation.incarnation,
-            {number: _partition_offset(plan.committed) for number, plan in made.items()},
-            {number: plan.floor for number, plan in made.items()},
+            tuple(
+                EntityOffsets(
+                    reservation.path,
+                    reservation.incarnation,
+                    {number: _partition_offset(made[EntityPartition(key, number)].committed) for number in numbers},
+                    {number: made[EntityPartition(key, number)].floor for number in numbers},
+                )
+                for key, reservation in self._reservations.items()
+                if (numbers := [place.number for place in made if place.entity == key])
+            ),
             self._query.task_limits,
             mode="consume",
         )
@@ -208,13 +225,22 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def remove_committed(self, start: Offsets) -> None:
         """Remove the messages up to stored offsets, and plan nothing."""
         positions = await self._positions(start)
-        await self._plans({number: (position, 0, 1) for number, position in positions.items()})
+        await self._plans({place: (position, 0, 1) for place, position in positions.items()})
 
-    async def _positions(self, start: Offsets) -> dict[int, Committed]:
-        """Return the positions of the stored offsets, if they belong to this entity."""
-        if not start.partitions:
-            return await self._begin()
-        browser = await self._query.browser()
+    async def _positions(self, start: Offsets) -> Positions:
+        """Return the positions of the stored offsets. An entity that they do not name begins."""
+        known, found = start.by_key, Positions()
+        for path in await self._followed.paths(known):
+            key = name_key(path)
+            positions = await self._positions_in(path, known.get(key))
+            found |= {EntityPartition(key, number): position for number, position in positions.items()}
+        return found
+
+    async def _positions_in(self, path: str, start: EntityOffsets | None) -> dict[int, Committed]:
+        """Return the positions of the stored offsets in an entity, if they belong to it."""
+        if start is None or not start.partitions:
+            return await self._begin(path)
+        browser = await self._query.browser(path)
         if start.incarnation == browser.incarnation and set(start.partitions) == set(browser.partitions):
             return {number: Committed(*offset) for number, offset in start.partitions.items()}
         lost = MessagesLostError(
@@ -223,31 +249,37 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "entity."
         )
         self._query.meet_loss(f"'{browser.path}'", lost)
-        if self._reservation is not None and self._reservation.incarnation != browser.incarnation:
-            self.stop()
-            self._reservation = self._remaining = None
-        return await self._begin()
+        reservation = self._reservations.get(name_key(path))
+        if reservation is not None and reservation.incarnation != browser.incarnation:
+            self._forget(name_key(path))
+        return await self._begin(path)
 
-    async def _plans(self, asked: Mapping[int, tuple[Committed, int, int]]) -> dict[int, Planned]:
-        reservation, options = await self._reserved(), self._query.options
+    async def _plans(
+        self, asked: Mapping[EntityPartition, tuple[Committed, int, int]]
+    ) -> dict[EntityPartition, Planned]:
+        options = self._query.options
 
-        async def one(number: int, position: Committed, rows: int, size: int) -> Planned:
+        async def one(place: EntityPartition, position: Committed, rows: int, size: int) -> Planned:
+            reservation, number = await self._reserved(place.entity), place.number
             try:
                 return await reservation.plan(number, position, rows, size, timeout=options.timeout)
             except MessagesLostError as lost:
                 self._query.meet_loss(f"'{reservation.path}', partition {number}", lost)
             return await reservation.plan(number, position, rows, size, accept_loss=True, timeout=options.timeout)
 
-        found = await asyncio.gather(*(one(number, *limits) for number, limits in asked.items()))
+        await self._reserve_all(dict.fromkeys(place.entity for place in asked))
+        found = await asyncio.gather(*(one(place, *limits) for place, limits in asked.items()))
         return dict(zip(asked, found, strict=True))
 
-    def _report(self, made: Mapping[int, Planned]) -> None:
-        oldest = min((plan.oldest for plan in made.values() if plan.oldest), default=0)
-        self._progress = {
-            "messagesLeft": sum(plan.left for plan in made.values()),
-            "oldestEnqueuedTime": oldest,
-            "partitions": {str(number): {"number": plan.end, "left": plan.left} for number, plan in made.items()},
-        }
+    async def _report(self, made: Mapping[EntityPartition, Planned], mean: float) -> None:
+        """Note how far the query is behind after a batch. ``mean`` is the mean size of a message; 0 if unknown."""
+        names = {key: reservation.path for key, reservation in self._reservations.items()}
+        lags: dict[EntityPartition, PartitionLag] = {}
+        for place, plan in made.items():
+            browser = await self._query.browser(place.entity, self._reservations[place.entity].incarnation)
+            number = browser.base(place.number) + plan.end
+            lags[place] = PartitionLag(number, plan.left, round(plan.left * mean), plan.oldest)
+        self._progress = lag_report(lags, names, round(time.time() * 1000))
 
 
 def settle(query: Query, end: str) -> None:

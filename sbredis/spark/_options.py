@@ -6,19 +6,22 @@ One table, :data:`OPTIONS`, declares them. The documentation repeats the table, 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from sbredis._quoting import quoted
-from sbredis.engine import entity_name, subscription_name
+from sbredis.engine import entity_name, name_key, subscription_name
 from sbredis.exceptions import SparkSetupError
 from sbredis.registry import STALE_AFTER, path_of
 from sbredis.spark import _values as values
 
 __all__ = [
     "OPTIONS",
+    "EntityChoice",
+    "IncludedColumns",
     "Option",
     "QueryKind",
     "QueryOptions",
@@ -73,6 +76,8 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("urlProvider", values.text),
     Option("namespace", values.text),
     Option("queue", values.text),
+    Option("queues", values.names, READS),
+    Option("queuePattern", values.pattern, READS),
     Option("topic", values.text),
     Option("subscription", values.text, READS),
     Option("records", values.one_of("messages", "settlements"), frozenset({QueryKind.BROWSE}), "messages"),
@@ -86,14 +91,16 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("endingOffsets", values.offsets, frozenset({QueryKind.BROWSE})),
     Option("endingTimestamp", values.moment, frozenset({QueryKind.BROWSE})),
     Option("maxMessagesPerTrigger", values.count(), STREAMS),
-    Option("maxBytesPerTrigger", values.count(), frozenset({QueryKind.CONSUME})),
-    Option("minMessagesPerTrigger", values.count(), frozenset({QueryKind.CONSUME})),
-    Option("minBytesPerTrigger", values.count(), frozenset({QueryKind.CONSUME})),
-    Option("maxTriggerDelay", values.duration, frozenset({QueryKind.CONSUME}), 900.0),
+    Option("maxBytesPerTrigger", values.count(), STREAMS),
+    Option("minMessagesPerTrigger", values.count(), STREAMS),
+    Option("minBytesPerTrigger", values.count(), STREAMS),
+    Option("maxTriggerDelay", values.duration, STREAMS, 900.0),
     Option("minPollIntervalMs", values.count(0, 3_600_000), STREAMS, 100),
     Option("minPartitions", values.count(1, 100_000), READS),
     Option("maxTasks", values.count(1, 100_000), READS),
+    Option("maxRecordsPerPartition", values.count(), READS),
     Option("failOnDataLoss", values.boolean, STREAMS, True),
+    Option("columns", values.names, READS),
     Option("includeBody", values.boolean, READS, True),
     Option("includeProperties", values.boolean, READS, True),
     Option("writeId", values.text, frozenset({QueryKind.WRITE})),
@@ -108,13 +115,39 @@ _SPARKS_OWN = {"checkpointlocation", "queryname", "outputmode"}
 _URLS = ("url", "urlEnv", "urlFile", "urlProvider")
 
 
+@dataclass(frozen=True, slots=True)
+class EntityChoice:
+    """The entities that a read names: their paths, or a pattern of the names of queues."""
+
+    paths: tuple[str, ...] = ()
+    pattern: str | None = None
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"the queues with names like {quoted(self.pattern)}"
+        return " and ".join(f"'{path}'" for path in self.paths)
+
+    def includes(self, path: str) -> bool:
+        """Return whether an entity is among them."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, path, re.IGNORECASE) is not None
+        return name_key(path) in map(name_key, self.paths)
+
+    def fits(self, paths: Sequence[str]) -> bool:
+        """Return whether these are the entities, as far as the options tell: a pattern may have found new ones."""
+        all_known = self.pattern is not None or len(paths) == len(self.paths)
+        return all_known and all(map(self.includes, paths))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOptions:
     """The checked options of one query. The names are those of :data:`OPTIONS`, in Python's spelling."""
 
     kind: QueryKind
-    entity: str | None
-    """The path of the queue, topic or subscription; ``None`` if each row of a write names its own."""
+    entity: str | None = None
+    """The path of the queue or topic to which a write sends; ``None`` if each row names its own."""
+    entities: EntityChoice = EntityChoice()
+    """The entities that are read."""
     records: str = "messages"
     """Whether the query reads ``messages`` or ``settlements``."""
     sub_queue: str | None = None
@@ -133,7 +166,10 @@ class QueryOptions:
     poll_interval: float = 0.1
     least_tasks: int | None = None
     most_tasks: int | None = None
+    most_task_rows: int | None = None
     fail_on_loss: bool = True
+    columns: tuple[str, ...] | None = None
+    """The names of the columns to read; ``None`` for all."""
     body: bool = True
     properties: bool = True
     write_id: str | None = None
@@ -166,13 +202,21 @@ def parse_secret(given: Mapping[str, str]) -> dict[str, str]:
     return named
 
 
-def included(given: Mapping[str, str]) -> tuple[bool, bool]:
-    """Return whether a read includes the body and the properties.
+class IncludedColumns(NamedTuple):
+    """What the options say about the columns of a read."""
+
+    body: bool
+    properties: bool
+    columns: tuple[str, ...] | None
+
+
+def included(given: Mapping[str, str]) -> IncludedColumns:
+    """Return which columns a read includes.
 
     Spark asks for the columns before it says whether the query is a batch or a stream, so only the values are checked.
     """
     found = _parsed(given)
-    return found.get("includeBody", True), found.get("includeProperties", True)
+    return IncludedColumns(found.get("includeBody", True), found.get("includeProperties", True), found.get("columns"))
 
 
 def reads_settlements(given: Mapping[str, str]) -> bool:
@@ -186,15 +230,17 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Que
     kind = _kind_of(found, stream=stream, write=write)
     _refuse_misplaced(found, kind)
     parse_secret(given)
-    entity = _entity_of(found, kind)
+    entities = _entities_of(found, kind)
     _refuse_contradictions(found, kind)
+    _refuse_other_places(found, entities)
 
     def value(name: str) -> Any:
         return found.get(name, _BY_NAME[name.lower()].default)
 
     return QueryOptions(
         kind=kind,
-        entity=entity,
+        entity=entities.paths[0] if kind in WRITES and entities.paths else None,
+        entities=entities if kind in READS else EntityChoice(),
         records=value("records"),
         sub_queue=value("subQueue"),
         consumer=value("consumer"),
@@ -212,7 +258,9 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Que
         poll_interval=value("minPollIntervalMs") / 1000,
         least_tasks=value("minPartitions"),
         most_tasks=value("maxTasks"),
+        most_task_rows=value("maxRecordsPerPartition"),
         fail_on_loss=value("failOnDataLoss"),
+        columns=value("columns"),
         body=value("includeBody"),
         properties=value("includeProperties"),
         write_id=value("writeId"),
@@ -233,12 +281,12 @@ def _parsed(given: Mapping[str, str]) -> dict[str, Any]:
         if option is None:
             raise SparkSetupError(
                 f"The Spark format sbredis has no option {quoted(name)}: "
-                f"{nearest(name, (each.name for each in OPTIONS))}"
+                f"{nearest(name, (each.name for each in OPTIONS))} (Spark tells a format the names in lower case.)"
             )
         try:
             found[option.name] = option.parse(value)
         except ValueError as error:
-            raise SparkSetupError(f"The option {option.name} is wrong: {error}.") from None
+            raise SparkSetupError(f"The option {option.name} is wrong: {str(error).removesuffix('.')}.") from None
     return found
 
 
@@ -267,26 +315,54 @@ def _refuse_misplaced(found: Mapping[str, Any], kind: QueryKind) -> None:
         raise SparkSetupError(f"The option {name} has no meaning for {kind.value}; it is for {places}.{why}")
 
 
-def _entity_of(found: Mapping[str, Any], kind: QueryKind) -> str | None:
-    queue, topic = cast("str | None", found.get("queue")), cast("str | None", found.get("topic"))
-    subscription = cast("str | None", found.get("subscription"))
-    if queue is not None and topic is not None:
-        raise SparkSetupError("Both queue and topic are given: name one entity.")
+_PLACES = ("queue", "queues", "queuePattern", "topic")
+"""The options of which one names what is read."""
+
+
+def _entities_of(found: Mapping[str, Any], kind: QueryKind) -> EntityChoice:
+    named = [name for name in _PLACES if name in found]
+    if len(named) > 1:
+        each = "Both" if len(named) == 2 else "All of"
+        raise SparkSetupError(f"{each} {' and '.join(named)} are given: name the entities by one of them.")
+    queues = cast("tuple[str, ...]", found.get("queues", (found["queue"],) if "queue" in found else ()))
+    topic, subscription = cast("str | None", found.get("topic")), cast("str | None", found.get("subscription"))
     try:
-        queue, topic = (None if name is None else entity_name(name) for name in (queue, topic))
+        queues = tuple(map(entity_name, queues))
+        topic = None if topic is None else entity_name(topic)
         subscription = None if subscription is None else subscription_name(subscription)
     except ValueError as error:
-        raise SparkSetupError(f"The options name no entity: {error}.") from None
+        raise SparkSetupError(f"The options name no entity: {str(error).removesuffix('.')}.") from None
     if kind in WRITES:
-        return queue or topic
-    if queue is not None:
-        if subscription is not None:
-            raise SparkSetupError("A subscription belongs to a topic: give topic and subscription, or only queue.")
-        return queue
-    if topic is None or subscription is None:
-        missing = "subscription" if topic is not None else "queue, or topic and subscription"
-        raise SparkSetupError(f"The option {missing} is missing: it says which messages to read.")
-    return path_of(topic, subscription)
+        return EntityChoice(queues if topic is None else (topic,))
+    if subscription is not None and topic is None:
+        raise SparkSetupError(
+            "The option subscription needs topic: a subscription belongs to a topic. Without them, name a queue."
+        )
+    if topic is not None:
+        if subscription is None:
+            raise SparkSetupError("The option subscription is missing: it says which messages of the topic to read.")
+        return EntityChoice((path_of(topic, subscription),))
+    if not named:
+        raise SparkSetupError(
+            "Nothing says which messages to read: give the option queue, queues or queuePattern, or topic and "
+            "subscription."
+        )
+    return EntityChoice(queues, found.get("queuePattern"))
+
+
+def _refuse_other_places(found: Mapping[str, Any], entities: EntityChoice) -> None:
+    """Refuse offsets of entities that are not read, and offsets that do not say which entity they belong to."""
+    for name in ("startingOffsets", "endingOffsets"):
+        at = found.get(name)
+        if not isinstance(at, Mapping):
+            continue
+        for path in cast("Mapping[str, Any]", at):
+            if path == values.ONLY_ENTITY and (entities.pattern is not None or len(entities.paths) > 1):
+                raise SparkSetupError(
+                    f'{name} must name entities, because the query reads several: {{"orders": {{"0": 17}}}}.'
+                )
+            if path != values.ONLY_ENTITY and not entities.includes(path):
+                raise SparkSetupError(f"{name} names {quoted(path)}, but the query reads {entities}.")
 
 
 def _refuse_contradictions(found: Mapping[str, Any], kind: QueryKind) -> None:
@@ -295,10 +371,24 @@ def _refuse_contradictions(found: Mapping[str, Any], kind: QueryKind) -> None:
             "mode=consume needs the option consumer: a name for this query, under which it reserves the entity. Keep "
             "the name as long as you keep the checkpoint."
         )
+    _refuse_columns(found)
+    _refuse_ends(found)
+    _refuse_limits(found)
+
+
+def _refuse_columns(found: Mapping[str, Any]) -> None:
     if found.get("records") == "settlements":
-        for name in ("subQueue", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"):
+        for name in ("subQueue", "columns", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"):
             if name in found:
                 raise SparkSetupError(f"{name} has no meaning with records=settlements: all settlements are read.")
+    for name in ("includeBody", "includeProperties"):
+        if name in found and "columns" in found:
+            raise SparkSetupError(f"Both columns and {name} are given: columns alone says which columns to read.")
+
+
+def _refuse_ends(found: Mapping[str, Any]) -> None:
+    if found.get("endingOffsets") == "earliest" or values.EARLIEST in _numbers(found.get("endingOffsets")):
+        raise SparkSetupError("endingOffsets cannot be earliest, or -2: nothing would be read.")
     for one, other in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
         if one in found and other in found:
             raise SparkSetupError(f"Both {one} and {other} are given: give one of them.")
@@ -308,8 +398,22 @@ def _refuse_contradictions(found: Mapping[str, Any], kind: QueryKind) -> None:
                 f"{name} has no meaning with subQueue: the numbers of dead letters do not follow their enqueued times. "
                 "Filter by the column enqueued_time instead."
             )
+
+
+def _refuse_limits(found: Mapping[str, Any]) -> None:
     for what in ("MessagesPerTrigger", "BytesPerTrigger"):
         if found.get(f"min{what}", 0) > found.get(f"max{what}", 1 << 60):
             raise SparkSetupError(f"min{what} is greater than max{what}.")
     if "minPartitions" in found and found["minPartitions"] > found.get("maxTasks", 1 << 60):
         raise SparkSetupError("minPartitions is greater than maxTasks.")
+    if "maxRecordsPerPartition" in found and "maxTasks" in found:
+        raise SparkSetupError(
+            "Both maxRecordsPerPartition and maxTasks are given: the number of tasks follows from one of them."
+        )
+
+
+def _numbers(at: values.At | None) -> list[int]:
+    """Return the numbers of offsets."""
+    if not isinstance(at, Mapping):
+        return []
+    return [number for by_partition in at.values() for number in by_partition.values()]

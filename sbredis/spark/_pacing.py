@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sbredis.spark._offsets import Offsets
-
 __all__ = ["PollPacer"]
 
 _SLOWDOWN = 10
@@ -24,8 +22,6 @@ class PollPacer:
 
     interval: float
     """The length of the first pause, in seconds."""
-    known: Offsets | None = None
-    """What the last poll found."""
     clock: Callable[[], float] = time.monotonic
     _pause: float = field(default=0.0, init=False)
     _polled: float = field(default=0.0, init=False)

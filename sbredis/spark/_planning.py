@@ -8,26 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sbredis.spark._options import QueryOptions
 
 __all__ = [
     "MOST_ROWS",
+    "ONE_TASK",
     "Admission",
     "Contribution",
+    "EntityPartition",
     "PartitionRange",
+    "TaskLimits",
+    "Waiting",
     "admitted",
+    "ends_of",
     "limits",
     "split_rows",
-    "spread",
     "tasks_of",
 ]
+
+_MOST_TASKS = 100_000
+
+
+class EntityPartition(NamedTuple):
+    """A partition of one of the entities that a query reads."""
+
+    entity: str
+    """The path of the entity, in the form in which names are compared."""
+    number: int
+
+
+K = TypeVar("K", int, EntityPartition)
+"""What distinguishes partitions: their number, and the entity if there are several."""
 
 
 class PartitionRange(NamedTuple):
     """The messages of one partition whose numbers are greater than ``after`` and at most ``upto``."""
 
+    entity: str
     partition: int
     birth: str
     after: int
@@ -39,15 +58,40 @@ class PartitionRange(NamedTuple):
         return max(self.upto - self.after, 0)
 
 
-def limits(least: int | None, most: int | None, cores: int) -> tuple[int, int]:
-    """Return the least and the largest number of tasks. Without options, there are at most two tasks for each core."""
+class TaskLimits(NamedTuple):
+    """The least and the largest number of tasks of a batch, and the largest number of rows of each task."""
+
+    least: int
+    most: int
+    rows: int | None = None
+
+
+ONE_TASK = TaskLimits(1, 1)
+
+
+def limits(least: int | None, most: int | None, rows: int | None, cores: int) -> TaskLimits:
+    """Return the limits that the options set. Without options, there are at most two tasks for each core.
+
+    A limit of the rows of a task decides how many tasks there are.
+    """
+    if rows is not None:
+        return TaskLimits(least or 1, _MOST_TASKS, rows)
     largest = most if most is not None else max(2 * cores, least or 1)
-    return min(least or 1, largest), largest
+    return TaskLimits(min(least or 1, largest), largest)
 
 
-def tasks_of(ranges: Iterable[PartitionRange], least: int, most: int) -> list[list[PartitionRange]]:
-    """Return the ranges of each task. Empty ranges are left out; an order of numbers within a partition remains."""
+def tasks_of(ranges: Iterable[PartitionRange], limits: TaskLimits) -> list[list[PartitionRange]]:
+    """Return the ranges of each task. Empty ranges are left out; an order of numbers within a partition remains.
+
+    The numbers of a range may have gaps, so a task may have fewer rows than numbers.
+    """
     pieces = [piece for piece in ranges if piece.size]
+    tasks = _even(pieces, limits.least, limits.most) if limits.rows is None else _small(pieces, limits)
+    return [sorted(task, key=lambda piece: (piece.entity, piece.partition, piece.after)) for task in tasks]
+
+
+def _even(pieces: list[PartitionRange], least: int, most: int) -> list[list[PartitionRange]]:
+    """Return tasks with about the same number of rows."""
     while pieces and len(pieces) < least:
         largest = max(pieces, key=lambda piece: piece.size)
         if largest.size < 2:
@@ -61,10 +105,32 @@ def tasks_of(ranges: Iterable[PartitionRange], least: int, most: int) -> list[li
         lightest = loads.index(min(loads))
         tasks[lightest].append(piece)
         loads[lightest] += piece.size
-    return [sorted(task, key=lambda piece: (piece.partition, piece.after)) for task in tasks]
+    return tasks
 
 
-def split_rows(most: int | None, waiting: Mapping[int, int], oldest: Mapping[int, int]) -> dict[int, int]:
+def _small(pieces: Sequence[PartitionRange], limits: TaskLimits) -> list[list[PartitionRange]]:
+    """Return tasks of which each has a limited number of rows."""
+    total = sum(piece.size for piece in pieces)
+    rows = max(min(limits.rows or total, -(-total // limits.least)), -(-total // limits.most), 1)
+    tasks: list[list[PartitionRange]] = []
+    rests: list[PartitionRange] = []
+    for piece in pieces:
+        full = piece.after + piece.size // rows * rows
+        tasks += [[piece._replace(after=at, upto=at + rows)] for at in range(piece.after, full, rows)]
+        rests += [piece._replace(after=full)] * (full < piece.upto)
+    loads: list[int] = []
+    together: list[list[PartitionRange]] = []
+    for rest in sorted(rests, key=lambda piece: -piece.size):
+        place = next((at for at, load in enumerate(loads) if load + rest.size <= rows), len(loads))
+        if place == len(loads):
+            together.append([])
+            loads.append(0)
+        together[place].append(rest)
+        loads[place] += rest.size
+    return tasks + together
+
+
+def split_rows(most: int | None, waiting: Mapping[K, int], oldest: Mapping[K, int]) -> dict[K, int]:
     """Return how many rows of a limited batch each partition gives.
 
     Partitions with few messages give all of them, and the others share the rest evenly. So no partition waits while
@@ -83,12 +149,6 @@ def split_rows(most: int | None, waiting: Mapping[int, int], oldest: Mapping[int
         counts[number] = min(waiting[number], left // (len(order) - position))
         left -= counts[number]
     return counts
-
-
-def spread(rows: int, numbers: Sequence[int]) -> dict[int, int]:
-    """Return a number of rows for each partition, as even as possible."""
-    count, rest = divmod(rows, len(numbers))
-    return {number: count + (position < rest) for position, number in enumerate(numbers)}
 
 
 # -- the messages that the next batch of a consuming stream takes ------------------------------------------------------
@@ -120,9 +180,15 @@ class Admission:
         least = options.least_rows or 0, options.least_bytes or 0
         return cls(options.most_rows, options.most_bytes, *least, options.longest_delay)
 
-    def too_few(self, rows: int, mean: float) -> bool:
-        """Return whether the stream should wait for more rows. ``mean`` is the size of a row; 0 if unknown."""
-        return rows < self.least_rows or 0 < rows * mean < self.least_bytes
+    def should_wait(self, rows: int, mean: float, oldest: Iterable[int], now: int) -> bool:
+        """Return whether the stream should wait for more rows.
+
+        ``mean`` is the size of a row; 0 if unknown. ``oldest`` has the times of old messages, in ms.
+        """
+        if rows >= self.least_rows and not 0 < rows * mean < self.least_bytes:
+            return False
+        first = min(oldest, default=None)
+        return first is not None and now - first < self.longest_delay * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +201,14 @@ class Contribution:
 
 def admitted(
     limits: Admission,
-    waiting: Mapping[int, int],
+    waiting: Mapping[K, int],
     *,
     planned: int,
     planned_bytes: int = 0,
-    oldest: Mapping[int, int],
+    oldest: Mapping[K, int],
     now: int,
     mean: float = 0.0,
-) -> dict[int, Contribution] | None:
+) -> dict[K, Contribution] | None:
     """Return what each partition gives to the next batch; ``None`` if the stream should wait for more messages.
 
     ``waiting`` has the number of messages of each partition. ``planned`` messages are in the batch in any case, because
@@ -151,10 +217,8 @@ def admitted(
     unknown.
     """
     there = sum(waiting.values())
-    if not planned:
-        patient = oldest and now - min(oldest.values()) < limits.longest_delay * 1000
-        if not there or (patient and limits.too_few(there, mean)):
-            return None
+    if not planned and (not there or limits.should_wait(there, mean, oldest.values(), now)):
+        return None
     room = _MOST_BYTES if limits.most_bytes is None else limits.most_bytes - planned_bytes
     if planned and room <= 0:
         return {}
@@ -166,3 +230,51 @@ def admitted(
         for number, each in rows.items()
         if each
     }
+
+
+# -- the messages that the next batch of a browsing stream takes -------------------------------------------------------
+
+
+class Waiting(NamedTuple):
+    """The messages of a partition that a browsing stream has not read: numbers, which may have gaps."""
+
+    first: int
+    """The number of the first message."""
+    last: int
+    mean: float
+    """The mean size of the first messages, in bytes."""
+    enqueued: int
+    """When the first message was enqueued, in ms since 1970."""
+
+    @property
+    def rows(self) -> int:
+        """The largest number of messages."""
+        return self.last - self.first + 1
+
+    @property
+    def bytes(self) -> int:
+        """About the largest number of bytes."""
+        return round(self.rows * self.mean)
+
+
+def ends_of(limits: Admission, waiting: Mapping[K, Waiting], turn: K | None, now: int) -> dict[K, int] | None:
+    """Return the last number of each partition that the next batch reads; ``None`` if the stream should wait for more.
+
+    Partitions without an end give nothing. If there are more partitions than rows, they take turns, and ``turn`` is the
+    first one that gets a row.
+    """
+    rows = {key: each.rows for key, each in waiting.items()}
+    there, size = sum(rows.values()), sum(each.bytes for each in waiting.values())
+    mean = size / there if there else 0.0
+    if not there or limits.should_wait(there, mean, [each.enqueued for each in waiting.values()], now):
+        return None
+    most = limits.most_rows
+    if limits.most_bytes is not None and mean:
+        fitting = max(int(limits.most_bytes / mean), 1)
+        most = fitting if most is None else min(most, fitting)
+    if most is not None and most < len(rows):
+        order = sorted(rows, key=lambda key: (turn is not None and key < turn, key))
+        counts = dict.fromkeys(order[:most], 1)
+    else:
+        counts = split_rows(most, rows, {})
+    return {key: waiting[key].first + count - 1 for key, count in counts.items() if count}

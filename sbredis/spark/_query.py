@@ -1,26 +1,30 @@
-"""What all parts of one query share: its options, its client, and the browser of its entity."""
+"""What all parts of one query share: its options, its client, and the browsers of its entities."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import cpu_count
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
+from sbredis._quoting import quoted
 from sbredis.aio import ServiceBusClient
-from sbredis.bulk import Browser, destination_of
+from sbredis.bulk import Browser, destination_of, queues_like
+from sbredis.engine import name_key
 from sbredis.exceptions import MessagesLostError, SparkSetupError
 from sbredis.model import ServiceBusSubQueue
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._offsets import Offsets
 from sbredis.spark._options import QueryKind, QueryOptions
-from sbredis.spark._planning import PartitionRange, limits, tasks_of
+from sbredis.spark._planning import PartitionRange, TaskLimits, limits, tasks_of
 from sbredis.spark._secrets import server_of
 
-__all__ = ["Query", "ReadTask"]
+__all__ = ["Followed", "Query", "ReadTask", "read_limit"]
 
 _log = logging.getLogger("sbredis.spark")
 
@@ -32,19 +36,20 @@ _SUB_QUEUES: Mapping[str | None, ServiceBusSubQueue | None] = {
 
 
 class ReadTask(InputPartition):
-    """The work of one Python task of Spark: ranges of numbers of partitions of one incarnation of an entity."""
+    """The work of one Python task of Spark: ranges of numbers of partitions of entities."""
 
-    def __init__(self, incarnation: str, ranges: Sequence[PartitionRange]) -> None:
+    def __init__(self, incarnations: Mapping[str, str], ranges: Sequence[PartitionRange]) -> None:
         super().__init__(None)
-        self.incarnation = incarnation
+        self.incarnations = {each.entity: incarnations[each.entity] for each in ranges}
+        """The incarnation of each entity, by its path in the form in which names are compared."""
         self.ranges = tuple(ranges)
 
     @classmethod
     def all(
-        cls, incarnation: str, ranges: Sequence[PartitionRange], task_limits: tuple[int, int]
+        cls, incarnations: Mapping[str, str], ranges: Sequence[PartitionRange], task_limits: TaskLimits
     ) -> list[InputPartition]:
         """Return the tasks that read these ranges together."""
-        return [cls(incarnation, each) for each in tasks_of(ranges, *task_limits)]
+        return [cls(incarnations, each) for each in tasks_of(ranges, task_limits)]
 
 
 @dataclass(frozen=True)
@@ -54,16 +59,23 @@ class Query:
     given: Mapping[str, str]
     options: QueryOptions
 
-    @property
-    def entity(self) -> str:
-        """The path of the entity that is read."""
-        assert self.options.entity is not None  # the options of a read name an entity
-        return self.options.entity
+    async def paths(self) -> tuple[str, ...]:
+        """Return the entities that are read. Raise :class:`SparkSetupError` if the pattern of their names has none."""
+        choice = self.options.entities
+        if choice.pattern is None:
+            return choice.paths
+        found = await queues_like(await self.client(), choice.includes, timeout=self.options.timeout)
+        if not found:
+            raise SparkSetupError(
+                f"queuePattern matches no queue: the namespace has none with a name like {quoted(choice.pattern)}. The "
+                "pattern is a regular expression for whole names."
+            )
+        return found
 
     def offsets_from(self, stored: Mapping[str, Any]) -> Offsets:
         """Return offsets that Spark has stored. Refuse those of another query, before anything else is done."""
         offsets = Offsets.from_json(stored)
-        offsets.refuse_other(self.entity, self.options.mode, self.options.sub_queue or "")
+        offsets.refuse_other(self.options.entities, self.options.mode, self.options.sub_queue or "")
         return offsets
 
     def meet_loss(self, where: str, lost: MessagesLostError) -> None:
@@ -99,8 +111,8 @@ class Query:
             )
         return client
 
-    async def browser(self, incarnation: str | None = None) -> Browser:
-        """Return a browser of the entity that the options name.
+    async def browser(self, path: str, incarnation: str | None = None) -> Browser:
+        """Return a browser of an entity that is read.
 
         Processes of Spark live for long, and the entity may have been made again since this process has seen it. So
         this reads the registry, unless the entity is known under the ``incarnation`` that is wanted.
@@ -108,7 +120,7 @@ class Query:
         options = self.options
         browser = await Browser.open(
             await self.client(),
-            self.entity,
+            path,
             _SUB_QUEUES[options.sub_queue],
             # Scheduled messages have no enqueued time yet, so they are neither before nor after a time.
             scheduled=options.kind is QueryKind.BROWSE
@@ -126,6 +138,47 @@ class Query:
         return browser
 
     @property
-    def task_limits(self) -> tuple[int, int]:
-        """The least and the largest number of tasks, by the options and by the cores of this machine."""
-        return limits(self.options.least_tasks, self.options.most_tasks, cpu_count() or 1)
+    def task_limits(self) -> TaskLimits:
+        """The limits of the tasks, by the options and by the cores of this machine."""
+        options = self.options
+        return limits(options.least_tasks, options.most_tasks, options.most_task_rows, cpu_count() or 1)
+
+
+class Followed:
+    """The entities of a stream. A pattern may match new queues while the stream runs."""
+
+    def __init__(self, query: Query, clock: Callable[[], float] = time.monotonic) -> None:
+        self._query = query
+        self._clock = clock
+        self._paths: tuple[str, ...] = ()
+        self._found = 0.0
+
+    async def paths(self, known: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return the entities now. ``known`` are those of the offsets: a queue of them that is gone is a loss."""
+        if not self._paths or (
+            self._query.options.entities.pattern is not None and self._clock() - self._found >= _LOOKING
+        ):
+            found = await self._query.paths()
+            self._found = self._clock()
+            for gone in sorted(set(map(name_key, known)) - set(map(name_key, found))):
+                lost = MessagesLostError(
+                    f"'{gone}' was deleted since the last batch. With failOnDataLoss=false, the stream goes on "
+                    "without it."
+                )
+                self._query.meet_loss(f"'{gone}'", lost)
+            self._paths = found
+        return self._paths
+
+
+_LOOKING = 60.0
+"""The seconds after which a stream looks for queues that its pattern matches."""
+
+
+def read_limit(options: QueryOptions) -> ReadLimit:
+    """Return the limit of a batch that the options set. All of them apply, whichever Spark is told."""
+    if options.most_rows is not None:
+        return ReadMaxRows(options.most_rows)
+    if options.most_bytes is not None:
+        return ReadMaxBytes(options.most_bytes)
+    least = options.least_rows or int(options.least_bytes is not None)
+    return ReadMinRows(least) if least else ReadAllAvailable()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sbredis.engine import Columns, Numbers, Rows, Texts, columns_of
+from sbredis.engine import Columns, Numbers, Rows, Texts
+from sbredis.engine import columns_of as columns_of_rows
 from sbredis.exceptions import MessagesLostError
 from sbredis.model import BROKERS_REASONS
 from sbredis.spark._loop import ahead, run
 from sbredis.spark._query import Query, ReadTask
-from sbredis.spark._schema import SchemaColumn, arrow_schema, read_columns
+from sbredis.spark._schema import SchemaColumn, arrow_schema, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
@@ -35,17 +38,19 @@ def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.R
     """Yield the messages of a task. A query without messages gets a task that is not one of ours."""
     if not isinstance(task, ReadTask):
         return
-    browser = run(query.browser(task.incarnation))
-    columns = read_columns(body=query.options.body, properties=query.options.properties)
-    maker = BatchMaker(columns, browser.path, task.incarnation)
-    if browser.incarnation == task.incarnation:
-        for partition, replies in ahead(lambda: _gathered(browser, task.ranges, pages)):
-            if browser.incarnation != task.incarnation:  # the client notices with its first call
-                break
-            yield maker.batch(partition, browser.base(partition), replies)
-    if browser.incarnation != task.incarnation:
-        lost = MessagesLostError(f"'{browser.path}' was deleted and created again while the query read it.")
-        query.meet_loss(f"'{browser.path}'", lost)
+    columns = columns_of(query.options)
+    for path, ranges in groupby(task.ranges, key=lambda piece: piece.entity):
+        incarnation = task.incarnations[path]
+        browser = run(query.browser(path, incarnation))
+        maker = BatchMaker(columns, browser.path, incarnation)
+        if browser.incarnation == incarnation:
+            for partition, replies in ahead(partial(_gathered, browser, tuple(ranges), pages)):
+                if browser.incarnation != incarnation:  # the client notices with its first call
+                    break
+                yield maker.batch(partition, browser.base(partition), replies)
+        if browser.incarnation != incarnation:
+            lost = MessagesLostError(f"'{browser.path}' was deleted and created again while the query read it.")
+            query.meet_loss(f"'{browser.path}'", lost)
 
 
 async def _gathered(
@@ -87,7 +92,7 @@ class BatchMaker:
     def batch(self, partition: int, base: int, replies: Sequence[Rows]) -> pa.RecordBatch:
         """Return the rows of some replies of one partition. ``base`` makes sequence numbers of its own numbers."""
         names = self._names
-        found = columns_of(replies, body="body" in names, properties="application_properties" in names)
+        found = columns_of_rows(replies, body="body" in names, properties="application_properties" in names)
         constants = {**self._constants, "partition": partition}
         arrays: list[pa.Array] = []
         for name, field in zip(names, self._schema, strict=True):

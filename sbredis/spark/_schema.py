@@ -24,6 +24,7 @@ __all__ = [
     "arrow_schema",
     "check_read_schema",
     "check_written",
+    "columns_of",
     "ddl",
     "read_columns",
 ]
@@ -98,10 +99,28 @@ _ALSO_WRITTEN: Mapping[str, set[str]] = {"body": {"STRING"}, "time_to_live_ms": 
 _ONLY_READ = {column.name for column in READ_COLUMNS} - set(_WRITTEN)
 
 
-def read_columns(*, body: bool, properties: bool) -> tuple[SchemaColumn, ...]:
-    """Return the columns that a query reads, with or without the two large ones."""
+def read_columns(
+    *, body: bool = True, properties: bool = True, columns: Sequence[str] | None = None
+) -> tuple[SchemaColumn, ...]:
+    """Return the columns that a query reads: the ones of these names, or all with or without the two large ones.
+
+    Raises :class:`SparkSetupError` if there is no column of a name.
+    """
+    if columns is not None:
+        by_name = {column.name: column for column in READ_COLUMNS}
+        for name in columns:
+            if name.lower() not in by_name:
+                raise SparkSetupError(
+                    f"The option columns is wrong: there is no column {quoted(name)}; {nearest(name, by_name)}"
+                )
+        return tuple(by_name[name.lower()] for name in columns)
     left_out = {name for name, there in (("body", body), ("application_properties", properties)) if not there}
     return tuple(column for column in READ_COLUMNS if column.name not in left_out)
+
+
+def columns_of(options: QueryOptions) -> tuple[SchemaColumn, ...]:
+    """Return the columns that a query reads."""
+    return read_columns(body=options.body, properties=options.properties, columns=options.columns)
 
 
 def ddl(columns: Iterable[SchemaColumn]) -> str:
@@ -128,12 +147,11 @@ def arrow_schema(columns: Sequence[SchemaColumn]) -> pa.Schema:
 
 def check_read_schema(given: Sequence[tuple[str, str]], options: QueryOptions) -> None:
     """Refuse the schema of a read unless it is the one of the format. ``given`` has names and types."""
-    settlements = options.records == "settlements"
-    columns = SETTLEMENT_COLUMNS if settlements else read_columns(body=options.body, properties=options.properties)
+    columns = SETTLEMENT_COLUMNS if options.records == "settlements" else columns_of(options)
     if [(name, _spelled(kind)) for name, kind in given] != [(each.name, _spelled(each.type)) for each in columns]:
         raise SparkSetupError(
-            "The Spark format sbredis has a fixed schema: leave out schema(…), and choose columns with select(…). "
-            "includeBody=false and includeProperties=false leave out the two large columns before they reach Spark."
+            "The Spark format sbredis has a fixed schema: leave out schema(…), and choose columns with the option "
+            "columns, or with select(…)."
         )
 
 

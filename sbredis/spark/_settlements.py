@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sbredis.bulk import read_settled
-from sbredis.engine import SettlementColumns, SettlementEvent, SettlementsRead
+from sbredis.engine import SettlementColumns, SettlementEvent, SettlementsRead, name_key
 from sbredis.exceptions import SparkSetupError
 from sbredis.registry import split_path
 from sbredis.spark._loop import ahead, run
@@ -36,18 +36,25 @@ class SettlementsReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls this once, while it plans the query."""
-        browser = run(self._audited())
-        ranges = [PartitionRange(number, "", 0, 1) for number in browser.partitions]
-        return ReadTask.all(browser.incarnation, ranges, self._query.task_limits)
+        return run(self._plan())
 
-    async def _audited(self) -> Browser:
-        """Return a browser of the entity. Refuse one that is not audited, unless it remembers earlier settlements."""
-        browser = await self._query.browser()
+    async def _plan(self) -> list[InputPartition]:
+        incarnations: dict[str, str] = {}
+        ranges: list[PartitionRange] = []
+        for path in await self._query.paths():
+            browser, key = await self._audited(path), name_key(path)
+            incarnations[key] = browser.incarnation
+            ranges += [PartitionRange(key, number, "", 0, 1) for number in browser.partitions]
+        return ReadTask.all(incarnations, ranges, self._query.task_limits)
+
+    async def _audited(self, path: str) -> Browser:
+        """Return a browser of an entity. Refuse one that is not audited, unless it remembers earlier settlements."""
+        browser = await self._query.browser(path)
         if browser.is_audited:
             return browser
         client, timeout = await self._query.client(), self._query.options.timeout
         for number in browser.partitions:
-            async for _ in read_settled(client, self._query.entity, number, timeout=timeout):
+            async for _ in read_settled(client, path, number, timeout=timeout):
                 _log.warning("'%s' is not audited any more: what it still remembers is read", browser.path)
                 return browser
         raise SparkSetupError(
@@ -61,15 +68,15 @@ class SettlementsReader(DataSourceReader):
 
         assert isinstance(partition, ReadTask)
         query = self._query
-        browser = run(query.browser())
 
-        async def pages() -> AsyncIterator[tuple[int, SettlementsRead]]:
+        async def pages() -> AsyncIterator[tuple[Browser, int, SettlementsRead]]:
             client = await query.client()
             for piece in partition.ranges:
-                async for page in read_settled(client, query.entity, piece.partition, timeout=query.options.timeout):
-                    yield piece.partition, page
+                browser = await query.browser(piece.entity, partition.incarnations[piece.entity])
+                async for page in read_settled(client, piece.entity, piece.partition, timeout=query.options.timeout):
+                    yield browser, piece.partition, page
 
-        for number, page in ahead(pages):
+        for browser, number, page in ahead(pages):
             about = (browser.path, browser.incarnation, number)
             if page.lost:
                 yield _batch(about, {"event": pa.array(["lost"]), "lost": pa.array([page.lost])}, 1)

@@ -43,8 +43,7 @@ class SbredisSource(DataSource):
         """Return the columns of a read. Spark calls this before it says whether the query is a batch or a stream."""
         if reads_settlements(self.options):
             return ddl(SETTLEMENT_COLUMNS)
-        body, properties = included(self.options)
-        return ddl(read_columns(body=body, properties=properties))
+        return ddl(read_columns(**included(self.options)._asdict()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch. Spark calls this while it plans a query."""

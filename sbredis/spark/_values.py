@@ -11,10 +11,28 @@ from typing import Any, Literal, TypeAlias, cast
 
 from sbredis._quoting import quoted
 
-__all__ = ["At", "boolean", "count", "duration", "moment", "offsets", "one_of", "text"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "ONLY_ENTITY",
+    "At",
+    "boolean",
+    "count",
+    "duration",
+    "moment",
+    "names",
+    "offsets",
+    "one_of",
+    "pattern",
+    "text",
+]
 
-At: TypeAlias = "Literal['earliest', 'latest'] | Mapping[int, int]"
-"""Where to begin or to end: at one end of every partition, or after a number of each partition."""
+At: TypeAlias = "Literal['earliest', 'latest'] | Mapping[str, Mapping[int, int]]"
+"""Where to begin or to end: at one end of every partition, or at a number of some partitions of each entity."""
+LATEST, EARLIEST = -1, -2
+"""Numbers that stand for an end of a partition, as in Kafka's source."""
+ONLY_ENTITY = ""
+"""The name of the entity of numbers by partition that name no entity."""
 
 _ENDS: dict[str, Literal["earliest", "latest"]] = {"earliest": "earliest", "latest": "latest"}
 _TRUE, _FALSE = {"true", "yes", "1", "on"}, {"false", "no", "0", "off"}
@@ -33,7 +51,7 @@ _UNITS = {
     "day": 86400.0,
 }
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
-_LARGEST_NUMBER = (1 << 48) - 1
+_LARGEST_NUMBER = (1 << 64) - 1
 _DIGITS_OF_DATE = len("20260501")
 
 
@@ -115,20 +133,56 @@ def moment(value: str) -> int:
 
 
 def offsets(value: str) -> At:
-    """Return ``earliest``, ``latest``, or the last number before the first one to read, by partition."""
+    """Return ``earliest``, ``latest``, or numbers by partition; if there are several entities, by entity before.
+
+    The numbers are those of the column ``sequence_number``. -1 is the latest number, and -2 the earliest.
+    """
     word = value.strip().lower()
     if word in _ENDS:
         return _ENDS[word]
-    wrong = f'it must be earliest, latest, or JSON such as {{"0": 17, "1": 0}}, not {quoted(value)}'
     try:
         found: Any = json.loads(value)
     except (ValueError, RecursionError):
-        raise ValueError(wrong) from None
-    if not isinstance(found, dict):
-        raise ValueError(wrong)  # noqa: TRY004 -- the text is wrong, whatever its type is
-    by_partition: dict[int, int] = {}
-    for partition, number in cast("dict[str, Any]", found).items():
-        if not partition.isdecimal() or type(number) is not int or not 0 <= number <= _LARGEST_NUMBER:
-            raise ValueError(wrong)
-        by_partition[int(partition)] = number
-    return by_partition
+        found = None
+    if isinstance(found, dict):
+        given = cast("dict[str, Any]", found)
+        nested = bool(given) and all(isinstance(each, dict) for each in given.values())
+        by_entity = {name: _by_partition(each) for name, each in (given if nested else {ONLY_ENTITY: given}).items()}
+        if None not in by_entity.values():
+            return cast("dict[str, dict[int, int]]", by_entity)
+    raise ValueError(
+        'it must be earliest, latest, or JSON with sequence numbers such as {"0": 17, "1": -2} or '
+        f'{{"orders": {{"0": 17}}}}, not {quoted(value)}'
+    )
+
+
+def _by_partition(given: dict[str, Any]) -> dict[int, int] | None:
+    found: dict[int, int] = {}
+    for partition, number in given.items():
+        if not (partition.isascii() and partition.isdecimal()) or type(number) is not int:
+            return None
+        if not EARLIEST <= number <= _LARGEST_NUMBER:
+            return None
+        found[int(partition)] = number
+    return found
+
+
+def names(value: str) -> tuple[str, ...]:
+    """Return names that are separated by commas. None may be empty, or come twice, also in another case of letters."""
+    found = tuple(name.strip() for name in value.split(","))
+    if "" in found:
+        raise ValueError(f"it must be names with commas between them, not {quoted(value)}")
+    lower = [name.lower() for name in found]
+    twice = next((name for at, name in enumerate(found) if name.lower() in lower[:at]), None)
+    if twice is not None:
+        raise ValueError(f"it has {quoted(twice)} twice")
+    return found
+
+
+def pattern(value: str) -> str:
+    """Return a regular expression, which must be a valid one."""
+    try:
+        re.compile(text(value))
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"it must be a regular expression, not {quoted(value)}: {error}") from None
+    return text(value)

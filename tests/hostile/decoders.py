@@ -65,7 +65,7 @@ from sbredis.registry._registry import Registry, read_namespace
 from sbredis.registry._rules import decode_rule
 from sbredis.rules import SqlAction, SqlFilter, check_action, check_filter
 from sbredis.servers._ask import _Exchange
-from sbredis.spark._offsets import Offsets, PartitionOffset
+from sbredis.spark._offsets import EntityOffsets, Offsets, PartitionOffset
 from sbredis.spark._values import offsets
 from sbredis.transport import Endpoint, as_mapping, parse_target, redacted
 from sbredis.transport._resp import ProtocolError, PythonParser, ReplyLimits, reply_parser
@@ -359,7 +359,11 @@ def _answer(given: Any) -> object:
 
 _OFFSETS = json.dumps(
     Offsets(
-        "q", "i", {0: PartitionOffset("birth", 1, 17), 1: PartitionOffset("", 0, 5)}, began={0: 1}, mode="consume"
+        (
+            EntityOffsets("q", "i", {0: PartitionOffset("birth", 1, 17), 1: PartitionOffset("", 0, 5)}, {0: 1}),
+            EntityOffsets("r", "j", {}),
+        ),
+        mode="consume",
     ).to_json()
 )
 

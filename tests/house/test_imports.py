@@ -153,7 +153,7 @@ PURE = {
             "_samples",
             "_values",
         ),
-        "spark": ("_offsets", "_options", "_planning", "_schema", "_values"),
+        "spark": ("_lag", "_offsets", "_options", "_planning", "_schema", "_values"),
         "workers.declaring": (
             "_checks",
             "_conditions",

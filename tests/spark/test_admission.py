@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.spark._options import parse_options
-from sbredis.spark._planning import Admission, Contribution, admitted
+from sbredis.spark._planning import Admission, Contribution, Waiting, admitted, ends_of
 
+NUMBER = st.integers(0, 500)
 WAITING = st.dictionaries(st.integers(0, 15), st.integers(0, 500), max_size=16)
 
 
@@ -66,3 +67,39 @@ def test_the_options_set_the_limits_unless_spark_asks_for_everything() -> None:
     assert Admission.of(options, limited=False, patient=True) == Admission()
     assert Admission.of(options, limited=True, patient=True) == Admission(None, 99, 5, 0, 900.0)
     assert Admission.of(options, limited=True, patient=False).least_rows == 0
+
+
+# -- browsing ----------------------------------------------------------------------------------------------------------
+
+UNREAD = st.dictionaries(
+    st.integers(0, 15),
+    st.builds(lambda first, size: Waiting(first, first + size, 100.0, 5), NUMBER, NUMBER),
+    max_size=9,
+)
+
+
+@given(UNREAD, st.none() | st.integers(1, 99), st.none() | st.integers(1, 9_900), st.integers(0, 15))
+def test_a_browsed_batch_has_at_least_a_row_and_no_more_than_its_limits(
+    unread: dict[int, Waiting], rows: int | None, size: int | None, turn: int
+) -> None:
+    ends = ends_of(Admission(most_rows=rows, most_bytes=size), unread, turn, now=9)
+    assert (ends is None) is (not unread)
+    taken = sum(end - unread[key].first + 1 for key, end in (ends or {}).items())
+    there = sum(each.rows for each in unread.values())
+    least = min(each for each in (rows, there, max((size or 1 << 40) // 100, 1)) if each is not None)
+    assert taken == least
+    assert all(unread[key].first <= end <= unread[key].last for key, end in (ends or {}).items())
+
+
+def test_partitions_of_a_small_browsed_batch_take_turns() -> None:
+    unread = {key: Waiting(1, 9, 100.0, 5) for key in range(4)}
+    assert ends_of(Admission(most_rows=2), unread, None, now=9) == {0: 1, 1: 1}
+    assert ends_of(Admission(most_rows=2), unread, 3, now=9) == {3: 1, 0: 1}
+
+
+def test_a_browsing_stream_with_few_messages_waits_until_the_oldest_is_old() -> None:
+    unread = {0: Waiting(1, 9, 100.0, 1_000_000)}
+    for limits in (Admission(least_rows=10, longest_delay=60), Admission(least_bytes=1000, longest_delay=60)):
+        assert ends_of(limits, unread, None, now=1_059_999) is None
+        assert ends_of(limits, unread, None, now=1_060_000) == {0: 9}
+    assert ends_of(Admission(least_rows=9, longest_delay=60), unread, None, now=1_000_000) == {0: 9}

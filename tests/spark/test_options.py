@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 import pytest
@@ -32,6 +33,8 @@ EXAMPLES = {
     "minPollIntervalMs": "50",
     "minPartitions": "2",
     "maxTasks": "4",
+    "maxRecordsPerPartition": "100",
+    "columns": "body,message_id",
     "failOnDataLoss": "false",
     "includeBody": "false",
     "includeProperties": "false",
@@ -80,7 +83,12 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     [
         (QueryKind.CONSUME, {"startingOffsets": "latest"}, "would discard the rest"),
         (QueryKind.BROWSE, {"topic": "events"}, "Both queue and topic are given"),
-        (QueryKind.BROWSE, {"subscription": "all"}, "A subscription belongs to a topic"),
+        (
+            QueryKind.BROWSE,
+            {"queues": "a,b", "queuePattern": "a"},
+            "All of queue and queues and queueP",
+        ),
+        (QueryKind.BROWSE, {"subscription": "all"}, "The option subscription needs topic"),
         (QueryKind.BROWSE, {"queue": "a b"}, "The options name no entity"),
         (
             QueryKind.BROWSE,
@@ -98,6 +106,20 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
         (QueryKind.BROWSE, {"maxTasks": "0"}, "The option maxTasks is wrong: it must be a whole number from 1"),
         (QueryKind.BROWSE, {"includeBody": "maybe"}, "it must be true or false, not 'maybe'"),
         (QueryKind.BROWSE, {"startingOffsets": "[1]"}, "it must be earliest, latest, or JSON"),
+        (QueryKind.BROWSE, {"startingOffsets": '{"0": -3}'}, "it must be earliest, latest, or JSON"),
+        (QueryKind.BROWSE, {"startingOffsets": '{"0": 1, "a": {"0": 1}}'}, "it must be earliest, latest, or JSON"),
+        (
+            QueryKind.BROWSE,
+            {"startingOffsets": '{"invoices": {"0": 1}}'},
+            "names 'invoices', but the query reads 'orde",
+        ),
+        (QueryKind.BROWSE, {"endingOffsets": "earliest"}, "endingOffsets cannot be earliest, or -2"),
+        (QueryKind.BROWSE, {"endingOffsets": '{"0": -2}'}, "endingOffsets cannot be earliest, or -2"),
+        (QueryKind.BROWSE, {"maxRecordsPerPartition": "0"}, "The option maxRecordsPerPartition is wrong"),
+        (QueryKind.BROWSE, {"maxRecordsPerPartition": "9", "maxTasks": "2"}, "Both maxRecordsPerPartition and maxTas"),
+        (QueryKind.BROWSE, {"columns": "body,"}, "The option columns is wrong: it must be names with commas"),
+        (QueryKind.BROWSE, {"columns": "body,Body"}, "The option columns is wrong: it has 'Body' twice"),
+        (QueryKind.BROWSE, {"columns": "body", "includeBody": "true"}, "Both columns and includeBody are given"),
         (QueryKind.BROWSE, {"startingTimestamp": "yesterday"}, "it must be a time like 2026-05-01T12:00:00Z"),
         (QueryKind.CONSUME, {"reserveTimeout": "soon"}, "it must be a time such as 90, 500 ms, 5 min or 1 h"),
         (
@@ -117,13 +139,32 @@ def test_options_that_contradict_each_other_or_cannot_be_read_are_refused(
 
 def test_an_entity_must_be_named_for_a_read_and_may_be_a_column_of_a_write() -> None:
     url = {"url": "memory://x"}
-    with pytest.raises(SparkSetupError, match="The option queue, or topic and subscription is missing"):
+    with pytest.raises(SparkSetupError, match="Nothing says which messages to read: give the option queue, queues or"):
         parse_options(url, stream=False, write=False)
     with pytest.raises(SparkSetupError, match="The option subscription is missing"):
         parse_options({**url, "topic": "events"}, stream=False, write=False)
     assert parse_options(url, stream=False, write=True).entity is None
     read = parse_options({**url, "topic": "events", "subscription": "all"}, stream=False, write=False)
-    assert read.entity == "events/subscriptions/all"
+    assert read.entities.paths == ("events/subscriptions/all",)
+
+
+def test_several_queues_are_listed_or_have_a_pattern() -> None:
+    url = {"url": "memory://x"}
+    listed = parse_options({**url, "queues": "orders, invoices"}, stream=False, write=False).entities
+    assert listed.paths == ("orders", "invoices")
+    assert [listed.includes(name) for name in ("Orders", "orders-1")] == [True, False]
+    like = parse_options({**url, "queuePattern": "orders-[0-9]"}, stream=True, write=False).entities
+    assert [like.includes(name) for name in ("ORDERS-1", "orders-12", "orders")] == [True, False, False]
+    for wrong, said in (
+        ({"queues": "orders,,invoices"}, "it must be names with commas between them"),
+        ({"queues": "orders,Orders"}, "The option queues is wrong: it has 'Orders' twice"),
+        ({"queues": "orders,a b"}, "The options name no entity"),
+        ({"queuePattern": "orders["}, "The option queuePattern is wrong: it must be a regular expression, not 'orders"),
+        ({"queues": "a,b", "startingOffsets": '{"0": 5}'}, "startingOffsets must name entities"),
+        ({"queuePattern": "a.*", "endingOffsets": '{"b": {"0": 5}}'}, "endingOffsets names 'b', but the query reads"),
+    ):
+        with pytest.raises(SparkSetupError, match=re.escape(said)):
+            parse_options({**url, **wrong}, stream=False, write=False)
 
 
 def test_consuming_needs_a_stream_and_a_consumer() -> None:
@@ -140,7 +181,8 @@ def test_options_of_sparks_own_writer_are_left_alone() -> None:
 
 
 def test_the_columns_are_known_before_the_kind_of_the_query() -> None:
-    assert included({**CONSUME, "includebody": "false"}) == (False, True)
+    assert included({**CONSUME, "includebody": "false"}) == (False, True, None)
+    assert included({**CONSUME, "columns": "subject,body"}) == (True, True, ("subject", "body"))
 
 
 def test_the_secret_is_one_option_and_the_namespace_goes_with_it() -> None:
@@ -172,10 +214,11 @@ def test_eight_digits_that_are_a_date_are_refused_because_they_may_be_millisecon
     assert values.moment("1970-01-01T05:37:50.501+00:00") == 20270501
 
 
-@given(st.dictionaries(st.integers(0, 65535), st.integers(0, (1 << 48) - 1)))
+@given(st.dictionaries(st.integers(0, 65535), st.integers(-2, (1 << 64) - 1)))
 def test_offsets_by_partition_come_back(numbers: dict[int, int]) -> None:
     text = "{" + ", ".join(f'"{partition}": {number}' for partition, number in numbers.items()) + "}"
-    assert values.offsets(text) == numbers
+    assert values.offsets(text) == {"": numbers}
+    assert values.offsets(f'{{"orders": {text}, "invoices": {{}}}}') == {"orders": numbers, "invoices": {}}
 
 
 @given(st.text())

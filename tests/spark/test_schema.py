@@ -34,7 +34,7 @@ def test_a_schema_that_the_user_gives_must_be_that_of_the_format() -> None:
     check_read_schema([(name, kind.lower().replace(", ", ",")) for name, kind in READ], reading())
     check_read_schema([each for each in READ if each[0] != "body"], reading(includeBody="false"))
     with pytest.raises(
-        SparkSetupError, match=r"has a fixed schema: leave out schema\(…\), and choose columns with select"
+        SparkSetupError, match=r"has a fixed schema: leave out schema\(…\), and choose columns with the option"
     ):
         check_read_schema(READ[:3], reading())
 

@@ -90,7 +90,7 @@ class Capture:
 
     def start(self, spark: SparkSession, *, every: str | None = None) -> StreamingQuery:
         """Start the stream: a batch every ``every`` (``10 seconds``), or everything that is there now."""
-        partitions = run(self._query.browser()).partitions
+        partitions = run(self._query.browser(self._query.options.entities.paths[0])).partitions
         writer = self.build(spark).writeStream.option("checkpointLocation", self.checkpoint)
         writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
         return writer.foreachBatch(lambda batch, number: self.write(batch, number, partitions)).start()

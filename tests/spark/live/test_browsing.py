@@ -106,13 +106,69 @@ def test_large_columns_can_be_left_out(url: str) -> None:
 def test_a_batch_begins_and_ends_where_the_options_say(url: str) -> None:
     send(url, "orders", map(str, range(50)), partitioned=False)
     (partition,) = {row["partition"] for row in read(url, queue="orders")}
-    offsets = {"startingOffsets": json.dumps({partition: 10}), "endingOffsets": json.dumps({partition: 20})}
+    offsets = {"startingOffsets": json.dumps({partition: 11}), "endingOffsets": json.dumps({partition: 21})}
     assert sorted(map(int, bodies(read(url, queue="orders", **offsets)))) == list(range(10, 20))
     assert read(url, queue="orders", startingOffsets="latest") == []
     assert read(url, queue="orders", endingTimestamp="2001-01-01") == []
     assert len(read(url, queue="orders", startingTimestamp="2001-01-01", minPartitions="4")) == 50
-    with pytest.raises(SparkSetupError, match=r"The offsets name the partitions \[99\]"):
+    with pytest.raises(SparkSetupError, match=r"startingOffsets names the partitions \[99\], but 'orders' has"):
         read(url, queue="orders", startingOffsets='{"99": 1}')
+
+
+def test_offsets_are_sequence_numbers_as_a_row_has_them(url: str) -> None:
+    """A partition of a partitioned entity has numbers of its own range."""
+    send(url, "orders", map(str, range(95)))
+    rows = read(url, queue="orders")
+    partition = max(row["partition"] for row in rows)
+    numbers = sorted(row["sequence_number"] for row in rows if row["partition"] == partition)
+    assert numbers[0] > 1 << 48
+    begun = read(url, queue="orders", startingOffsets=json.dumps({partition: numbers[3]}))
+    assert sorted(row["sequence_number"] for row in begun if row["partition"] == partition) == numbers[3:]
+    assert len(begun) == 95 - 3
+    ended = read(url, queue="orders", endingOffsets=json.dumps({partition: numbers[3]}))
+    assert len(ended) == 95 - len(numbers) + 3
+    assert len(read(url, queue="orders", endingOffsets=json.dumps({partition: numbers[-1] + 1000}))) == 95
+    reader = BrowseStreamReader(
+        query(url, stream=True, queue="orders", startingOffsets=json.dumps({partition: numbers[3]}))
+    )
+    start = reader.initialOffset()
+    assert len(rows_of(reader, reader.partitions(start, reader.latestOffset(start, ReadAllAvailable())))) == 95 - 3
+    with pytest.raises(SparkSetupError, match=rf"gives 17 for the partition {partition}, but the sequence numbers of"):
+        read(url, queue="orders", startingOffsets=json.dumps({partition: 17}))
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_only_the_columns_that_an_option_names_are_read(url: str, scheduled: bool) -> None:
+    send(url, "orders", ["one"], subject="s", application_properties={"a": "b"})
+    if scheduled:
+        schedule(url, "orders", ["two"], datetime(2035, 1, 1, tzinfo=UTC))
+    rows = read(url, queue="orders", columns="body, Subject,partition")
+    assert [list(row) for row in rows] == [["body", "subject", "partition"]] * (1 + scheduled)
+    assert {row["body"]: row["subject"] for row in rows}[b"one"] == "s"
+    reader = BrowseStreamReader(query(url, stream=True, queue="orders", columns="message_id"))
+    start = reader.initialOffset()
+    (row,) = rows_of(reader, reader.partitions(start, reader.latestOffset(start, ReadAllAvailable())))
+    assert list(row) == ["message_id"]
+
+
+def test_a_stream_waits_for_the_messages_or_bytes_that_an_option_asks_for(url: str) -> None:
+    send(url, "orders", ["1"] * 5)
+    for least in ({"minMessagesPerTrigger": "6"}, {"minBytesPerTrigger": "600"}):
+        given = {"queue": "orders", "minPollIntervalMs": "0", **least}
+        for patience, rows in (("1 h", 0), ("0", 5)):
+            reader = BrowseStreamReader(query(url, stream=True, **given, maxTriggerDelay=patience))
+            start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+            end = reader.latestOffset(start, limit)
+            assert len(rows_of(reader, reader.partitions(start, end))) == rows
+            lag = reader.reportLatestOffset()
+            assert lag is not None
+            assert lag["messagesLeft"] == 5 - rows
+            assert (lag["oldestEnqueuedTime"] > 0) is (rows == 0)
+    send(url, "orders", ["2"])
+    reader = BrowseStreamReader(query(url, stream=True, queue="orders", minMessagesPerTrigger="6"))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert len(rows_of(reader, reader.partitions(start, end))) == 6
 
 
 def schedule(url: str, queue: str, texts: Iterable[str], due: datetime) -> None:

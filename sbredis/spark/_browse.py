@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from sbredis.bulk import LARGEST_NUMBER, Browser, FirstRows
 from sbredis.engine import name_key
 from sbredis.exceptions import MessagesLostError, SparkSetupError
+from sbredis.spark._filters import Bounds, bounds_of
 from sbredis.spark._lag import PartitionLag, lag_report
 from sbredis.spark._loop import run
 from sbredis.spark._offsets import EntityOffsets, Offsets, PartitionOffset
@@ -27,6 +28,7 @@ from sbredis.spark._pacing import PollPacer
 from sbredis.spark._planning import ONE_TASK, Admission, EntityPartition, PartitionRange, TaskLimits, Waiting, ends_of
 from sbredis.spark._query import Followed, Query, ReadTask, read_limit
 from sbredis.spark._reading import read_task
+from sbredis.spark._sentences import sentence_first
 from sbredis.spark._values import EARLIEST, LATEST, ONLY_ENTITY, At
 
 if TYPE_CHECKING:
@@ -34,12 +36,13 @@ if TYPE_CHECKING:
 
     from sbredis.engine import Rows
 
-__all__ = ["BrowseReader", "BrowseStreamReader"]
+__all__ = ["BrowseReader", "BrowseStreamReader", "FilteringReader"]
 
 Numbers = dict[EntityPartition, int]
 """A number in each partition of all entities."""
 
 
+@sentence_first
 class BrowseReader(DataSourceReader):
     """Reads the messages of entities once, as they are while the query runs."""
 
@@ -63,13 +66,58 @@ class BrowseReader(DataSourceReader):
             incarnations[key] = browser.incarnation
             starts = await _starts(browser, options.starting or "earliest", options.starting_time)
             lasts = await _ends(browser, options.ending or "latest", options.ending_time)
+            starts, lasts = await self._narrowed(browser, starts, lasts)
             firsts = await _firsts({key: browser}, _keyed(key, starts))
             for place, first in firsts.items():
                 if first is not None:
                     ranges.append(PartitionRange(key, place.number, "", first.number - 1, lasts[place.number]))
-        return ReadTask.all(incarnations, ranges, query.task_limits)
+        return ReadTask.all(incarnations, ranges, query.task_limits(sum(each.size for each in ranges)))
+
+    async def _narrowed(
+        self, browser: Browser, starts: dict[int, int], lasts: dict[int, int]
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Return the ranges of an entity that the filters of the query leave."""
+        del browser
+        return starts, lasts
 
 
+@sentence_first
+class FilteringReader(BrowseReader):
+    """Reads only the messages that the filters of the query may leave.
+
+    Spark fails each read of such a reader if its setting for this is off, so an option asks for it.
+    """
+
+    def __init__(self, query: Query) -> None:
+        super().__init__(query)
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note what the filters leave, and let Spark apply all of them to the rows. Spark calls this first."""
+        self._bounds = bounds_of(filters)
+        return filters
+
+    async def _narrowed(
+        self, browser: Browser, starts: dict[int, int], lasts: dict[int, int]
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        bounds = self._bounds
+        if self._query.options.sub_queue is None:  # numbers of dead letters do not follow their enqueued times
+            if bounds.since is not None:
+                since = await _at_moment(browser, bounds.since)
+                starts = {number: max(after, since[number]) for number, after in starts.items()}
+            if bounds.until is not None:
+                until = await _at_moment(browser, bounds.until + 1)
+                lasts = {number: min(last, until[number]) for number, last in lasts.items()}
+        left = {
+            number: bounds.narrowed(after, lasts[number], browser.base(number))
+            for number, after in starts.items()
+            if bounds.includes(number)
+        }
+        begins = {number: after for number, (after, last) in left.items() if after < last}
+        return begins, {number: last for number, (_, last) in left.items()}
+
+
+@sentence_first
 class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the messages of entities as they are enqueued."""
 
@@ -180,7 +228,7 @@ class BrowseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 _entity_offsets(browser, _of(key, ends), _of(key, after) if key in begins else None)
                 for key, browser in browsers.items()
             ],
-            self._query.task_limits,
+            self._query.task_limits(sum(ends[place] - number for place, number in after.items())),
         )
 
     async def _looked(

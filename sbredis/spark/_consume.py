@@ -34,6 +34,7 @@ from sbredis.spark._planning import Admission, EntityPartition, PartitionRange, 
 from sbredis.spark._query import Followed, Query, ReadTask, read_limit
 from sbredis.spark._reading import read_task
 from sbredis.spark._reservations import say_stale
+from sbredis.spark._sentences import sentence_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +50,7 @@ Positions = dict[EntityPartition, Committed]
 """The position of the query in each partition of all entities."""
 
 
+@sentence_first
 class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Takes the messages of reserved entities."""
 
@@ -218,7 +220,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for key, reservation in self._reservations.items()
                 if (numbers := [place.number for place in made if place.entity == key])
             ),
-            self._query.task_limits,
+            self._query.task_limits(rows),
             mode="consume",
         )
 

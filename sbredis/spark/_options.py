@@ -30,6 +30,7 @@ __all__ = [
     "parse_options",
     "parse_secret",
     "reads_settlements",
+    "refuse_table",
 ]
 
 T = TypeVar("T")
@@ -101,6 +102,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("maxRecordsPerPartition", values.count(), READS),
     Option("failOnDataLoss", values.boolean, STREAMS, True),
     Option("columns", values.names, READS),
+    Option("pushFilters", values.boolean, frozenset({QueryKind.BROWSE}), False),
     Option("includeBody", values.boolean, READS, True),
     Option("includeProperties", values.boolean, READS, True),
     Option("writeId", values.text, frozenset({QueryKind.WRITE})),
@@ -172,6 +174,7 @@ class QueryOptions:
     """The names of the columns to read; ``None`` for all."""
     body: bool = True
     properties: bool = True
+    push_filters: bool = False
     write_id: str | None = None
     id_column: str | None = None
     refused_path: str | None = None
@@ -227,6 +230,8 @@ def reads_settlements(given: Mapping[str, str]) -> bool:
 def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> QueryOptions:
     """Return the options of a query. Raise :class:`SparkSetupError` for the first one that is wrong."""
     found = _parsed(given)
+    if not given:
+        raise SparkSetupError(f"The query has no options. If it is of a table of CREATE TABLE: {_NO_TABLES}")
     kind = _kind_of(found, stream=stream, write=write)
     _refuse_misplaced(found, kind)
     parse_secret(given)
@@ -263,6 +268,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Que
         columns=value("columns"),
         body=value("includeBody"),
         properties=value("includeProperties"),
+        push_filters=value("pushFilters"),
         write_id=value("writeId"),
         id_column=value("idColumn"),
         refused_path=value("refusedPath"),
@@ -288,6 +294,18 @@ def _parsed(given: Mapping[str, str]) -> dict[str, Any]:
         except ValueError as error:
             raise SparkSetupError(f"The option {option.name} is wrong: {str(error).removesuffix('.')}.") from None
     return found
+
+
+def refuse_table(given: Mapping[str, str]) -> None:
+    """Refuse ``CREATE TABLE``, which gives the format its own name as an option."""
+    if any(name.lower() == "provider" for name in given):
+        raise SparkSetupError(_NO_TABLES)
+
+
+_NO_TABLES = (
+    "Spark gives a format in Python the options of a table only when it is created, not when it is read or written. "
+    "Use CREATE TEMPORARY VIEW … USING sbredis OPTIONS (…), from which SELECT reads and into which INSERT INTO writes."
+)
 
 
 def _kind_of(found: Mapping[str, Any], *, stream: bool, write: bool) -> QueryKind:
@@ -378,7 +396,15 @@ def _refuse_contradictions(found: Mapping[str, Any], kind: QueryKind) -> None:
 
 def _refuse_columns(found: Mapping[str, Any]) -> None:
     if found.get("records") == "settlements":
-        for name in ("subQueue", "columns", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"):
+        for name in (
+            "subQueue",
+            "columns",
+            "pushFilters",
+            "startingOffsets",
+            "startingTimestamp",
+            "endingOffsets",
+            "endingTimestamp",
+        ):
             if name in found:
                 raise SparkSetupError(f"{name} has no meaning with records=settlements: all settlements are read.")
     for name in ("includeBody", "includeProperties"):

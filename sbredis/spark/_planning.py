@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 _MOST_TASKS = 100_000
+_ROWS_OF_TASK = 250_000
+"""The rows for which a task needs about a second. A large batch has more tasks than the driver has cores."""
 
 
 class EntityPartition(NamedTuple):
@@ -69,15 +71,17 @@ class TaskLimits(NamedTuple):
 ONE_TASK = TaskLimits(1, 1)
 
 
-def limits(least: int | None, most: int | None, rows: int | None, cores: int) -> TaskLimits:
-    """Return the limits that the options set. Without options, there are at most two tasks for each core.
+def limits(least: int | None, most: int | None, rows: int | None, cores: int, waiting: int = 0) -> TaskLimits:
+    """Return the limits that the options set, for a batch of up to ``waiting`` rows.
 
-    A limit of the rows of a task decides how many tasks there are.
+    Without options, there are at most two tasks for each core, but more for a large batch: the process that plans does
+    not know all cores of the executors. A limit of the rows of a task decides how many tasks there are.
     """
     if rows is not None:
         return TaskLimits(least or 1, _MOST_TASKS, rows)
-    largest = most if most is not None else max(2 * cores, least or 1)
-    return TaskLimits(min(least or 1, largest), largest)
+    largest = most if most is not None else max(2 * cores, least or 1, -(-waiting // _ROWS_OF_TASK))
+    usual = min(largest, -(-waiting // _ROWS_OF_TASK)) if most is None else 1
+    return TaskLimits(min(max(least or 1, usual), largest), largest)
 
 
 def tasks_of(ranges: Iterable[PartitionRange], limits: TaskLimits) -> list[list[PartitionRange]]:

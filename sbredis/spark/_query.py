@@ -58,6 +58,8 @@ class Query:
 
     given: Mapping[str, str]
     options: QueryOptions
+    cores: int = 0
+    """The number of cores of all executors; 0 if it is not known."""
 
     async def paths(self) -> tuple[str, ...]:
         """Return the entities that are read. Raise :class:`SparkSetupError` if the pattern of their names has none."""
@@ -137,11 +139,11 @@ class Query:
             )
         return browser
 
-    @property
-    def task_limits(self) -> TaskLimits:
-        """The limits of the tasks, by the options and by the cores of this machine."""
+    def task_limits(self, rows: int = 0) -> TaskLimits:
+        """Return the limits of the tasks of a batch of up to ``rows`` rows, by the options and by the cores."""
         options = self.options
-        return limits(options.least_tasks, options.most_tasks, options.most_task_rows, cpu_count() or 1)
+        cores = self.cores or cpu_count() or 1
+        return limits(options.least_tasks, options.most_tasks, options.most_task_rows, cores, rows)
 
 
 class Followed:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sbredis.spark._requirements import require_spark
-from sbredis.spark._secrets import warn_of_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,10 +18,32 @@ def register(spark: SparkSession) -> None:
 
     Where sbredis is installed on the machine of the driver, Spark also finds the format by itself, because of the
     module ``pyspark_sbredis``. This function also warns of passwords in those settings of the session that Spark would
-    write into its event log.
+    write into its event log, and tells the format how many cores the executors have: reads then have two tasks for each
+    of them. Otherwise the format only knows the cores of the driver's machine.
     """
     require_spark()
-    warn_of_settings(spark.conf.getAll)
+    from sbredis.spark._secrets import warn_of_settings
+
+    settings = spark.conf.getAll
+    warn_of_settings(settings)
     from sbredis.spark._source import SbredisSource
 
-    spark.dataSource.register(SbredisSource)
+    class RegisteredSource(SbredisSource):
+        """The format for this session. Spark pickles the class with its values, because it is in a function."""
+
+        cores = cores_of(settings, spark)
+
+    spark.dataSource.register(RegisteredSource)
+
+
+def cores_of(settings: Mapping[str, str], spark: SparkSession) -> int:
+    """Return the number of cores of all executors; 0 if it is not known.
+
+    When a session begins, some executors may not have started. So settings count before what the session has.
+    """
+    executors = settings.get("spark.dynamicAllocation.maxExecutors") or settings.get("spark.executor.instances", "")
+    each = settings.get("spark.executor.cores", "")
+    if executors.isdigit() and each.isdigit():
+        return int(executors) * int(each)
+    context = getattr(spark, "_sc", None)  # a session of Connect has none
+    return 0 if context is None else int(context.defaultParallelism)

@@ -17,6 +17,7 @@ from sbredis.spark._loop import ahead, run
 from sbredis.spark._planning import PartitionRange
 from sbredis.spark._query import Query, ReadTask
 from sbredis.spark._schema import SETTLEMENT_COLUMNS, arrow_schema
+from sbredis.spark._sentences import sentence_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,7 @@ __all__ = ["SettlementsReader"]
 _log = logging.getLogger("sbredis.spark")
 
 
+@sentence_first
 class SettlementsReader(DataSourceReader):
     """Reads the settlements that an audited entity remembers."""
 
@@ -45,7 +47,7 @@ class SettlementsReader(DataSourceReader):
             browser, key = await self._audited(path), name_key(path)
             incarnations[key] = browser.incarnation
             ranges += [PartitionRange(key, number, "", 0, 1) for number in browser.partitions]
-        return ReadTask.all(incarnations, ranges, self._query.task_limits)
+        return ReadTask.all(incarnations, ranges, self._query.task_limits())
 
     async def _audited(self, path: str) -> Browser:
         """Return a browser of an entity. Refuse one that is not audited, unless it remembers earlier settlements."""

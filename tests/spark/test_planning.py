@@ -56,6 +56,13 @@ def test_the_limits_of_tasks_follow_the_cores_if_no_option_says_otherwise() -> N
     assert limits(None, None, 500, 2) == (1, 100_000, 500)
 
 
+def test_a_large_batch_has_more_tasks_because_the_executors_may_have_more_cores() -> None:
+    assert limits(None, None, None, 2, 250_000) == (1, 4, None)
+    assert limits(None, None, None, 2, 1_000_000) == (4, 4, None)
+    assert limits(None, None, None, 2, 10_000_001) == (41, 41, None)
+    assert limits(None, 3, None, 2, 10_000_000) == (1, 3, None)
+
+
 @given(st.none() | st.integers(1, 10_000), st.dictionaries(st.integers(0, 20), st.integers(0, 2000), max_size=20))
 def test_a_limited_batch_takes_as_much_as_it_may(most: int | None, waiting: dict[int, int]) -> None:
     counts = split_rows(most, waiting, {})

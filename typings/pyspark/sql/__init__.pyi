@@ -63,6 +63,8 @@ class Observation:
     def get(self) -> dict[str, Any]: ...
 
 class DataFrame:
+    rdd: Any
+    def writeTo(self, table: str) -> Any: ...
     columns: list[str]
     dtypes: list[tuple[str, str]]
     schema: StructType
@@ -111,6 +113,7 @@ class DataFrame:
     def withColumnRenamed(self, name: str, new: str) -> DataFrame: ...
 
 class SparkSession:
+    catalog: Any
     builder: SparkSession.Builder
     conf: RuntimeConfig
     dataSource: DataSourceRegistration

@@ -16,6 +16,43 @@ class DataSource:
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter: ...
     def streamReader(self, schema: StructType) -> DataSourceStreamReader: ...
 
+class Filter: ...
+
+class EqualTo(Filter):
+    attribute: tuple[str, ...]
+    value: Any
+    def __init__(self, attribute: tuple[str, ...], value: Any) -> None: ...
+
+class EqualNullSafe(Filter):
+    attribute: tuple[str, ...]
+    value: Any
+    def __init__(self, attribute: tuple[str, ...], value: Any) -> None: ...
+
+class GreaterThan(Filter):
+    attribute: tuple[str, ...]
+    value: Any
+    def __init__(self, attribute: tuple[str, ...], value: Any) -> None: ...
+
+class GreaterThanOrEqual(Filter):
+    attribute: tuple[str, ...]
+    value: Any
+    def __init__(self, attribute: tuple[str, ...], value: Any) -> None: ...
+
+class In(Filter):
+    attribute: tuple[str, ...]
+    value: Any
+    def __init__(self, attribute: tuple[str, ...], value: Any) -> None: ...
+
+class LessThan(Filter):
+    attribute: tuple[str, ...]
+    value: Any
+    def __init__(self, attribute: tuple[str, ...], value: Any) -> None: ...
+
+class LessThanOrEqual(Filter):
+    attribute: tuple[str, ...]
+    value: Any
+    def __init__(self, attribute: tuple[str, ...], value: Any) -> None: ...
+
 class InputPartition:
     value: Any
     def __init__(self, value: Any) -> None: ...

@@ -3,6 +3,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import StructType
 
 class StreamingQuery:
@@ -20,6 +21,8 @@ class StreamingQuery:
 
 class StreamingQueryManager:
     active: list[StreamingQuery]
+    def addListener(self, listener: StreamingQueryListener) -> None: ...
+    def removeListener(self, listener: StreamingQueryListener) -> None: ...
 
 class DataStreamReader:
     def format(self, source: str) -> DataStreamReader: ...

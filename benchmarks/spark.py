@@ -1,4 +1,5 @@
 """Compare Spark on two cores with redis-py and pyarrow in one process: reads, writes, streams and jobs on one server.
+It also measures how long messages of another client take while Spark reads, and what small pages cost a read.
 
 python -m benchmarks.spark [--rows N] [--rounds N] [--only NAMES] [--server NAME]
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.rounds import run_as_program
+from benchmarks.spark_neighbour import Neighbour
 from sbredis.servers import LocalServer, find_server
 from sbredis.spark import require_java, require_spark
 
@@ -31,22 +33,32 @@ WARM = 20_000
 """The rows of the round that does not count. A short run has none."""
 
 
+PAGES, BESIDE = "read by pages", "p99 beside reads"
+QUIET = 5.0
+"""The seconds for which the other client works alone."""
+
+
 class Goal(NamedTuple):
     """A piece of work, and the goal for it."""
 
     name: str
     ratio: float
-    """Of a job: how many times the time of the plain read it may take. Otherwise: how many times the plain speed."""
+    """Of a job: how many times the time of the plain read it may take. Of a delay: how many times the delay without
+    Spark. Otherwise: how many times the plain speed. Pages of the usual size are compared with large ones.
+    """
 
 
 WORKS = (
     Goal("write", 0.9),
     Goal("read", 1.0),
     Goal("read to parquet", 1.0),
+    Goal(PAGES, 0.9),
     Goal("consume 100,000", 0.6),
     Goal("consume 20,000", 0.3),
 )
 JOBS = tuple(Goal(name, 2.0) for name in ("capture", "compact", "replay", "skew", "dlq-report", "latency"))
+DELAYS = (Goal(BESIDE, 3.0),)
+LARGE = {"pageMessages": "1000", "pageBytes": str(4 * 1024 * 1024)}
 Times = dict[str, list[tuple[float, float]]]
 """By the name of a piece of work: the seconds of Spark and of the plain side, round by round."""
 
@@ -112,6 +124,17 @@ class Bench:
                 swapped=swapped,
             )
 
+        if self._wants(PAGES):
+            self._pair(PAGES, lambda: bus.read("bench"), lambda: bus.read("bench", **LARGE), swapped=swapped)
+        if self._wants(BESIDE):
+            with Neighbour(bus.url) as neighbour:
+                time.sleep(QUIET)
+                neighbour.note()
+                bus.read("bench")
+                neighbour.note()
+            alone, beside = neighbour.percentiles()
+            self._seconds[BESIDE] = beside, alone
+
     def _consume(self, size: int, source: Path, *, swapped: bool) -> None:
         bus, plain, checkpoint = self._bus, self._plain, self._folder / "out" / f"checkpoint-{size}"
         bus.create("consumed")
@@ -174,6 +197,13 @@ def lines(times: Times, rows: int) -> list[str]:
             ratio = statistics.median(a / b for a, b in times[job.name])
             met = "met" if ratio <= job.ratio else "MISSED"
             shown.append(f"{job.name:<16} {ours:>13.1f} s {plain:>13.1f} s  {ratio:5.2f} x  ≤ {job.ratio:.1f}  {met}")
+    for delay in DELAYS:
+        if delay.name in times:
+            beside, alone = (statistics.median(side) for side in zip(*times[delay.name], strict=True))
+            ratio = statistics.median(a / b for a, b in times[delay.name])
+            met = "met" if ratio <= delay.ratio else "MISSED"
+            both = f"{beside * 1000:>12.1f} ms {alone * 1000:>12.1f} ms"
+            shown.append(f"{delay.name:<16} {both}  {ratio:5.2f} x  ≤ {delay.ratio:.1f}  {met}")
     return shown
 
 
@@ -182,7 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of each piece of work (1,000,000)")
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds; medians are printed (3)")
-    names = [work.name for work in (*WORKS, *JOBS)]
+    names = [work.name for work in (*WORKS, *JOBS, *DELAYS)]
     parser.add_argument("--only", help=f"what to measure besides write and read, separated by ';': {'; '.join(names)}")
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
     given = parser.parse_args()

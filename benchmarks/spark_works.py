@@ -63,7 +63,7 @@ class Bus:
 
     def __init__(self, spark: SparkSession, url: str, folder: Path) -> None:
         self._spark = spark
-        self._url = url
+        self.url = url
         self._folder = folder
 
     def make_rows(self, files: Path, rows: int) -> None:
@@ -79,9 +79,9 @@ class Bus:
         rows = self._spark.read.parquet(str(files))
         rows.write.format("sbredis").options(urlEnv=_URL, queue=queue).mode("append").save()
 
-    def read(self, queue: str) -> None:
+    def read(self, queue: str, **options: str) -> None:
         """Read all messages, and throw the rows away."""
-        self._rows(queue).write.format("noop").mode("overwrite").save()
+        self._rows(queue, **options).write.format("noop").mode("overwrite").save()
 
     def read_to_parquet(self, queue: str, to: Path) -> None:
         """Read all messages into parquet files."""
@@ -112,8 +112,8 @@ class Bus:
         with redirect_stdout(StringIO()):
             run_job(read_command(["compact", "--source", str(source), "--to", str(to)]), self._spark)
 
-    def _rows(self, queue: str) -> DataFrame:
-        return self._spark.read.format("sbredis").options(urlEnv=_URL, queue=queue).load()
+    def _rows(self, queue: str, **options: str) -> DataFrame:
+        return self._spark.read.format("sbredis").options(urlEnv=_URL, queue=queue, **options).load()
 
     # -- queues --------------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Bus:
         asyncio.run(self._administer(work))
 
     async def _administer(self, work: Callable[[ServiceBusAdministrationClient], Any]) -> None:
-        async with ServiceBusAdministrationClient(self._url) as admin:
+        async with ServiceBusAdministrationClient(self.url) as admin:
             await work(admin)
 
     def settle(self, queue: str, *, dead: bool) -> None:
@@ -139,7 +139,7 @@ class Bus:
         asyncio.run(self._settle(queue, dead=dead))
 
     async def _settle(self, queue: str, *, dead: bool) -> None:
-        async with ServiceBusClient(self._url) as client:
+        async with ServiceBusClient(self.url) as client:
             until = asyncio.get_running_loop().time() + _PATIENCE
             entity = await client._connection.entity(queue, until)
             for number in entity.numbers:

@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from sbredis.bulk._chunks import WriterKey, WriterKind
     from sbredis.bulk._claims import Awaited
     from sbredis.bulk._marks import forget_marks, forget_writer, known_writers, note_tasks, stored_rows
-    from sbredis.bulk._page_reading import LARGEST_NUMBER, Browser, FirstRows, queues_like, read_range, read_settled
+    from sbredis.bulk._page_reading import (
+        LARGEST_NUMBER,
+        Browser,
+        FirstRows,
+        PageLimits,
+        queues_like,
+        read_range,
+        read_settled,
+    )
     from sbredis.bulk._reservation import Reservation, list_reservations, release, reserve
     from sbredis.bulk._reserving import SHOWING_LIFE, Reservations, status_of, statuses
     from sbredis.bulk._rows import Refusal
@@ -25,6 +33,7 @@ __all__ = [
     "BulkWriter",
     "Committed",
     "FirstRows",
+    "PageLimits",
     "Planned",
     "Refusal",
     "Reservation",
@@ -70,6 +79,7 @@ if not TYPE_CHECKING:
                 "LARGEST_NUMBER",
                 "Browser",
                 "FirstRows",
+                "PageLimits",
                 "queues_like",
                 "read_range",
                 "read_settled",

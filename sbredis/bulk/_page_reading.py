@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.client import connection_of, deadline_of
 from sbredis.engine import (
-    MAXIMUM_CALL_MESSAGES,
     CallId,
     Partition,
     Ranged,
@@ -36,9 +35,30 @@ if TYPE_CHECKING:
 
     from sbredis.client import Connected, Entity, PartitionClient
 
-__all__ = ["LARGEST_NUMBER", "Browser", "FirstRows", "queues_like", "range_pages", "read_range", "read_settled"]
+__all__ = [
+    "LARGEST_NUMBER",
+    "Browser",
+    "FirstRows",
+    "PageLimits",
+    "queues_like",
+    "range_pages",
+    "read_range",
+    "read_settled",
+]
 
 _RANGE_LANE = "m"
+
+
+class PageLimits(NamedTuple):
+    """How much a page has at most: the answer to one call, for which the server works without a pause."""
+
+    messages: int = 250
+    bytes: int = 256 * 1024
+    """The largest size, except of the first message."""
+
+
+PAGE = PageLimits()
+"""A page of small messages, or of large ones, for which a server works for less than a millisecond."""
 
 
 async def read_range(  # noqa: PLR0917 -- where, and the range
@@ -54,22 +74,32 @@ async def read_range(  # noqa: PLR0917 -- where, and the range
     not planned any more.
     """
     entity = await connection_of(client).entity(path, deadline_of(timeout))
-    async with aclosing(range_pages(entity.partition_client(number), birth, after, upto, timeout)) as pages:
+    there = entity.partition_client(number)
+    async with aclosing(range_pages(there, birth, after, upto, timeout, PAGE)) as pages:
         async for page in pages:
             yield page
 
 
-async def range_pages(
-    partition_client: PartitionClient, birth: str, after: int, upto: int, timeout: float, *, pinned: bool = True
+async def range_pages(  # noqa: PLR0917 -- where, and the range
+    partition_client: PartitionClient,
+    birth: str,
+    after: int,
+    upto: int,
+    timeout: float,
+    page_limits: PageLimits,
+    *,
+    pinned: bool = True,
 ) -> AsyncGenerator[Rows]:
     """Yield the pages of a planned range. While the caller works on a page, the next one is fetched.
 
     If the range need not be ``pinned``, messages of it may be missing.
     """
+    wanted, room = page_limits
 
     async def fetch(after: int) -> Ranged:
         def make(partition: Partition, call_id: CallId) -> Request[Ranged]:
-            return partition.read_range(birth, after, upto, pinned=pinned, call_id=CallId("", 0, call_id.now))
+            at = CallId("", 0, call_id.now)
+            return partition.read_range(birth, after, upto, wanted=wanted, room=room, pinned=pinned, call_id=at)
 
         return await partition_client.call(_RANGE_LANE, make, deadline_of(timeout), catches_up=False)
 
@@ -90,7 +120,6 @@ async def range_pages(
 
 
 _log = logging.getLogger("sbredis.client")
-_PAGE_BYTES = 4 * 1024 * 1024
 LARGEST_NUMBER = (1 << 48) - 1
 """The largest number that a message can have in its partition."""
 _ENQUEUED, _WITH_SCHEDULED = "alwf", "alwfs"
@@ -117,9 +146,16 @@ class Browser:
     """
 
     def __init__(
-        self, entity: Entity, sub_queue: ServiceBusSubQueue | None, timeout: float, *, scheduled: bool
+        self,
+        entity: Entity,
+        sub_queue: ServiceBusSubQueue | None,
+        timeout: float,
+        page_limits: PageLimits,
+        *,
+        scheduled: bool,
     ) -> None:
         self._entity = entity
+        self._page_limits = page_limits
         self._side: SidePrefix = SIDES[sub_queue]
         self._timeout = timeout
         self._states = _WITH_SCHEDULED if scheduled and sub_queue is None else _ENQUEUED
@@ -133,10 +169,11 @@ class Browser:
         *,
         scheduled: bool = False,
         timeout: float = 60.0,
+        page_limits: PageLimits = PAGE,
     ) -> Browser:
         """Return a browser of an entity. Raises :class:`MessagingEntityNotFoundError` if there is none."""
         entity = await connection_of(client).entity(path, asyncio.get_running_loop().time() + timeout)
-        return cls(entity, sub_queue, timeout, scheduled=scheduled)
+        return cls(entity, sub_queue, timeout, page_limits, scheduled=scheduled)
 
     @property
     def path(self) -> str:
@@ -174,7 +211,7 @@ class Browser:
     async def pages(self, partition: int, after: int, upto: int) -> AsyncIterator[Rows]:
         """Yield the messages of a partition whose numbers are greater than ``after`` and at most ``upto``."""
         while after < upto:
-            found = await self._page(partition, after + 1, MAXIMUM_CALL_MESSAGES, _PAGE_BYTES, self._states)
+            found = await self._page(partition, after + 1, *self._page_limits, self._states)
             if not found.names:
                 return
             after = _last(found)
@@ -188,7 +225,9 @@ class Browser:
 
         Raises :class:`MessagesLostError` if the range is not planned any more, or if the partition was made again.
         """
-        return range_pages(self._entity.partition_client(partition), birth, after, upto, self._timeout)
+        return range_pages(
+            self._entity.partition_client(partition), birth, after, upto, self._timeout, self._page_limits
+        )
 
     async def remaining_pages(self, partition: int, birth: str, after: int, upto: int) -> AsyncIterator[Rows]:
         """Yield what is left of a range that was planned once. Without a loss, this is the same as ``pinned_pages``."""
@@ -200,7 +239,9 @@ class Browser:
         except MessagesLostError as lost:
             _log.warning("'%s', partition %d: %s", self.path, partition, lost.message)
             with suppress(MessagesLostError):  # the partition was made again, so nothing is left
-                async for page in range_pages(client, birth, after, upto, self._timeout, pinned=False):
+                async for page in range_pages(
+                    client, birth, after, upto, self._timeout, self._page_limits, pinned=False
+                ):
                     yield page
 
     async def do_due(self, partition: int) -> None:

@@ -83,9 +83,9 @@ def _between(bounds: Bounds, column: str, least: Any, most: Any) -> Bounds:
         least, most = bounds.least if least is None else least, bounds.most if most is None else most
         return replace(bounds, least=max(bounds.least, least), most=min(bounds.most, most))
     if column == "enqueued_time" and all(isinstance(each, datetime) for each in given):
-        sinces = [each for each in (bounds.since, _milliseconds(least)) if each is not None]
-        untils = [each for each in (bounds.until, _milliseconds(most)) if each is not None]
-        return replace(bounds, since=max(sinces, default=None), until=min(untils, default=None))
+        earliest = [each for each in (bounds.since, _milliseconds(least)) if each is not None]
+        latest = [each for each in (bounds.until, _milliseconds(most)) if each is not None]
+        return replace(bounds, since=max(earliest, default=None), until=min(latest, default=None))
     return bounds
 
 

@@ -58,7 +58,10 @@ def run_job(command: JobCommand, spark: SparkSession | None = None) -> int:
 
 def _run_alone(command: JobCommand) -> int:
     """Run a job in a session of its own, and say in one line why it failed, if that is known."""
+    from pyspark.errors import PySparkException
+
     from sbredis.spark._endings import GONE, is_gone, reason_of, stop
+    from sbredis.spark.jobs._files import told
 
     spark = _session(command)
     try:
@@ -68,6 +71,8 @@ def _run_alone(command: JobCommand) -> int:
         if said is None:
             if isinstance(error, ServiceBusError):
                 error.message = with_program(error.message, command)
+            elif isinstance(error, PySparkException):
+                complain(told(str(error)))  # the whole error comes after the sentence
             raise
         complain(with_program(said, command))
         return SETUP_FAILED if said.startswith(SparkSetupError.__name__) else 1

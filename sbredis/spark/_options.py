@@ -100,6 +100,9 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("minPartitions", values.count(1, 100_000), READS),
     Option("maxTasks", values.count(1, 100_000), READS),
     Option("maxRecordsPerPartition", values.count(), READS),
+    Option("pageMessages", values.count(1, 1000), READS, 250),
+    Option("pageBytes", values.count(1, 64 * 1024 * 1024), READS, 256 * 1024),
+    Option("maxBytesPerSecond", values.count(), READS),
     Option("failOnDataLoss", values.boolean, STREAMS, True),
     Option("columns", values.names, READS),
     Option("pushFilters", values.boolean, frozenset({QueryKind.BROWSE}), False),
@@ -169,6 +172,9 @@ class QueryOptions:
     least_tasks: int | None = None
     most_tasks: int | None = None
     most_task_rows: int | None = None
+    page_rows: int = 250
+    page_bytes: int = 256 * 1024
+    most_bytes_a_second: int | None = None
     fail_on_loss: bool = True
     columns: tuple[str, ...] | None = None
     """The names of the columns to read; ``None`` for all."""
@@ -264,6 +270,9 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Que
         least_tasks=value("minPartitions"),
         most_tasks=value("maxTasks"),
         most_task_rows=value("maxRecordsPerPartition"),
+        page_rows=value("pageMessages"),
+        page_bytes=value("pageBytes"),
+        most_bytes_a_second=value("maxBytesPerSecond"),
         fail_on_loss=value("failOnDataLoss"),
         columns=value("columns"),
         body=value("includeBody"),

@@ -1,4 +1,7 @@
-"""The pauses of an idle stream between two polls of the server. Spark itself would poll 90 times a second."""
+"""Pauses: of an idle stream between two polls of the server, and of a read whose speed is limited.
+
+Spark itself would poll 90 times a second.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PollPacer"]
+__all__ = ["PollPacer", "RatePacer"]
 
 _SLOWDOWN = 10
 """How many times longer the longest pause is than the first one."""
@@ -38,3 +41,22 @@ class PollPacer:
     async def wait(self) -> None:
         """Wait until it is time for the next poll."""
         await asyncio.sleep(self.left())
+
+
+@dataclass
+class RatePacer:
+    """How fast a task reads. A task that was slow for a while does not catch up."""
+
+    rate: float | None
+    """The most bytes in a second; ``None`` for no limit."""
+    clock: Callable[[], float] = time.monotonic
+    _free: float = field(default=0.0, init=False)
+    """The time from which the next bytes may be read."""
+
+    def left(self, size: int) -> float:
+        """Note that bytes were read, and return for how many seconds to wait before more are read."""
+        if self.rate is None:
+            return 0.0
+        now = self.clock()
+        self._free = max(self._free, now) + size / self.rate
+        return self._free - now

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from sbredis._quoting import quoted
 from sbredis.aio import ServiceBusClient
-from sbredis.bulk import Browser, destination_of, queues_like
+from sbredis.bulk import Browser, PageLimits, destination_of, queues_like
 from sbredis.engine import name_key
 from sbredis.exceptions import MessagesLostError, SparkSetupError
 from sbredis.model import ServiceBusSubQueue
@@ -43,13 +43,18 @@ class ReadTask(InputPartition):
         self.incarnations = {each.entity: incarnations[each.entity] for each in ranges}
         """The incarnation of each entity, by its path in the form in which names are compared."""
         self.ranges = tuple(ranges)
+        self.tasks = 1
+        """The number of tasks that read at the same time at most."""
 
     @classmethod
     def all(
         cls, incarnations: Mapping[str, str], ranges: Sequence[PartitionRange], task_limits: TaskLimits
     ) -> list[InputPartition]:
         """Return the tasks that read these ranges together."""
-        return [cls(incarnations, each) for each in tasks_of(ranges, task_limits)]
+        tasks = [cls(incarnations, each) for each in tasks_of(ranges, task_limits)]
+        for task in tasks:
+            task.tasks = len(tasks)
+        return list(tasks)
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,7 @@ class Query:
             and options.starting_time is None
             and options.ending_time is None,
             timeout=options.timeout,
+            page_limits=PageLimits(options.page_rows, options.page_bytes),
         )
         if browser.incarnation != incarnation:
             await browser.refresh()

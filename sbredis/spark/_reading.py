@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -15,6 +16,7 @@ from sbredis.engine import columns_of as columns_of_rows
 from sbredis.exceptions import MessagesLostError
 from sbredis.model import BROKERS_REASONS
 from sbredis.spark._loop import ahead, run
+from sbredis.spark._pacing import RatePacer
 from sbredis.spark._query import Query, ReadTask
 from sbredis.spark._schema import SchemaColumn, arrow_schema, columns_of
 
@@ -39,12 +41,14 @@ def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.R
     if not isinstance(task, ReadTask):
         return
     columns = columns_of(query.options)
+    limit = query.options.most_bytes_a_second
+    pacer = RatePacer(None if limit is None else limit / task.tasks)
     for path, ranges in groupby(task.ranges, key=lambda piece: piece.entity):
         incarnation = task.incarnations[path]
         browser = run(query.browser(path, incarnation))
         maker = BatchMaker(columns, browser.path, incarnation)
         if browser.incarnation == incarnation:
-            for partition, replies in ahead(partial(_gathered, browser, tuple(ranges), pages)):
+            for partition, replies in ahead(partial(_gathered, browser, tuple(ranges), pages, pacer)):
                 if browser.incarnation != incarnation:  # the client notices with its first call
                     break
                 yield maker.batch(partition, browser.base(partition), replies)
@@ -54,7 +58,7 @@ def read_task(query: Query, task: InputPartition, pages: Pages) -> Iterator[pa.R
 
 
 async def _gathered(
-    browser: Browser, ranges: tuple[PartitionRange, ...], pages: Pages
+    browser: Browser, ranges: tuple[PartitionRange, ...], pages: Pages, pacer: RatePacer
 ) -> AsyncIterator[tuple[int, list[Rows]]]:
     """Yield pages of one partition, as many as one RecordBatch takes."""
     for piece in ranges:
@@ -63,7 +67,11 @@ async def _gathered(
         async for page in pages(browser, piece):
             gathered.append(page)
             rows += len(page.records)
-            size += sum(map(len, page.records))
+            page_size = sum(map(len, page.records))
+            size += page_size
+            pause = pacer.left(page_size)
+            if pause:
+                await asyncio.sleep(pause)
             if rows >= _BATCH_ROWS or size >= _BATCH_BYTES:
                 yield piece.partition, gathered
                 gathered, rows, size = [], 0, 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.spark._pacing import PollPacer
+from sbredis.spark._pacing import PollPacer, RatePacer
 
 
 class Clock:
@@ -50,3 +50,13 @@ def test_a_stream_without_a_pause_never_waits() -> None:
     pacer = PollPacer(0.0, clock=Clock())
     pacer.polled(idle=True)
     assert pacer.left() == 0
+
+
+def test_a_limited_read_waits_as_long_as_its_bytes_take() -> None:
+    now = 100.0
+    pacer = RatePacer(1000.0, clock=lambda: now)
+    assert pacer.left(500) == pytest.approx(0.5)
+    assert pacer.left(500) == pytest.approx(1.0)
+    now = 102.0  # it does not catch up
+    assert pacer.left(2000) == pytest.approx(2.0)
+    assert RatePacer(None).left(10**9) == 0.0

@@ -50,6 +50,7 @@ MODULES = [
     "sbredis.servers",
     "sbredis.spark",
     "sbredis.spark.jobs",
+    "sbredis.spark.progress",
     "sbredis.exceptions",
 ]
 """The packages whose ``__all__`` lists public names. ``sbredis.sync`` lists names that ``sbredis`` lists too."""

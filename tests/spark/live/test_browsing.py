@@ -14,6 +14,7 @@ from pyspark.sql.types import _parse_datatype_json_string
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.exceptions import MessagesLostError, MessagingEntityNotFoundError, SparkSetupError
 from sbredis.spark._browse import BrowseReader, BrowseStreamReader
+from sbredis.spark._loop import run
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import Row, bodies, query, rows_of, send
 from tests.waiting import wait_until
@@ -149,6 +150,21 @@ def test_only_the_columns_that_an_option_names_are_read(url: str, scheduled: boo
     start = reader.initialOffset()
     (row,) = rows_of(reader, reader.partitions(start, reader.latestOffset(start, ReadAllAvailable())))
     assert list(row) == ["message_id"]
+
+
+def test_a_page_has_no_more_messages_and_bytes_than_the_options_say(url: str) -> None:
+    send(url, "orders", ["x" * 1000] * 40, partitioned=False)
+
+    async def sizes(**options: str) -> list[int]:
+        browser = await query(url, stream=False, queue="orders", **options).browser("orders")
+        return [len(page.names) async for page in browser.pages(browser.partitions[0], 0, 1 << 40)]
+
+    assert run(sizes()) == [40]
+    assert run(sizes(pageMessages="16")) == [16, 16, 8]
+    assert set(run(sizes(pageBytes="5500"))) == {5}
+    assert run(sizes(pageBytes="1")) == [1] * 40
+    for options in ({"pageMessages": "7"}, {"pageBytes": "5500"}, {"maxBytesPerSecond": "1_000_000_000"}):
+        assert len(read(url, queue="orders", **options)) == 40
 
 
 def test_a_stream_waits_for_the_messages_or_bytes_that_an_option_asks_for(url: str) -> None:

@@ -114,6 +114,28 @@ def test_what_a_query_refuses_ends_a_job_as_wrong_arguments_do(
 
 
 @pytest.mark.long("Spark needs seconds for each query")
+def test_another_error_of_spark_is_told_in_a_sentence_before_its_traceback(
+    spark: SparkSession,
+    emptied: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send(emptied, "orders", ["1"], partitioned=False)
+    monkeypatch.setattr(jobs, "_session", lambda _: spark)
+    monkeypatch.setattr("sbredis.spark._endings.stop", lambda _: None)
+
+    def fail(*_: object) -> int:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Capture, "_write", fail)
+    line = ["capture", "orders", "--to", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint")]
+    with pytest.raises(StreamingQueryException, match="the disk is full"):
+        jobs.run_job(read_command(line))
+    assert capsys.readouterr().err.startswith("sbredis: Query [id = ")
+
+
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_server_in_memory_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBREDIS_URL", "memory://orders")
     assert "Spark cannot use a server in memory" in refused(spark, "skew", "orders")

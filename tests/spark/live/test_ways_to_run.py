@@ -1,4 +1,4 @@
-"""Smoke tests of the ways to run Spark: executors of their own, a master with a worker, and Spark Connect.
+"""Smoke tests of the ways to run Spark: executors of their own, a master with two workers, and Spark Connect.
 
 Each has a process of its own.
 """
@@ -31,7 +31,9 @@ def running(kind: str, *arguments: str, folder: Path) -> Generator[None]:
     """Run a master or a worker, which serve until they get SIGTERM. Their executors end with them."""
     program = [str(LAUNCHER), f"org.apache.spark.deploy.{kind.lower()}.{kind}", "--host", "127.0.0.1"]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder / "work")}
-    environment.pop("SBREDIS_SECRET_URL", None)
+    for name in ("SBREDIS_SECRET_URL", "SBREDIS_URL", "PYSPARK_PYTHON"):
+        environment.pop(name, None)
+    folder.mkdir(exist_ok=True)
     with (folder / f"{kind}.log").open("w") as log:
         process = subprocess.Popen(
             [*program, "--webui-port", "0", *arguments], env=environment, cwd=folder, stdout=log, stderr=log
@@ -49,14 +51,16 @@ def running(kind: str, *arguments: str, folder: Path) -> Generator[None]:
 
 @contextmanager
 def master(folder: Path) -> Generator[str]:
-    """Run a standalone master with one worker, and yield its address."""
+    """Run a standalone master with two workers, which know nothing of the driver, and yield its address."""
     if not LAUNCHER.exists():
         pytest.skip(f"there is no {LAUNCHER}, which starts a master and a worker")
     port = str(free_port())
     address = f"spark://127.0.0.1:{port}"
+    worker = ("Worker", "--cores", "1", "--memory", "1g", address)
     with (
         running("Master", "--port", port, folder=folder),
-        running("Worker", "--cores", "1", "--memory", "1g", address, folder=folder),
+        running(*worker, folder=folder / "one"),
+        running(*worker, folder=folder / "two"),
     ):
         yield address
 

@@ -110,8 +110,8 @@ local function go_on(list)
 end
 
 local lists = {}
-local function add_list(list)
-  read_part(list, from, math.min(wanted, 100))
+local function add_list(list, most)
+  read_part(list, from, most or math.min(wanted, 100))
   if #list.names > 0 or list.beyond then
     lists[#lists + 1] = list
   end
@@ -120,6 +120,13 @@ end
 for letter, index in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
   if string.find(ARGV[11], letter, 1, true) then
     add_list({ letter = letter, index = index })
+  end
+end
+-- Usually all messages are ready ones of the lowest level. Then one look replaces a look at each list.
+if not session and side.ready == 0 and #redis.call('ZRANGE', p.order, BAND, '+inf', 'BYSCORE', 'LIMIT', 0, 1) == 0 then
+  bands = {}
+  if string.find(ARGV[11], 'a', 1, true) then
+    add_list({ letter = 'a', base = 0 }, wanted)
   end
 end
 for letter, bases in pairs(session and {} or bands) do

@@ -52,7 +52,7 @@ _RANGE_LANE = "m"
 class PageLimits(NamedTuple):
     """How much a page has at most: the answer to one call, for which the server works without a pause."""
 
-    messages: int = 250
+    messages: int = 350
     bytes: int = 256 * 1024
     """The largest size, except of the first message."""
 

@@ -1,6 +1,6 @@
 """Another client on the server that Spark reads from, in a process of its own: how long do its messages take?
 
-It sends a message every 10 ms, and notes when its receiver gets it. It ends with its standard input.
+It sends a message, waits until its receiver gets it, and sends the next one 10 ms later, until its standard input ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
 
-__all__ = ["Neighbour"]
+__all__ = ["Neighbour", "serve"]
 
 _QUEUE, _PAUSE = "neighbour", 0.01
 
@@ -31,8 +31,9 @@ class Neighbour:
         self._found: list[tuple[float, float]] = []
 
     def __enter__(self) -> Self:
-        program = [sys.executable, "-m", "benchmarks.spark_neighbour", self._url]
-        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        program = "import sys; from benchmarks.spark_neighbour import serve; serve(sys.argv[1])"
+        line = [sys.executable, "-c", program, self._url]
+        self._process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._process.stdout.readline()  # it works now
         self.note()
@@ -66,32 +67,26 @@ async def _main(url: str) -> None:
     async with ServiceBusClient(url) as client:
         sender, receiver = client.get_queue_sender(_QUEUE), client.get_queue_receiver(_QUEUE)
         async with sender, receiver:
-            receiving = asyncio.create_task(_receive(receiver, found))
             print(flush=True)
-            sending = asyncio.create_task(_send(sender))
+            working = asyncio.create_task(_work(sender, receiver, found))
             await asyncio.to_thread(sys.stdin.read)
-            sending.cancel()
-            receiving.cancel()
-            await asyncio.gather(sending, receiving, return_exceptions=True)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
     async with ServiceBusAdministrationClient(url) as admin:
         await admin.delete_queue(_QUEUE)
     print(json.dumps(found), flush=True)
 
 
-async def _send(sender: ServiceBusSender) -> None:
-    due = time.monotonic()
+async def _work(sender: ServiceBusSender, receiver: ServiceBusReceiver, found: list[tuple[float, float]]) -> None:
     while True:
-        await sender.send_messages(ServiceBusMessage(repr(time.time())))
-        due += _PAUSE
-        await asyncio.sleep(max(due - time.monotonic(), 0))
-
-
-async def _receive(receiver: ServiceBusReceiver, found: list[tuple[float, float]]) -> None:
-    async for message in receiver:
-        sent = float(str(message))
+        sent = time.time()
+        await sender.send_messages(ServiceBusMessage(b"hello"))
+        message = await anext(receiver)
         found.append((sent, time.time() - sent))
         await receiver.complete_message(message)
+        await asyncio.sleep(_PAUSE)
 
 
-if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1]))
+def serve(url: str) -> None:
+    """Be the other client until the standard input ends, and then print when each message was sent, and its seconds."""
+    asyncio.run(_main(url))

@@ -10,7 +10,7 @@ from sbredis.engine import Committed, Planned, Rows
 if TYPE_CHECKING:
     from sbredis.bulk._chunks import WriterKey, WriterKind
     from sbredis.bulk._claims import Awaited
-    from sbredis.bulk._marks import forget_marks, forget_writer, known_writers, note_tasks, stored_rows
+    from sbredis.bulk._marks import correct_tasks, forget_marks, forget_writer, note_ends, noted_tasks, stored_rows
     from sbredis.bulk._page_reading import (
         LARGEST_NUMBER,
         Browser,
@@ -43,12 +43,13 @@ __all__ = [
     "WriteTarget",
     "WriterKey",
     "WriterKind",
+    "correct_tasks",
     "destination_of",
     "forget_marks",
     "forget_writer",
-    "known_writers",
     "list_reservations",
-    "note_tasks",
+    "note_ends",
+    "noted_tasks",
     "queues_like",
     "read_range",
     "read_settled",
@@ -69,10 +70,11 @@ if not TYPE_CHECKING:
             ),
             "_claims": ("Awaited",),
             "_marks": (
+                "correct_tasks",
                 "forget_marks",
                 "forget_writer",
-                "known_writers",
-                "note_tasks",
+                "note_ends",
+                "noted_tasks",
                 "stored_rows",
             ),
             "_page_reading": (

@@ -30,19 +30,21 @@ __all__ = [
     "conflict",
     "end_name",
     "forgettable",
+    "is_of",
     "note_text",
     "prefix_of",
     "read_mark",
+    "refuse_rows",
+    "refuse_task",
+    "refuse_tasks",
     "tasks_name",
-    "writer_of",
-    "writers_prefix",
 ]
 
 WriterKind = Literal["batch", "stream", "anonymous"]
-"""A writer of a stream has a batch after the other, and its marks are kept until they are forgotten by name. A batch
-writer has a single batch, and its marks are forgotten after some days if there is no room for others. An anonymous
-writer has a single batch too, and a name that nobody knows after the job: only the job itself repeats its tasks. So
-its marks are forgotten after an hour if there is no room for others.
+"""A writer of a stream, or of versions, has a batch after the other, and its marks are kept until they are forgotten by
+name. A batch writer has a single batch, and its marks are forgotten after some days if there is no room for others. An
+anonymous writer has a single batch too, and a name that nobody knows after the job: only the job itself repeats its
+tasks. So its marks are forgotten after an hour if there is no room for others.
 """
 
 _PREFIX = b"bulk:"
@@ -120,23 +122,13 @@ def prefix_of(writer: str | None) -> bytes:
     return _PREFIX if writer is None else _PREFIX + WriterKey(writer, 0, 0, "batch").writer.encode() + b":"
 
 
-def writers_prefix(beginning: str) -> bytes:
-    """Return the beginning of the names of the marks of all writers whose names begin with a text."""
-    return _PREFIX + beginning.encode()
-
-
-def writer_of(mark: bytes) -> str:
-    """Return the name of the writer that has the mark with this name."""
-    return mark.removeprefix(_PREFIX).rpartition(b":")[0].decode()
-
-
 def end_name(key: WriterKey) -> bytes:
     """Return the name of the note with the number of rows of a task that has ended."""
     return key.name + b".end"
 
 
 def tasks_name(writer: str) -> bytes:
-    """Return the name of the note with the number of tasks of a writer with a single batch."""
+    """Return the name of the note with the number of tasks of a writer's last batch."""
     return prefix_of(writer) + b"tasks"
 
 
@@ -148,6 +140,41 @@ def note_text(kind: WriterKind, batch: int, number: int, now: int) -> str:
 def conflict(key: WriterKey, what: str) -> BatchConflictError:
     """Return the error that the rows of a task do not fit to those of an earlier run."""
     return BatchConflictError(f"The rows of {key} cannot be stored: {what}.", outcome=Outcome.REFUSED)
+
+
+def is_of(key: WriterKey, note: str) -> bool:
+    """Return whether a note is about the batch of a key."""
+    return read_mark(note).batch == key.batch
+
+
+def refuse_task(key: WriterKey, tasks: int) -> None:
+    """Refuse a task that is not one of the tasks that its run was said to have."""
+    if key.task >= tasks:
+        raise conflict(key, f"this run has more tasks than {tasks}, the number that it was given")
+
+
+def refuse_tasks(key: WriterKey, tasks: int, note: str) -> None:
+    """Refuse a run in another number of tasks than the note of an earlier run has, or after a later batch."""
+    noted = read_mark(note)
+    if noted.batch > key.batch:
+        raise conflict(key, f"it is already written, because batch {noted.batch} of this writer has begun since")
+    if noted.batch == key.batch and noted.chunk != tasks:
+        raise conflict(
+            key,
+            f"an earlier run had {noted.chunk} tasks, and this one has {tasks}, so rows could be stored twice. Run it "
+            f"with {noted.chunk} tasks",
+        )
+
+
+def refuse_rows(key: WriterKey, rows: int, note: str) -> None:
+    """Refuse a run in which a task has more rows than it had when it ended in an earlier run."""
+    noted = read_mark(note)
+    if noted.batch == key.batch and rows > noted.chunk:
+        raise conflict(
+            key,
+            f"the task has {noted.chunk} rows in an earlier run, and more in this one. The rows of a task, and the "
+            "number of tasks, must be the same in every run",
+        )
 
 
 class Chunk(NamedTuple):

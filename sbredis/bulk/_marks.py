@@ -1,27 +1,29 @@
 """The marks of bulk writers in a partition, and the notes about tasks that are kept like marks.
 
 The marks tell a run with other rows only up to the rows that are stored. A run with another number of tasks may have a
-task that begins with the same rows and goes on, or a task that is new. The notes tell these too: how many rows an ended
-task of a writer with a single batch has, and in how many tasks the batch is cut.
+task that begins with the same rows and goes on, or a task that is new. The notes tell these too: in how many tasks the
+batch is cut, which each task notes before its first row, and how many rows each task has.
 """
 
 from __future__ import annotations
 
 import logging
 from asyncio import gather
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sbredis.bulk._chunks import (
     WriterKey,
-    conflict,
     end_name,
     forgettable,
+    is_of,
     note_text,
     prefix_of,
     read_mark,
+    refuse_rows,
+    refuse_task,
+    refuse_tasks,
     tasks_name,
-    writer_of,
-    writers_prefix,
 )
 from sbredis.client import connection_of, deadline_of
 from sbredis.engine import (
@@ -38,7 +40,7 @@ from sbredis.exceptions import ServiceBusQuotaExceededError, WatermarkChangedErr
 from sbredis.sending import destination
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sbredis.client import Connected, Entity, PartitionClient
     from sbredis.engine import Partition, Request, TransactedTogether, Watermark, WatermarksRead
@@ -47,16 +49,19 @@ __all__ = [
     "NO_VALUE",
     "TaskNotes",
     "change_mark",
+    "correct_tasks",
     "forget_marks",
     "forget_old",
     "forget_writer",
-    "known_writers",
-    "note_tasks",
+    "note_ends",
+    "noted_tasks",
     "stored_rows",
     "stored_value",
 ]
 
 _log = logging.getLogger("sbredis.client")
+_TOGETHER = 64
+"""The largest number of notes that are made at the same time."""
 NO_VALUE = "?"
 """A value that no mark has. A change that expects it is refused, and so reads the mark."""
 
@@ -102,12 +107,6 @@ async def stored_rows(client: Connected, path: str, writer: str, *, timeout: flo
     """
     marks = await _marks(client, path, prefix_of(writer), deadline_of(timeout))
     return sum(read_mark(each.value).rows for each in marks)
-
-
-async def known_writers(client: Connected, path: str, beginning: str, *, timeout: float = 60.0) -> set[str]:
-    """Return the bulk writers that a queue or topic remembers, and whose names begin with a text."""
-    marks = await _marks(client, path, writers_prefix(beginning), deadline_of(timeout))
-    return {writer_of(each.name) for each in marks}
 
 
 async def _marks(client: Connected, path: str, prefix: bytes, deadline: float) -> list[Watermark]:
@@ -189,64 +188,107 @@ async def _remove(link: PartitionClient, lane: str, marks: Sequence[tuple[bytes,
 
 
 class TaskNotes:
-    """The notes about one task of a batch, and about the number of tasks."""
+    """The notes about one task of a batch: the number of all tasks, and its rows in an earlier run that has ended.
 
-    def __init__(self, entity: Entity, key: WriterKey) -> None:
+    A note of an earlier batch counts for nothing, and is replaced.
+    """
+
+    def __init__(self, entity: Entity, key: WriterKey, tasks: int) -> None:
         self._entity = entity
         self._key = key
-        self._place = entity.numbers[key.task % len(entity.numbers)]
-        self._ended: int | None = None
-        """The number of rows of the task, if an earlier run has ended."""
+        self._tasks = tasks
+        self._end: str | None = None
+        """The stored note about the end of the task, of this batch or an earlier one."""
 
-    async def learn(self, deadline: float) -> None:
-        """Read the notes. Raises :class:`~sbredis.exceptions.BatchConflictError` if the batch has fewer tasks."""
+    async def begin(self, now: int, deadline: float) -> None:
+        """Note the number of tasks, unless it is noted.
+
+        Raises :class:`~sbredis.exceptions.BatchConflictError`, and changes nothing, if the task is not one of these, if
+        an earlier run had another number of tasks, or if a later batch has begun.
+        """
         key = self._key
-        tasks = await _noted(self._entity, self._entity.numbers[0], tasks_name(key.writer), deadline)
-        if tasks is not None and key.task >= tasks:
-            raise conflict(key, f"an earlier run had {tasks} tasks, and this one has more")
-        self._ended = await _noted(self._entity, self._place, end_name(key), deadline)
+        refuse_task(key, self._tasks)
+        value = note_text(key.kind, key.batch, self._tasks, now)
+        expected: str | None = None
+        while True:
+            found = await self._change_tasks((expected, value), now, deadline)
+            if found is not None:
+                refuse_tasks(key, self._tasks, found)
+            if expected is None and (found is None or is_of(key, found)):
+                break
+            expected = None if found is None or is_of(key, found) else found
+        place = _place_of_end(self._entity, key)
+        self._end = await _advance(self._entity, place, end_name(key), (NO_VALUE, None), deadline)
+
+    async def _change_tasks(self, change: tuple[str | None, str | None], now: int, deadline: float) -> str | None:
+        """Change the note about the number of tasks; if there is no room for it, forget old marks first."""
+        number, name = self._entity.numbers[0], tasks_name(self._key.writer)
+        try:
+            return await _advance(self._entity, number, name, change, deadline)
+        except ServiceBusQuotaExceededError:
+            link = self._entity.partition_client(number)
+            lane = link.borrow_lane()
+            try:
+                if not await forget_old(link, lane, now, deadline):
+                    raise
+            finally:
+                link.return_lane(lane)
+        return await _advance(self._entity, number, name, change, deadline)
 
     def check(self, rows: int) -> None:
         """Raise :class:`~sbredis.exceptions.BatchConflictError` if the task has more rows than in an earlier run."""
-        if self._ended is not None and rows > self._ended:
-            raise conflict(
-                self._key,
-                f"the task has {self._ended} rows in an earlier run, and more in this one. The rows of a task, and the "
-                "number of tasks, must be the same in every run",
-            )
-
-    async def note_end(self, rows: int, now: int, deadline: float) -> None:
-        """Note that the task has ended with this number of rows."""
-        self.check(rows)
-        if self._ended is None:
-            value = note_text(self._key.kind, self._key.batch, rows, now)
-            self._ended = await _note(self._entity, self._place, end_name(self._key), value, deadline)
-            self.check(rows)
+        if self._end is not None:
+            refuse_rows(self._key, rows, self._end)
 
 
-async def note_tasks(client: Connected, path: str, writer: str, tasks: int, *, timeout: float = 60.0) -> None:
-    """Note the number of tasks of a batch writer, unless it is noted, or no row of the writer is stored."""
-    if await stored_rows(client, path, writer, timeout=timeout):
-        deadline = deadline_of(timeout)
-        entity = await destination(connection_of(client), entity_name(path), deadline)
-        now = round(entity.connection.clock.utc() * 1000)
-        await _note(entity, entity.numbers[0], tasks_name(writer), note_text("batch", 0, tasks, now), deadline)
-
-
-async def _noted(entity: Entity, number: int, name: bytes, deadline: float) -> int | None:
-    """Return the number of a note, or ``None`` if there is no such note."""
-    found = await _advance(entity, number, name, (NO_VALUE, None), deadline)
+async def noted_tasks(client: Connected, path: str, writer: str, *, timeout: float = 60.0) -> int | None:
+    """Return the number of tasks that a queue or topic has noted of a bulk writer, if there is one."""
+    deadline = deadline_of(timeout)
+    entity = await destination(connection_of(client), entity_name(path), deadline)
+    found = await _advance(entity, entity.numbers[0], tasks_name(writer), (NO_VALUE, None), deadline)
     return None if found is None else read_mark(found).chunk
 
 
-async def _note(entity: Entity, number: int, name: bytes, value: str, deadline: float) -> int:
-    """Make a note, unless there is one of this name. Return the number of the note that is there now."""
+async def note_ends(
+    client: Connected, path: str, key: WriterKey, rows: Mapping[int, int], *, timeout: float = 60.0
+) -> None:
+    """Note how many rows each task of a batch has, by its number, after all of them have ended.
+
+    A task cannot note this itself: if Spark fails to give it a row, its rows seem to end there.
+    """
+    deadline = deadline_of(timeout)
+    entity = await destination(connection_of(client), entity_name(path), deadline)
+    now = round(entity.connection.clock.utc() * 1000)
+    ends = [(replace(key, task=task), number) for task, number in rows.items()]
+    for at in range(0, len(ends), _TOGETHER):
+        await gather(*(_note_end(entity, each, number, now, deadline) for each, number in ends[at : at + _TOGETHER]))
+
+
+async def _note_end(entity: Entity, key: WriterKey, rows: int, now: int, deadline: float) -> None:
+    place, name = _place_of_end(entity, key), end_name(key)
+    value = note_text(key.kind, key.batch, rows, now)
     try:
-        found = await _advance(entity, number, name, (None, value), deadline)
+        found = await _advance(entity, place, name, (None, value), deadline)
+        if found is not None and not is_of(key, found):
+            await _advance(entity, place, name, (found, value), deadline)
     except ServiceBusQuotaExceededError as full:
         _log.warning("%s: %s is not noted, because the partition has no room: %s", entity.name, name.decode(), full)
-        found = None
-    return read_mark(value if found is None else found).chunk
+
+
+def _place_of_end(entity: Entity, key: WriterKey) -> int:
+    """Return the partition with the note about the end of a task."""
+    return entity.numbers[key.task % len(entity.numbers)]
+
+
+async def correct_tasks(client: Connected, path: str, key: WriterKey, tasks: int, *, timeout: float = 60.0) -> None:
+    """Note the number of tasks that a batch really had, if another number is noted for it."""
+    deadline = deadline_of(timeout)
+    entity = await destination(connection_of(client), entity_name(path), deadline)
+    number, name = entity.numbers[0], tasks_name(key.writer)
+    found = await _advance(entity, number, name, (NO_VALUE, None), deadline)
+    if found is not None and is_of(key, found) and read_mark(found).chunk != tasks:
+        now = round(entity.connection.clock.utc() * 1000)
+        await _advance(entity, number, name, (found, note_text(key.kind, key.batch, tasks, now)), deadline)
 
 
 async def _advance(

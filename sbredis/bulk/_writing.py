@@ -74,9 +74,10 @@ class BulkWriter:
     must be the same whenever a batch is written again. A writer of the ``kind`` ``"batch"`` has a single batch, and
     what partitions remember of it may be forgotten after a week; of an ``"anonymous"`` writer, after an hour.
 
-    With ``whole``, a partition remembers how many rows the task has when it ends, and a later run with more rows is
-    refused. So is a task beyond the number that :func:`note_tasks` has noted. Without it, a later run may go on behind
-    the rows of an earlier one.
+    With ``tasks``, the number of tasks of the batch, the entity notes this number before the first row is stored, and
+    refuses each run with another number, each further task, and each run of an earlier batch. It also refuses more rows
+    than :func:`note_ends` has noted for the task. Without ``tasks``, a later run may go on behind the rows of an
+    earlier one.
 
     With ``by_id`` the entity recognises rows by their message ids, so it must detect duplicates, and each row needs an
     id. Then the rows of a task may be in another order in each run, and partitions remember nothing else of the writer.
@@ -102,7 +103,7 @@ class BulkWriter:
         task: int,
         kind: WriterKind = "stream",
         by_id: bool = False,
-        whole: bool = False,
+        tasks: int | None = None,
         refused: Literal["fail", "collect"] = "fail",
         timeout: float = 120.0,
     ) -> None:
@@ -115,7 +116,7 @@ class BulkWriter:
         self._closed = False
         self._path = entity_name(path)
         self._by_id = by_id
-        self._whole = whole and not by_id
+        self._tasks = None if by_id else tasks
         self._notes: TaskNotes | None = None
         self._collects = refused == "collect"
         self._timeout = seconds_of(timeout, "timeout")
@@ -186,10 +187,6 @@ class BulkWriter:
         self._raise_failures()
         for writer in self._writers:
             writer.check_end()
-        if self._notes is not None:
-            deadline = deadline_of(self._timeout)
-            entity = await self._ready(deadline)
-            await self._notes.note_end(self._valid, round(entity.connection.clock.utc() * 1000), deadline)
         return WriteSummary(
             sum(writer.stored for writer in self._writers),
             sum(writer.progress.skipped for writer in self._writers),
@@ -208,9 +205,9 @@ class BulkWriter:
     async def _open(self, deadline: float) -> None:
         entity = await self._ready(deadline)
         self._require_detection(entity)
-        if self._whole:
-            self._notes = TaskNotes(entity, self._key)
-            await self._notes.learn(deadline)
+        if self._tasks is not None:
+            self._notes = TaskNotes(entity, self._key, self._tasks)
+            await self._notes.begin(round(entity.connection.clock.utc() * 1000), deadline)
         marked = not self._by_id
         self._writers = [
             PartitionWriter(entity, number, self._key, self._timeout, self._progressed, marked=marked)

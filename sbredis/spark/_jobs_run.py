@@ -212,7 +212,7 @@ def _sent(command: JobCommand, replay: Replay) -> str | None:
     """Return how many rows of a replay are stored; ``None`` if the server cannot be asked."""
 
     async def count() -> int:
-        return await stored_rows(await client_of(server_of(command.server)), command.entity, replay.writer)
+        return await stored_rows(await client_of(server_of(command.server)), command.entity, replay.write_id)
 
     try:
         return f"sent {counted(run(count()), 'row')}"

@@ -109,6 +109,8 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("includeBody", values.boolean, READS, True),
     Option("includeProperties", values.boolean, READS, True),
     Option("writeId", values.text, frozenset({QueryKind.WRITE})),
+    Option("writeVersion", values.count(0, (1 << 63) - 1), frozenset({QueryKind.WRITE})),
+    Option("tasks", values.count(1, 100_000), WRITES),
     Option("idColumn", values.text, WRITES),
     Option("refusedPath", values.text, WRITES),
     Option("callTimeout", values.duration, ALL, 60.0),
@@ -182,6 +184,9 @@ class QueryOptions:
     properties: bool = True
     push_filters: bool = False
     write_id: str | None = None
+    write_version: int | None = None
+    tasks: int | None = None
+    """The number of tasks of a write, or of each batch of a stream."""
     id_column: str | None = None
     refused_path: str | None = None
     timeout: float = 60.0
@@ -279,6 +284,8 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Que
         properties=value("includeProperties"),
         push_filters=value("pushFilters"),
         write_id=value("writeId"),
+        write_version=value("writeVersion"),
+        tasks=value("tasks"),
         id_column=value("idColumn"),
         refused_path=value("refusedPath"),
         timeout=value("callTimeout"),
@@ -401,6 +408,7 @@ def _refuse_contradictions(found: Mapping[str, Any], kind: QueryKind) -> None:
     _refuse_columns(found)
     _refuse_ends(found)
     _refuse_limits(found)
+    _refuse_unrepeatable(found, kind)
 
 
 def _refuse_columns(found: Mapping[str, Any]) -> None:
@@ -452,3 +460,21 @@ def _numbers(at: values.At | None) -> list[int]:
     if not isinstance(at, Mapping):
         return []
     return [number for by_partition in at.values() for number in by_partition.values()]
+
+
+def _refuse_unrepeatable(found: Mapping[str, Any], kind: QueryKind) -> None:
+    """Refuse a write that is to be repeatable, but does not say what a repetition needs, or says more."""
+    if "idColumn" in found:
+        for name in ("writeVersion", "tasks"):
+            if name in found:
+                raise SparkSetupError(f"{name} has no meaning with idColumn: the entity recognises each row by its id.")
+    elif "writeId" in found and "tasks" not in found:
+        raise SparkSetupError(
+            "writeId needs the option tasks: the number of tasks of the DataFrame, which must be the same if the write "
+            "is repeated. Fix it, and the order of the rows, with "
+            'repartition(8, "order_id").sortWithinPartitions("order_id") and tasks=8 for example.'
+        )
+    if kind is QueryKind.WRITE and "writeId" not in found:
+        for name in ("writeVersion", "tasks"):
+            if name in found:
+                raise SparkSetupError(f"{name} needs the option writeId: the name under which the write is repeated.")

@@ -1,6 +1,7 @@
 """Send DataFrames and streams, each row once: a task that runs again leaves out the rows that are stored.
 
-A row is recognised by its writer (the streaming query, or ``writeId``), its batch, its task and its place in the task.
+A row is recognised by its writer (the streaming query, or ``writeId``), its batch (``writeVersion``), its task and its
+place in the task.
 So a task must give the same rows in the same order whenever it runs. Partitions of the entity remember this for good.
 
 With ``idColumn``, a row is recognised by its id instead: the entity must detect duplicates.
@@ -10,9 +11,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sbredis.bulk import BulkWriter, WriterKey, WriterKind, note_tasks
+from sbredis.bulk import BulkWriter, WriterKey, WriterKind, correct_tasks, note_ends
 from sbredis.engine import Outbound, PropertyColumns, entity_name, name_key
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -43,10 +44,7 @@ _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 class _TaskIdentity(NamedTuple):
     """What identifies the rows of one task."""
 
-    writer: str
-    batch: int
-    task: int
-    kind: WriterKind
+    key: WriterKey
     refused: str | None = None
     """The folder for rows that cannot be sent."""
 
@@ -59,8 +57,11 @@ class Written(WriterCommitMessage):
     known: int = 0
     duplicates: int = 0
     refused: int = 0
-    entities: tuple[str, ...] = ()
-    """The entities to which rows were sent."""
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    """The number of rows of the task for each entity."""
+    task: int = 0
+    writer: str = ""
+    """The name of the writer, of a stream."""
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -69,44 +70,33 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, query: Query, sent: Sequence[str]) -> None:
         self._query = query
         self._sent = sent
-        self._kind: WriterKind = "anonymous" if query.options.write_id is None else "batch"
-        self._writer = query.options.write_id or secrets.token_hex(8)
-        """The name under which partitions remember the rows. All copies have the same."""
+        options = query.options
+        kind: WriterKind = "batch"
+        if options.write_id is None:
+            kind = "anonymous"
+        elif options.write_version is not None:
+            kind = "stream"
+        name = options.write_id or secrets.token_hex(8)
         try:
-            WriterKey(self._writer, 0, 0, self._kind)
+            self._key = WriterKey(name, options.write_version or 0, 0, kind)
+            """The key of the first task. All copies have the same."""
         except ValueError as error:
             raise SparkSetupError(f"The option writeId is wrong: {error}.") from None
         self._refused = _refused_folder(query)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one task. Spark calls this on an executor, and again if the task fails."""
-        output = _TaskIdentity(self._writer, 0, _context().partitionId(), self._kind, self._refused)
+        output = _TaskIdentity(replace(self._key, task=_context().partitionId()), self._refused)
         return _WriteTask(self._query, self._sent, output).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Report what was done. The rows were sent by the tasks."""
-        _log.info("written as %s: %s", self._writer, _sum(messages))
-        self._note_tasks(messages)
+        _log.info("written as %s: %s", self._key.writer, _sum(messages))
+        _end(self._query, self._key, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Note the number of tasks. Only here and in ``commit``, Spark tells it, as the number of messages."""
-        self._note_tasks(messages)
-
-    def _note_tasks(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Let a write that is repeated be refused if it has more tasks."""
-        options = self._query.options
-        if self._kind != "batch" or options.id_column is not None:
-            return
-        found = {entity for each in messages if isinstance(each, Written) for entity in each.entities}
-        for entity in sorted(found if options.entity is None else {options.entity}):
-            try:
-                run(self._note(entity, len(messages)))
-            except ServiceBusError as error:
-                _log.warning("%s: the number of tasks of %s is not noted: %s", entity, self._writer, error)
-
-    async def _note(self, entity: str, tasks: int) -> None:
-        client = await self._query.client()
-        await note_tasks(client, entity, self._writer, tasks, timeout=self._query.options.timeout)
+        """Note the number of tasks, if it is another one than the option ``tasks`` says."""
+        _correct_tasks(self._query, self._key, messages)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -123,12 +113,65 @@ class StreamSink(DataSourceStreamArrowWriter):
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         assert query is not None
         assert batch is not None
-        output = _TaskIdentity(query, int(batch), context.partitionId(), "stream", self._refused)
-        return _WriteTask(self._query, self._sent, output).write(iterator)
+        output = _TaskIdentity(WriterKey(query, int(batch), context.partitionId(), "stream"), self._refused)
+        done = _WriteTask(self._query, self._sent, output).write(iterator)
+        done.writer = query
+        return done
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Report what was done. The rows were sent by the tasks."""
         _log.info("batch %d written: %s", batchId, _sum(messages))
+        writers = {each.writer for each in messages if isinstance(each, Written)}
+        for writer in writers:
+            _end(self._query, WriterKey(writer, batchId, 0, "stream"), messages)
+
+
+def _end(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Note how many rows each task of a batch had, after all of them have ended.
+
+    Spark tells the number of tasks only at the end. If the options say another one, an error says so, and a run that
+    repeats it is refused.
+    """
+    tasks = query.options.tasks
+    if tasks is None:
+        return
+    by_entity: dict[str, dict[int, int]] = {}
+    for each in messages:
+        if isinstance(each, Written):
+            for entity, rows in each.rows.items():
+                by_entity.setdefault(entity, {})[each.task] = rows
+    for entity, ends in sorted(by_entity.items()):
+        try:
+            run(_note_ends(query, entity, key, ends))
+        except ServiceBusError as error:
+            _log.warning("%s: the rows of the tasks of %s are not noted: %s", entity, key.writer, error)
+    if tasks != len(messages):
+        _correct_tasks(query, key, messages)
+        raise SparkSetupError(
+            f"All rows are stored, but the DataFrame had {len(messages)} tasks, and the option tasks says {tasks}. To "
+            f"repeat this write, give tasks={len(messages)}."
+        )
+
+
+async def _note_ends(query: Query, entity: str, key: WriterKey, ends: Mapping[int, int]) -> None:
+    await note_ends(await query.client(), entity, key, ends, timeout=query.options.timeout)
+
+
+def _correct_tasks(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Note the number of tasks that a batch has, if the options say another one."""
+    options = query.options
+    if options.tasks in {None, len(messages)}:
+        return
+    found = {entity for each in messages if isinstance(each, Written) for entity in each.rows}
+    for entity in sorted(found if options.entity is None else {options.entity}):
+        try:
+            run(_correct(query, entity, key, len(messages)))
+        except ServiceBusError as error:
+            _log.warning("%s: the number of tasks of %s is not corrected: %s", entity, key.writer, error)
+
+
+async def _correct(query: Query, entity: str, key: WriterKey, tasks: int) -> None:
+    await correct_tasks(await query.client(), entity, key, tasks, timeout=query.options.timeout)
 
 
 class _WriteTask:
@@ -138,18 +181,20 @@ class _WriteTask:
         self._query = query
         self._sent = sent
         self._output = output
-        folder = output.refused
-        self._refused = None if folder is None else RefusedRows(folder, f"{output.writer}-{output.batch}-{output.task}")
+        folder, key = output.refused, output.key
+        self._refused = None if folder is None else RefusedRows(folder, f"{key.writer}-{key.batch}-{key.task}")
         self._writers: dict[str, BulkWriter | str] = {}
         """For each entity its writer, or why rows cannot go there."""
         self._rows: dict[str | None, int] = {}
         """The number of rows that each writer was given."""
         self._stack = AsyncExitStack()
-        self._done = Written()
+        self._done = Written(task=key.task)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Send all rows. Rows are sent in the background while Spark makes the next ones."""
         try:
+            if self._query.options.tasks is not None and self._query.options.entity is not None:
+                run(self._writer(self._query.options.entity))  # also a task without rows notes the number of tasks
             for batch in batches:
                 run(self._write(batch))
             run(self._finish())
@@ -183,7 +228,7 @@ class _WriteTask:
         return self._writers[entity]
 
     async def _open(self, entity: str) -> BulkWriter | str:
-        output, options = self._output, self._query.options
+        key, options = self._output.key, self._query.options
         try:
             client = await self._query.destination(entity_name(entity))
         except NamespaceMissingError:
@@ -195,12 +240,12 @@ class _WriteTask:
         writer = BulkWriter(
             client,
             entity,
-            writer=output.writer,
-            batch=output.batch,
-            task=output.task,
-            kind=output.kind,
+            writer=key.writer,
+            batch=key.batch,
+            task=key.task,
+            kind=key.kind,
             by_id=options.id_column is not None,
-            whole=output.kind == "batch",
+            tasks=options.tasks,
             refused="fail" if self._refused is None else "collect",
             timeout=options.timeout,
         )
@@ -217,7 +262,7 @@ class _WriteTask:
             if isinstance(writer, str):
                 continue
             summary = await writer.finish()
-            self._done.entities += (entity,)
+            self._done.rows[entity] = summary.stored + summary.known
             self._done.stored += summary.stored
             self._done.known += summary.known
             self._done.duplicates += summary.duplicates

@@ -43,11 +43,21 @@ EXAMPLES = {
     "includeBody": "false",
     "includeProperties": "false",
     "writeId": "load-1",
+    "writeVersion": "17",
+    "tasks": "4",
     "idColumn": "order_id",
     "refusedPath": "/tmp/refused",
     "callTimeout": "30",
     "namespace": "shop",
 }
+
+
+NEEDED = {
+    "writeId": {"tasks": "4"},
+    "writeVersion": {"writeId": "load-1", "tasks": "4"},
+    "tasks": {"writeId": "load-1"},
+}
+"""What some options need beside them in a batch write."""
 
 
 def parsed(kind: QueryKind, **more: str) -> QueryOptions:
@@ -65,7 +75,8 @@ def test_an_option_is_accepted_exactly_where_it_is_legal(kind: QueryKind) -> Non
         if option.name not in EXAMPLES:
             continue
         if kind in option.legal:
-            assert parsed(kind, **{option.name: EXAMPLES[option.name]}).kind is kind
+            needed = NEEDED.get(option.name, {}) if kind is QueryKind.WRITE else {}
+            assert parsed(kind, **{option.name: EXAMPLES[option.name]}, **needed).kind is kind
         else:
             with pytest.raises(SparkSetupError, match=f"The option {option.name} has no meaning for"):
                 parsed(kind, **{option.name: EXAMPLES[option.name]})
@@ -139,6 +150,13 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
             {"minMessagesPerTrigger": "9", "maxMessagesPerTrigger": "8"},
             "minMessagesPerTrigger is greater",
         ),
+        (QueryKind.WRITE, {"writeId": "load"}, r"writeId needs the option tasks: .*tasks=8 for example\."),
+        (QueryKind.WRITE, {"tasks": "4"}, "tasks needs the option writeId"),
+        (QueryKind.WRITE, {"writeVersion": "4"}, "writeVersion needs the option writeId"),
+        (QueryKind.WRITE, {"writeId": "load", "tasks": "0"}, "The option tasks is wrong: it must be a whole number"),
+        (QueryKind.WRITE, {"writeVersion": "-1"}, "The option writeVersion is wrong: it must be a whole number from 0"),
+        (QueryKind.WRITE, {"writeId": "load", "idColumn": "id", "writeVersion": "1"}, "no meaning with idColumn"),
+        (QueryKind.WRITE, {"writeId": "load", "idColumn": "id", "tasks": "1"}, "tasks has no meaning with idColumn"),
         (QueryKind.CONSUME, {"consumer": " "}, "The option consumer is wrong: it must not be empty"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from sbredis._quoting import quoted
-from sbredis.bulk import WriterKey, known_writers
+from sbredis.bulk import WriterKey, noted_tasks
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._options import nearest, parse_options
@@ -91,11 +90,6 @@ class Replay:
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return cls(options, f"replay-{digest[:24]}", tasks, rate)
 
-    @property
-    def writer(self) -> str:
-        """The name under which the entity remembers the rows. It has the number of tasks."""
-        return f"{self.write_id}.{self.tasks}"
-
     def build(self, rows: DataFrame, where: str | None = None, drop: Collection[str] = ()) -> DataFrame:
         """Return the rows as they are sent."""
         ready = replayable(rows, tasks=self.tasks, where=where, drop=drop)
@@ -110,7 +104,7 @@ class Replay:
     def send(self, ready: DataFrame) -> None:
         """Send rows that :meth:`build` has returned, and wait until all are stored. Call :meth:`check` before."""
         writing = ready.write.format("sbredis").mode("append").options(**self.options)
-        writing.option("writeId", self.writer).save()
+        writing.option("writeId", self.write_id).option("tasks", self.tasks).save()
 
     def check(self) -> None:
         """Raise :class:`~sbredis.exceptions.SparkSetupError` if an earlier run had another number of tasks.
@@ -118,25 +112,24 @@ class Replay:
         A write id that cannot be used is refused too.
         """
         try:
-            WriterKey(self.writer, 0, 0, "batch")
+            WriterKey(self.write_id, 0, 0, "batch")
         except ValueError as error:
             raise SparkSetupError(f"The write id is wrong: {error}.") from None
-        others = run(self._other_tasks())
-        if others:
+        noted = run(self._noted_tasks())
+        if noted not in {None, self.tasks}:
             raise SparkSetupError(
-                f"An earlier run has sent rows under the write id {quoted(self.write_id)} with {others[-1]} tasks, and "
-                f"this one has {self.tasks}, so rows would be sent twice. Run it with {others[-1]} tasks, or under "
-                "another write id to send all rows again."
+                f"An earlier run has sent rows under the write id {quoted(self.write_id)} with {noted} tasks, and this "
+                f"one has {self.tasks}, so rows would be sent twice. Run it with {noted} tasks, or under another write "
+                "id to send all rows again."
             )
 
-    async def _other_tasks(self) -> list[int]:
-        """Return the other numbers of tasks with which rows of this replay were sent."""
-        entity = parse_options(self.options, stream=False, write=True).entity
+    async def _noted_tasks(self) -> int | None:
+        """Return the number of tasks of an earlier run, if there was one."""
+        given = {**self.options, "writeId": self.write_id, "tasks": str(self.tasks)}
+        entity = parse_options(given, stream=False, write=True).entity
         if entity is None:  # the sink refuses a write without one
-            return []
-        found = await known_writers(await client_of(server_of(self.options)), entity, f"{self.write_id}.")
-        numbers = (re.fullmatch(r"[1-9][0-9]*", name.removeprefix(f"{self.write_id}.")) for name in found)
-        return sorted({int(number[0]) for number in numbers if number is not None} - {self.tasks})
+            return None
+        return await noted_tasks(await client_of(server_of(self.options)), entity, self.write_id)
 
 
 def _slowed(rate: float) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

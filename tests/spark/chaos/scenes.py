@@ -76,7 +76,7 @@ class Scene:
         with asyncio.Runner() as runner:
             client = Client(self.url)
             try:
-                yield lambda: runner.run(stored_rows(client, self.queue, f"{_WRITER}.{TASKS}"))
+                yield lambda: runner.run(stored_rows(client, self.queue, _WRITER))
             finally:
                 runner.run(client.close())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["dying_once", "slow_once"]
+__all__ = ["always_dying", "dying_once", "slow_once"]
 
 Feed = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -34,6 +34,23 @@ def dying_once(url: str, queue: str, rows: int, *, turned: bool = False) -> Feed
             places = range(batch.num_rows)
             yield batch if first or not turned else batch.take(pa.array(places[::-1], pa.int64()))
         if first and context.partitionId() == 1:
+            count(rows // 2 + 1)
+            raise RuntimeError("the executor is killed")
+
+    return feed
+
+
+def always_dying(url: str, queue: str, rows: int) -> Feed:
+    """Let the second of two tasks die in every attempt, when some of its rows are stored."""
+    count = _counting(url, queue)
+
+    def feed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 1:
             count(rows // 2 + 1)
             raise RuntimeError("the executor is killed")
 

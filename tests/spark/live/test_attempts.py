@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sbredis import ServiceBusClient
-from tests.spark.live.attempts import dying_once
+from tests.spark.live.attempts import always_dying, dying_once
 from tests.spark.live.running import waiting
 
 pytestmark = pytest.mark.slow
@@ -54,10 +54,27 @@ def test_a_frame_in_another_number_of_tasks_is_refused(spark: SparkSession, empt
     with ServiceBusClient(emptied) as client:
         client.ensure_queue("tasks")
     few = 2000
-    write(numbered(spark, 4, few).drop("order_id"), "tasks", writeId="load")
-    for tasks in (5, 2):  # a task that is new, and a task that has the rows of the same task before and then others
-        with pytest.raises(Exception, match=r"task \d of batch 0 of the writer 'load' cannot be stored"):
-            write(numbered(spark, tasks, few).drop("order_id"), "tasks", writeId="load")
+    write(numbered(spark, 4, few).drop("order_id"), "tasks", writeId="load", tasks="4")
+    for tasks in (5, 2):
+        with pytest.raises(Exception, match=rf"an earlier run had 4 tasks, and this one has {tasks}"):
+            write(numbered(spark, tasks, few).drop("order_id"), "tasks", writeId="load", tasks=str(tasks))
         assert waiting(emptied, "tasks") == (few, 0)
-    write(numbered(spark, 4, few).drop("order_id"), "tasks", writeId="load")
+    write(numbered(spark, 4, few).drop("order_id"), "tasks", writeId="load", tasks="4")
     assert waiting(emptied, "tasks") == (few, 0)
+
+
+@pytest.mark.long("Spark needs seconds for each query")
+def test_a_write_that_died_and_is_repeated_with_more_tasks_stores_nothing(spark: SparkSession, emptied: str) -> None:
+    with ServiceBusClient(emptied) as client:
+        client.ensure_queue("died")
+    rows = numbered(spark, 2).drop("order_id")
+    with pytest.raises(Exception, match="the executor is killed"):
+        write(rows.mapInArrow(always_dying(emptied, "died", ROWS), rows.schema), "died", writeId="load", tasks="2")
+    stored = waiting(emptied, "died")
+    for tasks in (3, 8):
+        with pytest.raises(Exception, match=rf"an earlier run had 2 tasks, and this one has {tasks}"):
+            write(numbered(spark, tasks).drop("order_id"), "died", writeId="load", tasks=str(tasks))
+        assert waiting(emptied, "died") == stored
+    write(rows, "died", writeId="load", tasks="2")
+    assert waiting(emptied, "died") == (ROWS, 0)
+    assert different(spark, "died") == ROWS

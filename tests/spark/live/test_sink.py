@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from sbredis import ServiceBusClient
+from sbredis.bulk import WriterKey
 from sbredis.exceptions import (
     BatchConflictError,
     MessagingEntityNotFoundError,
@@ -54,7 +56,9 @@ def write(
 ) -> Written:
     query, sent = writing(url, batches[0], **options)
     refused = prepare_folder(options["refusedPath"]) if "refusedPath" in options else None
-    return _WriteTask(query, sent, _TaskIdentity(writer, number, task, "stream", refused)).write(iter(batches))
+    return _WriteTask(query, sent, _TaskIdentity(WriterKey(writer, number, task, "stream"), refused)).write(
+        iter(batches)
+    )
 
 
 def writing(url: str, rows: pa.RecordBatch, **options: str) -> tuple[Query, tuple[str, ...]]:
@@ -119,7 +123,7 @@ def test_a_task_that_died_in_the_middle_goes_on_where_it_was(url: str) -> None:
 def write_all(url: str, sent: Sequence[str], batches: Iterable[pa.RecordBatch], **more: str) -> Written:
     given = {"url": url, "queue": "orders", **more}
     options = parse_options(given, stream=True, write=True)
-    return _WriteTask(Query(given, options), sent, _TaskIdentity("w", 0, 0, "stream")).write(iter(batches))
+    return _WriteTask(Query(given, options), sent, _TaskIdentity(WriterKey("w", 0, 0, "stream"))).write(iter(batches))
 
 
 def test_a_task_with_other_rows_is_refused(url: str) -> None:
@@ -262,7 +266,8 @@ def test_the_folder_of_refused_rows_is_any_local_path(url: str, tmp_path: Path, 
     assert Path(place).is_absolute()
     (there,) = tmp_path.iterdir()
     query, sent = writing(url, rows, queue="orders")
-    assert _WriteTask(query, sent, _TaskIdentity("w", 0, 0, "stream", place)).write(iter([rows])).refused == 1
+    task = _TaskIdentity(WriterKey("w", 0, 0, "stream"), place)
+    assert _WriteTask(query, sent, task).write(iter([rows])).refused == 1
     assert [file.name for file in there.iterdir()] == ["w-0-0.parquet"]
 
 
@@ -342,33 +347,86 @@ def test_a_write_without_an_id_may_be_forgotten_sooner(url: str) -> None:
     """Nobody knows its random name after the job, so it is not written again."""
     rows = batch(body=[b"1"])
     kinds = []
-    for more in ({}, {"writeId": "load-1"}):
+    named = {"writeId": "load-1", "tasks": "1"}
+    for more in ({}, named, {**named, "writeVersion": "7"}):
         given = {"url": url, "queue": "orders", **more}
         query = Query(given, parse_options(given, stream=False, write=True))
-        kinds.append(BatchSink(query, rows.schema.names)._kind)
-    assert kinds == ["anonymous", "batch"]
+        kinds.append(BatchSink(query, rows.schema.names)._key.kind)
+    assert kinds == ["anonymous", "batch", "stream"]
+
+
+def named_task(url: str, number: int, rows: pa.RecordBatch, **options: str) -> Written:
+    """Run one task of a write that can be repeated."""
+    given = {"url": url, "writeId": "load-1", **options}
+    query = Query(given, parse_options(given, stream=False, write=True))
+    key = replace(BatchSink(query, rows.schema.names)._key, task=number)
+    return _WriteTask(query, rows.schema.names, _TaskIdentity(key)).write(iter([rows]))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_write_that_was_killed_and_is_repeated_in_other_tasks_is_refused(url: str, named: bool) -> None:
+    """Its first task has noted the number of tasks, and no other task was begun."""
+    send(url, "orders", [])
+    more = {"queue": "orders"} if named else {}
+    rows = batch(body=[b"1", b"2"], entity=["orders", "orders"])
+    named_task(url, 0, rows, tasks="2", **more)
+    for task, tasks in ((0, 3), (1, 1), (1, 3), (2, 3)):
+        with pytest.raises(BatchConflictError, match=f"task {task} of .*tasks"):
+            named_task(url, task, rows, tasks=str(tasks), **more)
+    with pytest.raises(BatchConflictError, match="this run has more tasks than 2, the number that it was given"):
+        named_task(url, 2, rows, tasks="2", **more)
+    assert bodies(read(url)) == [b"1", b"2"]
+    again = [named_task(url, task, rows, tasks="2", **more) for task in range(2)]
+    assert [(each.stored, each.known) for each in again] == [(0, 2), (2, 0)]
+
+
+def test_a_task_without_rows_notes_the_number_of_tasks(url: str) -> None:
+    send(url, "orders", [])
+    nothing, rows = batch(body=[]), batch(body=[b"1"])
+    named_task(url, 1, nothing, tasks="2", queue="orders")
+    with pytest.raises(BatchConflictError, match="an earlier run had 2 tasks, and this one has 3"):
+        named_task(url, 0, rows, tasks="3", queue="orders")
+    assert read(url) == []
 
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("ends", ["commit", "abort"])
-def test_a_write_that_is_repeated_in_more_tasks_is_refused(url: str, ends: str, named: bool) -> None:
-    """Spark tells the number of tasks only when all of them have ended, or when the write has failed."""
+def test_a_wrong_number_of_tasks_is_told_and_corrected_at_the_end(url: str, ends: str, named: bool) -> None:
+    """Spark tells the real number only when all tasks have ended, or when the write has failed."""
     send(url, "orders", [])
+    more = {"queue": "orders"} if named else {}
     rows = batch(body=[b"1", b"2"], entity=["orders", "orders"])
-    given = {"url": url, "writeId": "load-1", **({"queue": "orders"} if named else {})}
-    query = Query(given, parse_options(given, stream=False, write=True))
+    done = named_task(url, 0, rows, tasks="2", **more)
+    given = {"url": url, "writeId": "load-1", "tasks": "2", **more}
+    sink = BatchSink(Query(given, parse_options(given, stream=False, write=True)), rows.schema.names)
+    if ends == "abort":
+        sink.abort([done, None, None])
+    else:
+        with pytest.raises(SparkSetupError, match=r"the DataFrame had 3 tasks, and .* says 2\. .* give tasks=3"):
+            sink.commit([done, done, done])
+    with pytest.raises(BatchConflictError, match="an earlier run had 3 tasks, and this one has 2"):
+        named_task(url, 0, rows, tasks="2", **more)
+    assert (named_task(url, 0, rows, tasks="3", **more).known) == 2
 
-    def task(number: int) -> Written:
-        return _WriteTask(query, rows.schema.names, _TaskIdentity("load-1", 0, number, "batch")).write(iter([rows]))
 
-    getattr(BatchSink(query, rows.schema.names), ends)([task(0), None])
-    with pytest.raises(BatchConflictError, match=r"task 2 of .* an earlier run had 2 tasks, and this one has more"):
-        task(2)
-    assert (task(0).stored, task(1).stored) == (0, 2)
+def test_the_versions_of_a_write_are_written_one_after_the_other(url: str) -> None:
+    send(url, "orders", [])
+    given = {"queue": "orders", "tasks": "2"}
+    for version in range(3):
+        rows = batch(body=[b"%d" % version, b"x"])
+        done = [named_task(url, 0, rows, writeVersion=str(version), **given) for _ in range(2)]
+        assert [(each.stored, each.known) for each in done] == [(2, 0), (0, 2)]
+    for task in range(2):
+        with pytest.raises(BatchConflictError, match=r"it is already written, because batch 2 of this writer"):
+            named_task(url, task, batch(body=[b"1", b"x"]), writeVersion="1", **given)
+    with pytest.raises(BatchConflictError, match="an earlier run had 2 tasks, and this one has 4"):
+        named_task(url, 3, batch(body=[b"1"]), queue="orders", tasks="4", writeVersion="2")
+    assert len(read(url)) == 6
+    assert named_task(url, 3, batch(body=[b"1"]), queue="orders", tasks="4", writeVersion="3").stored == 1
 
 
 def test_a_wrong_write_id_is_refused_before_anything_is_sent(url: str) -> None:
-    given = {"url": url, "queue": "orders", "writeId": "load 1/2"}
+    given = {"url": url, "queue": "orders", "writeId": "load 1/2", "tasks": "1"}
     query = Query(given, parse_options(given, stream=False, write=True))
     with pytest.raises(SparkSetupError, match=r"option writeId is wrong: .*1 to 128 letters"):
         BatchSink(query, ("body",))

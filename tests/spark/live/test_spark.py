@@ -89,7 +89,7 @@ def test_a_frame_that_is_written_again_under_its_id_is_stored_once(
     send(url, "written", [])
     frame = spark.range(0, 1000, 1, 4).selectExpr("CAST(id AS STRING) AS body")
     for _ in range(2):
-        frame.write.format("sbredis").options(**bus, queue="written", writeId="load-1").mode("append").save()
+        frame.write.format("sbredis").options(**bus, queue="written", writeId="load-1", tasks="4").mode("append").save()
     assert active(url, "written") == 1000
 
 

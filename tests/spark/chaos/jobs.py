@@ -71,18 +71,18 @@ class Job:
         return self.code is None
 
     def jvm(self) -> int | None:
-        """Return the process id of the JVM, which is a child of the first Python; ``None`` before it runs."""
+        """Return the process id of the JVM, which is a child of the first Python; ``None`` before it runs.
+
+        Before it, the job asks another Java for its version.
+        """
         programs = _processes()
         self.family |= _descendants(self._process.pid, programs)
         found = [pid for pid, (parent, name) in programs.items() if parent == self._process.pid and name == "java"]
-        return found[0] if found else None
+        return next((pid for pid in found if "org.apache.spark.deploy.SparkSubmit" in _arguments(pid)), None)
 
     def arguments_of_jvm(self) -> list[str]:
         """Return the command line of the JVM; it is empty if no JVM runs."""
-        try:
-            return Path(f"/proc/{self.jvm() or 0}/cmdline").read_text("utf-8", "replace").split("\0")
-        except OSError:  # there is none, or it has ended
-            return []
+        return _arguments(self.jvm() or 0)
 
     def kill(self, victim: Victim) -> bool:
         """Kill a process with SIGKILL, or do what Ctrl-C at a terminal does. Return whether it was there."""
@@ -130,6 +130,14 @@ def _wait(condition: Callable[[], object], seconds: float, what: str = "") -> No
         return found
 
     wait_until(look, seconds, what)
+
+
+def _arguments(pid: int) -> list[str]:
+    """Return the command line of a process; it is empty if the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").split("\0")
+    except OSError:
+        return []
 
 
 def _processes() -> dict[int, tuple[int, str]]:

@@ -12,9 +12,18 @@ from datetime import timedelta
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from sbredis.engine import NEVER, Outbound, Outgoing, PropertyColumns, partition_for_key, payloads_of
+from sbredis.engine import (
+    NEVER,
+    TEXT_VALUE,
+    Outbound,
+    Outgoing,
+    PropertyColumns,
+    decode,
+    partition_for_key,
+    payloads_of,
+)
 from sbredis.exceptions import ServiceBusError
-from sbredis.model import ServiceBusMessage, moment, outgoing
+from sbredis.model import ServiceBusMessage, from_content, moment, outgoing
 
 __all__ = [
     "Backlog",
@@ -64,7 +73,7 @@ class Encoded:
     def options(self, *, detects_duplicates: bool) -> list[RowOptions] | None:
         """Return what the partition must know of each row besides its payload; ``None`` if that is nothing."""
         rows = self.rows
-        ids = rows.message_id if detects_duplicates else None
+        ids = rows.ids if detects_duplicates else None
         if rows.time_to_live is rows.scheduled is ids is None:
             return None
         count = len(rows)
@@ -192,7 +201,7 @@ def partitions_of(rows: Outbound, first: int, partitions: int, *, detects_duplic
 
     The partition of a row depends only on the row and its index, so it is the same in every run.
     """
-    ids = rows.message_id if detects_duplicates else None
+    ids = rows.ids if detects_duplicates else None
     keys = [column for column in (rows.session_id, rows.partition_key, ids) if column is not None]
     if partitions == 1:
         return [range(len(rows))]
@@ -223,7 +232,7 @@ class _Needed(NamedTuple):
 
     def rows_without(self, rows: Outbound) -> Iterator[int]:
         """Yield the rows without a value in one of these columns."""
-        for needed, column in ((self.session_id, rows.session_id), (self.message_id, rows.message_id)):
+        for needed, column in ((self.session_id, rows.session_id), (self.message_id, rows.ids)):
             if needed and (column is None or None in column):
                 yield from (row for row in range(len(rows)) if column is None or column[row] is None)
 
@@ -231,7 +240,8 @@ class _Needed(NamedTuple):
         """Return why a row is refused, if it has no value in one of these columns."""
         if self.session_id and (rows.session_id is None or rows.session_id[row] is None):
             return "the row has no session_id, and the entity requires sessions"
-        if self.message_id and (rows.message_id is None or rows.message_id[row] is None):
+        ids = rows.ids if self.message_id else ()
+        if ids is None or (ids and ids[row] is None):
             return "the row has no message_id, by which it would be recognised if it is sent again"
         return None
 
@@ -246,6 +256,8 @@ def _suspects(rows: Outbound, needed: _Needed) -> set[int]:
         if not _all_plain([value for value in column if value is not None], least, most):
             found.update(row for row, value in enumerate(column) if value is not None and _odd(value, least, most))
     found.update(needed.rows_without(rows))
+    found.update(row for row, reason in enumerate(rows.wrong or ()) if reason is not None)
+    found.update(row for row, fields in enumerate(rows.others or ()) if fields)
     if rows.session_id is not None and rows.partition_key is not None:
         pairs = enumerate(zip(rows.session_id, rows.partition_key, strict=True))
         found.update(row for row, pair in pairs if None not in pair and pair[0] != pair[1])
@@ -276,21 +288,29 @@ def _is_utf_8(value: bytes) -> bool:
 
 
 def _with_odd_properties(properties: PropertyColumns) -> Iterator[int]:
-    offsets, names, values = properties
-    texts = [value for value in values if value is not None]
+    offsets, names, values, kinds = properties
+    sizes = [0 if value is None else len(value) for value in values]
+    if kinds is None:
+        texts = list(values)
+    else:  # other values than text were encoded by this client
+        texts = [value if kind == TEXT_VALUE else None for value, kind in zip(values, kinds, strict=True)]
     most = max([end - begin for begin, end in pairwise(offsets)], default=0)
-    if _all_plain(names, 0, _TOGETHER) and _all_plain(texts, 0, _TOGETHER):
-        largest = max(map(len, names), default=0) + max(map(len, texts), default=0)
+    if _all_plain(names, 0, _TOGETHER) and _all_plain([text for text in texts if text is not None], 0, _TOGETHER):
+        largest = max(map(len, names), default=0) + max(sizes, default=0)
         if most * largest <= _TOGETHER:
             return
     for row, (begin, end) in enumerate(pairwise(offsets)):
-        parts = [part for part in (*names[begin:end], *values[begin:end]) if part is not None]
-        if sum(map(len, parts)) > _TOGETHER or any(_odd(part, 0, _TOGETHER) for part in parts):
+        parts = [part for part in (*names[begin:end], *texts[begin:end]) if part is not None]
+        size = sum(map(len, names[begin:end])) + sum(sizes[begin:end])
+        if size > _TOGETHER or any(_odd(part, 0, _TOGETHER) for part in parts):
             yield row
 
 
 def _reason(rows: Outbound, row: int, needed: _Needed) -> str | None:
     """Return why a row is not a valid message."""
+    wrong = None if rows.wrong is None else rows.wrong[row]
+    if wrong is not None:
+        return wrong
     body = rows.bodies[row]
     if body is None:
         return "the row has no body"
@@ -303,14 +323,15 @@ def _reason(rows: Outbound, row: int, needed: _Needed) -> str | None:
         }
         message = ServiceBusMessage(body, **texts)
         if rows.properties is not None:
-            message.application_properties = {
-                name.decode(): None if value is None else value.decode()
-                for name, value in rows.properties.of(row).items()
-            }
+            message.application_properties = rows.properties.of(row)
         if rows.time_to_live is not None and (life := rows.time_to_live[row]) is not None:
             message.time_to_live = timedelta(milliseconds=min(life, NEVER))
         if rows.scheduled is not None and (due := rows.scheduled[row]) is not None:
             message.scheduled_enqueue_time_utc = moment(due)
+        if rows.others is not None and rows.others[row]:
+            content = decode(payloads_of(rows.rows([row]))[0])
+            ServiceBusMessage(b"", message_id=content.message_id, correlation_id=content.correlation_id)  # checks ids
+            message = from_content(content)
         outgoing(message, detects_duplicates=True)
     except UnicodeDecodeError:
         return "a text of the row is not in UTF-8"

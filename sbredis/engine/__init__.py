@@ -20,7 +20,7 @@ from sbredis.engine._codec import (
     encode_changes,
     set_system,
 )
-from sbredis.engine._columns import Columns, Numbers, Rows, RowsRead, Texts, columns_of
+from sbredis.engine._columns import Columns, Maps, Numbers, Rows, RowsRead, Texts, columns_of, text_of
 from sbredis.engine._credit_values import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
 from sbredis.engine._grants import MAXIMUM_CREDIT, MAXIMUM_GRANTS, Granted, PushHeard, SentGrant, read_push
 from sbredis.engine._keys import (
@@ -61,7 +61,7 @@ from sbredis.engine._packing import (
     SessionLock,
 )
 from sbredis.engine._partition import NO_CALL_ID, CallId, Mode, Partition, new_stamp
-from sbredis.engine._payloads import Outbound, PropertyColumns, payloads_of
+from sbredis.engine._payloads import TEXT_VALUE, Outbound, PropertyColumns, encoded_value, other_fields, payloads_of
 from sbredis.engine._perform import ScriptCaller, is_full, perform
 from sbredis.engine._placement import (
     MOST_PARTITIONS,
@@ -166,6 +166,7 @@ __all__ = [
     "NEVER",
     "NO_CALL_ID",
     "REFUSALS",
+    "TEXT_VALUE",
     "USUAL_PARTITIONS",
     "Accepted",
     "AccessTo",
@@ -197,6 +198,7 @@ __all__ = [
     "LockToken",
     "Looked",
     "MalformedCallError",
+    "Maps",
     "MessageId",
     "MessagesMovedError",
     "Mode",
@@ -265,6 +267,7 @@ __all__ = [
     "due_channel",
     "encode",
     "encode_changes",
+    "encoded_value",
     "entity_name",
     "entity_rules",
     "every_script",
@@ -283,6 +286,7 @@ __all__ = [
     "new_token",
     "number_of",
     "once",
+    "other_fields",
     "partition_for_key",
     "payload_offset",
     "payloads_of",
@@ -310,6 +314,7 @@ __all__ = [
     "subscription_name",
     "sweep_together",
     "take_together",
+    "text_of",
     "tick_keys",
     "tick_name",
     "transact",

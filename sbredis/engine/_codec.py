@@ -35,6 +35,7 @@ __all__ = [
     "DESCRIPTION",
     "ID_OF_TAG",
     "NUMBER_OF_TAG",
+    "OTHER_TAGS",
     "PROPERTIES",
     "REASON",
     "SCHEDULED",
@@ -150,6 +151,8 @@ _TYPED = {1: 14, 4: 15}
 """An id has one tag if it is text, and a second tag if it has another type. This maps the first tag to the second."""
 ID_OF_TAG = {tag: TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
 """The ids, by their tags for other types than text."""
+OTHER_TAGS = (_ANNOTATIONS, *ID_OF_TAG, _RAW_AMQP, _RAW_AMQP_AROUND, _MODIFIED)
+"""The fields of a sender that are neither text, a number nor properties."""
 CHANGED_PROPERTIES, REASON, DESCRIPTION, CHANGED_SYSTEM, _DESTINATION = 1, 2, 3, 4, 5
 """The tags of the fields of changes."""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, chain, repeat
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from sbredis._unreadable import decodes, unreadable
@@ -28,6 +29,7 @@ from sbredis.engine._codec import (
     DESCRIPTION,
     ID_OF_TAG,
     NUMBER_OF_TAG,
+    OTHER_TAGS,
     PROPERTIES,
     REASON,
     TEXT_OF_TAG,
@@ -40,9 +42,18 @@ from sbredis.engine._codec import (
 )
 from sbredis.engine._lifecycle import NEVER, Reason
 from sbredis.engine._results import FACTS, LOST_RECORD, Delivery, deliveries, payload_offset
-from sbredis.engine._values import MESSAGE, read_number, read_text, read_value, taken
+from sbredis.engine._values import (
+    MESSAGE,
+    SHORT,
+    Value,
+    length_bytes,
+    read_number,
+    read_text,
+    read_value,
+    taken,
+)
 
-__all__ = ["Columns", "Maps", "Numbers", "Rows", "RowsRead", "Texts", "columns_of"]
+__all__ = ["Columns", "Maps", "Numbers", "Rows", "RowsRead", "Texts", "columns_of", "text_of"]
 
 _ACTIVE, _EXPIRING, _SCHEDULED = b"axs"
 _START = {_ACTIVE: 15, _EXPIRING: 28, _SCHEDULED: 15}
@@ -52,8 +63,8 @@ _NUMBERS = {
 }
 _TEXTS = {**TEXT_OF_TAG, DEAD_LETTER_SOURCE: "dead_letter_source"}
 _TAG_OF_TEXT = {name: tag for tag, name in TEXT_OF_TAG.items()}
-_TEXT, _NOTHING = b"sn"
-"""The letters of the values of properties that are text or None."""
+_TEXT = ord("s")
+"""The letter of the values of properties that are text."""
 _BARE = b"\x01\x00"
 """The beginning of a payload without fields."""
 _NAMED = b"\x01\x01"
@@ -118,6 +129,8 @@ class Maps(NamedTuple):
     """The values as text: a time as in ISO 8601, bytes in base64, a list or a map in JSON."""
     valid: bytes | None = None
     """A bit for each row that has properties; ``None`` if all rows have some."""
+    typed: Mapping[int, Value] = MappingProxyType({})
+    """The values that are not text, by their places among all values."""
 
 
 @dataclass(slots=True)
@@ -142,6 +155,10 @@ class Columns:
     ``reason`` and ``description`` are what an application has said about its dead letter.
     """
     properties: Maps | None = None
+    others: Texts | None = None
+    """What a message has beside all other columns: sections of AMQP, and ids that are not text. It has the form of a
+    payload without a body.
+    """
     reasons: str | None = None
     """Why each message is a dead letter, as the letter of a :class:`~sbredis.engine._lifecycle.Reason`."""
     states: str | None = None
@@ -227,7 +244,7 @@ def _fill(made: Columns, records: list[bytes], *, body: bool, properties: bool) 
     for tag, name in ID_OF_TAG.items():  # ids that are not text
         text = _TAG_OF_TEXT[name]
         rows[text] += rows[tag]
-        values[text] += [_as_text(read_id(value)) for value in values[tag]]
+        values[text] += [text_of(read_id(value)) for value in values[tag]]
     for tag, name in _TEXTS.items():
         if rows[tag]:
             made.texts[name] = _column(rows[tag], values[tag], made.rows)
@@ -238,6 +255,17 @@ def _fill(made: Columns, records: list[bytes], *, body: bool, properties: bool) 
             setattr(made, name, _numbers(found, made.rows))
     if properties and rows[PROPERTIES]:
         made.properties = _maps(rows[PROPERTIES], values[PROPERTIES], made.rows)
+    if properties and any(rows[tag] for tag in OTHER_TAGS):
+        made.others = _others(rows, values, made.rows)
+
+
+def _others(rows: list[list[int]], values: list[list[bytes]], count: int) -> Texts:
+    """Return the other fields of each row as a payload without a body."""
+    found: dict[int, bytes] = {}
+    for tag in OTHER_TAGS:
+        for row, value in zip(rows[tag], values[tag], strict=True):
+            found[row] = b"".join((found.get(row, b"\x01"), SHORT[tag], length_bytes(len(value)), value))
+    return _joined([found[row] + b"\x00" if row in found else b"" for row in range(count)], _bitmap(found, count))
 
 
 def _fields(records: Sequence[bytes], starts: Iterable[int]) -> tuple[list[list[int]], list[list[bytes]], list[bytes]]:
@@ -306,7 +334,7 @@ def _maps(rows: list[int], values: list[bytes], count: int) -> Maps:
     sizes = array("i", [0]) * count
     names: list[bytes] = []
     texts: list[bytes] = []
-    missing: set[int] = set()
+    typed: dict[int, Value] = {}
     for row in sorted(found):
         data = found[row]
         at, size, before = 0, len(data), len(names)
@@ -327,19 +355,19 @@ def _maps(rows: list[int], values: list[bytes], count: int) -> Maps:
             else:
                 value, at = taken(data, at + 1)
             if kind != _TEXT:
-                if kind == _NOTHING:
-                    missing.add(len(texts))
-                value = _as_text(read_value(bytes((kind,)), value, 1))
+                typed[len(texts)] = found_value = read_value(bytes((kind,)), value, 1)
+                value = text_of(found_value)
             texts.append(value)
         if at > size:
             raise unreadable(MESSAGE, "a property is cut off")
         sizes[row] = len(names) - before
+    missing = {at for at, value in typed.items() if value is None}
     there = None if not missing else _bitmap((at for at in range(len(texts)) if at not in missing), len(texts))
     valid = None if len(found) == count else _bitmap(found, count)
-    return Maps(array("i", accumulate(sizes, initial=0)), _texts(names), _texts(texts, there), valid)
+    return Maps(array("i", accumulate(sizes, initial=0)), _texts(names), _texts(texts, there), valid, typed)
 
 
-def _as_text(value: object) -> bytes:
+def text_of(value: object) -> bytes:
     """Return a value as text in UTF-8: a text as it is, and every other value as JSON has it."""
     plain = _plain(value)
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
@@ -357,7 +385,7 @@ def _plain(value: object) -> object:
             return [_plain(each) for each in cast("list[object]", value)]
         case dict():
             items = cast("dict[object, object]", value).items()
-            return {_as_text(key).decode(): _plain(each) for key, each in items}
+            return {text_of(key).decode(): _plain(each) for key, each in items}
         case float():
             return value if isfinite(value) else str(value)
         case None | str() | bool() | int():

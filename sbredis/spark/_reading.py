@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sbredis.engine import Columns, Numbers, Rows, Texts
+from sbredis.engine import Columns, Maps, Numbers, Rows, Texts
 from sbredis.engine import columns_of as columns_of_rows
 from sbredis.exceptions import MessagesLostError
 from sbredis.model import BROKERS_REASONS
 from sbredis.spark._loop import ahead, run
 from sbredis.spark._pacing import RatePacer
 from sbredis.spark._query import Query, ReadTask
-from sbredis.spark._schema import SchemaColumn, arrow_schema, columns_of
+from sbredis.spark._schema import PROPERTIES, SchemaColumn, arrow_schema, columns_of
+from sbredis.spark._typed import typed_values
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
@@ -100,7 +101,7 @@ class BatchMaker:
     def batch(self, partition: int, base: int, replies: Sequence[Rows]) -> pa.RecordBatch:
         """Return the rows of some replies of one partition. ``base`` makes sequence numbers of its own numbers."""
         names = self._names
-        found = columns_of_rows(replies, body="body" in names, properties="application_properties" in names)
+        found = columns_of_rows(replies, body="body" in names, properties=not PROPERTIES.isdisjoint(names))
         constants = {**self._constants, "partition": partition}
         arrays: list[pa.Array] = []
         for name, field in zip(names, self._schema, strict=True):
@@ -116,7 +117,7 @@ class BatchMaker:
 
 _TEXTS = {
     **{name: name for name in ("message_id", "session_id", "partition_key", "correlation_id", "subject")},
-    **{name: name for name in ("content_type", "reply_to", "to", "dead_letter_source")},
+    **{name: name for name in ("content_type", "reply_to", "reply_to_session_id", "to", "dead_letter_source")},
 }
 """A mapping from each column of text to the field of a message."""
 
@@ -195,12 +196,24 @@ def _properties(found: Columns, _: int, kind: pa.DataType) -> pa.Array | None:
     column = found.properties
     if column is None:
         return None
-    entries = len(column.names.offsets) - 1
-    names, values = (_text(each, entries, pa.string()) for each in (column.names, column.values))
+    return _map(found, column, kind, _text(column.values, len(column.names.offsets) - 1, pa.string()))
+
+
+def _typed_properties(found: Columns, _: int, kind: pa.DataType) -> pa.Array | None:
+    column = found.properties
+    if column is None:
+        return None
+    assert isinstance(kind, pa.MapType)
+    return _map(found, column, kind, typed_values(column, kind.item_type))
+
+
+def _map(found: Columns, column: Maps, kind: pa.DataType, values: pa.Array | None) -> pa.Array:
+    """Return a map for each row, from the names of its properties to some values."""
+    names = _text(column.names, len(column.names.offsets) - 1, pa.string())
     assert names is not None
     assert values is not None
     pairs = pa.StructArray.from_arrays(
-        [names, values], fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+        [names, values], fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", values.type)]
     )
     return pa.Array.from_buffers(
         kind, found.rows, [_bits(column.valid), pa.py_buffer(column.offsets)], children=[pairs]
@@ -217,7 +230,10 @@ _MADE: Mapping[str, Callable[[Columns, int, pa.DataType], pa.Array | None]] = {
     "state": _state,
     "dead_letter_reason": lambda found, _, kind: _reason(found, "reason", 0, kind),
     "dead_letter_description": lambda found, _, kind: _reason(found, "description", 1, kind),
+    "time_to_live_ms": lambda found, _, __: _number(found.time_to_live, found.rows),
     "application_properties": _properties,
+    "typed_properties": _typed_properties,
+    "amqp": lambda found, _, kind: _text(found.others, found.rows, kind),
     "body": lambda found, _, kind: _text(found.bodies, found.rows, kind),
 }
 """The functions that make the other columns."""

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "PROPERTIES",
     "READ_COLUMNS",
     "SETTLEMENT_COLUMNS",
+    "TYPED_MAP",
     "WRITE_COLUMNS",
     "SchemaColumn",
     "arrow_schema",
@@ -38,6 +40,12 @@ class SchemaColumn(NamedTuple):
     meaning: str
 
 
+TYPED_MAP = (
+    "MAP<STRING, STRUCT<type: STRING, boolean: BOOLEAN, integer: BIGINT, number: DOUBLE, time: TIMESTAMP, "
+    "bytes: BINARY, text: STRING>>"
+)
+"""The type of properties that keep their types. Each value says its type, and has its value in the field for it."""
+
 READ_COLUMNS: tuple[SchemaColumn, ...] = (
     SchemaColumn("entity", "STRING", "path of the queue or subscription"),
     SchemaColumn("incarnation", "STRING", "changes when the entity is deleted and created again"),
@@ -51,9 +59,11 @@ READ_COLUMNS: tuple[SchemaColumn, ...] = (
     SchemaColumn("subject", "STRING", "purpose of the message"),
     SchemaColumn("content_type", "STRING", "type of the body"),
     SchemaColumn("reply_to", "STRING", "entity for replies"),
+    SchemaColumn("reply_to_session_id", "STRING", "session for replies"),
     SchemaColumn("to", "STRING", "destination that the sender named"),
     SchemaColumn("enqueued_time", "TIMESTAMP", "time when the message was enqueued"),
     SchemaColumn("scheduled_enqueue_time", "TIMESTAMP", "time for which it was scheduled"),
+    SchemaColumn("time_to_live_ms", "BIGINT", "time in ms for which the sender wants it to live"),
     SchemaColumn("expires_at", "TIMESTAMP", "time when it expires"),
     SchemaColumn("delivery_count", "INT", "number of failed deliveries"),
     SchemaColumn("state", "STRING", "active, deferred or scheduled"),
@@ -61,6 +71,8 @@ READ_COLUMNS: tuple[SchemaColumn, ...] = (
     SchemaColumn("dead_letter_description", "STRING", "why it is a dead letter, in a sentence"),
     SchemaColumn("dead_letter_source", "STRING", "entity in which it became a dead letter, if it was forwarded"),
     SchemaColumn("application_properties", "MAP<STRING, STRING>", "properties of the application, as text"),
+    SchemaColumn("typed_properties", TYPED_MAP, "the same properties with their types"),
+    SchemaColumn("amqp", "BINARY", "what else an AMQP message has, such as annotations, in a form of sbredis"),
     SchemaColumn("body", "BINARY", "body"),
 )
 
@@ -87,8 +99,11 @@ WRITE_COLUMNS: tuple[SchemaColumn, ...] = (
     SchemaColumn("subject", "STRING", "purpose of the message"),
     SchemaColumn("content_type", "STRING", "type of the body"),
     SchemaColumn("reply_to", "STRING", "entity for replies"),
+    SchemaColumn("reply_to_session_id", "STRING", "session for replies"),
     SchemaColumn("to", "STRING", "destination that receivers read"),
-    SchemaColumn("application_properties", "MAP<STRING, STRING>", "properties of the application"),
+    SchemaColumn("application_properties", "MAP<STRING, STRING>", "properties of the application, all as text"),
+    SchemaColumn("typed_properties", TYPED_MAP, "properties with types; a row that has them needs no others"),
+    SchemaColumn("amqp", "BINARY", "what a read has in this column"),
     SchemaColumn("time_to_live_ms", "BIGINT", "time in ms after which the message expires"),
     SchemaColumn("scheduled_enqueue_time", "TIMESTAMP", "time at which the message can be received"),
 )
@@ -99,10 +114,15 @@ _ALSO_WRITTEN: Mapping[str, set[str]] = {"body": {"STRING"}, "time_to_live_ms": 
 _ONLY_READ = {column.name for column in READ_COLUMNS} - set(_WRITTEN)
 
 
+PROPERTIES = frozenset({"application_properties", "typed_properties", "amqp"})
+"""The columns that ``includeProperties=false`` leaves out."""
+
+
 def read_columns(
     *, body: bool = True, properties: bool = True, columns: Sequence[str] | None = None
 ) -> tuple[SchemaColumn, ...]:
-    """Return the columns that a query reads: the ones of these names, or all with or without the two large ones.
+    """Return the columns that a query reads: the ones of these names; or all, perhaps without the body, and the
+    properties and what AMQP has.
 
     Raises :class:`SparkSetupError` if there is no column of a name.
     """
@@ -114,7 +134,7 @@ def read_columns(
                     f"The option columns is wrong: there is no column {quoted(name)}; {nearest(name, by_name)}"
                 )
         return tuple(by_name[name.lower()] for name in columns)
-    left_out = {name for name, there in (("body", body), ("application_properties", properties)) if not there}
+    left_out = {*(() if body else ("body",)), *(() if properties else PROPERTIES)}
     return tuple(column for column in READ_COLUMNS if column.name not in left_out)
 
 
@@ -138,11 +158,28 @@ def arrow_schema(columns: Sequence[SchemaColumn]) -> pa.Schema:
         "BIGINT": pa.int64(),
         "TIMESTAMP": pa.timestamp("us", tz="UTC"),
         "BINARY": pa.binary(),
-        "MAP<STRING, STRING>": pa.map_(
-            pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=True)
+        "MAP<STRING, STRING>": _map(pa.string()),
+        TYPED_MAP: _map(
+            pa.struct(
+                {
+                    "type": pa.string(),
+                    "boolean": pa.bool_(),
+                    "integer": pa.int64(),
+                    "number": pa.float64(),
+                    "time": pa.timestamp("us", tz="UTC"),
+                    "bytes": pa.binary(),
+                    "text": pa.string(),
+                }
+            )
         ),
     }
     return pa.schema([pa.field(column.name, types[column.type]) for column in columns])
+
+
+def _map(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", kind, nullable=True))
 
 
 def check_read_schema(given: Sequence[tuple[str, str]], options: QueryOptions) -> None:

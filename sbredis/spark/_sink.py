@@ -14,15 +14,13 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sbredis.bulk import BulkWriter, WriterKey, WriterKind, correct_tasks, note_ends
-from sbredis.engine import Outbound, PropertyColumns, entity_name, name_key
+from sbredis.engine import entity_name
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     NamespaceMissingError,
@@ -31,10 +29,14 @@ from sbredis.exceptions import (
     SparkSetupError,
 )
 from sbredis.spark._loop import run
+from sbredis.spark._outbound import by_entity, outbound
 from sbredis.spark._query import Query
 from sbredis.spark._refused import RefusedRows, prepare_folder
 
-__all__ = ["BatchSink", "StreamSink", "by_entity", "outbound"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BatchSink", "StreamSink"]
 
 _log = logging.getLogger("sbredis.spark")
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -285,57 +287,3 @@ def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
         f"{sum(each.stored for each in done)} rows stored, {sum(each.known for each in done)} stored before, "
         f"{sum(each.duplicates for each in done)} dropped as duplicates, {sum(each.refused for each in done)} refused"
     )
-
-
-# -- the columns of a RecordBatch, for a bulk writer -------------------------------------------------------------------
-
-
-_TEXTS = ("message_id", "session_id", "partition_key", "correlation_id", "content_type", "subject", "to", "reply_to")
-
-
-def by_entity(batch: pa.RecordBatch, entity: str | None) -> Iterator[tuple[str | None, Sequence[int] | None]]:
-    """Yield each entity of a batch with its rows, in their order; ``None`` instead of the rows if it has all of them.
-
-    The names of an entity in different spellings are one entity. Rows without an entity come with ``None`` as the
-    entity.
-    """
-    if entity is not None:
-        yield entity, None
-        return
-    rows: dict[str | None, list[int]] = {}
-    for row, name in enumerate(batch.column("entity").to_pylist()):
-        rows.setdefault(name_key(name) if name else None, []).append(row)
-    yield from rows.items()
-
-
-def outbound(batch: pa.RecordBatch, sent: Sequence[str], id_column: str | None) -> Outbound:
-    """Return the columns of a batch that are sent, as a bulk writer takes them."""
-    texts = {name: _bytes(batch.column(name)) for name in _TEXTS if name in sent}
-    if id_column is not None:
-        texts["message_id"] = _bytes(batch.column(id_column))
-    return Outbound(
-        _bytes(batch.column("body")),
-        **texts,
-        properties=_properties(batch) if "application_properties" in sent else None,
-        time_to_live=batch.column("time_to_live_ms").to_pylist() if "time_to_live_ms" in sent else None,
-        scheduled=_milliseconds(batch) if "scheduled_enqueue_time" in sent else None,
-    )
-
-
-def _bytes(column: pa.Array) -> list[bytes | None]:
-    return column.cast(pa.binary()).to_pylist()
-
-
-def _milliseconds(batch: pa.RecordBatch) -> list[int | None]:
-    micros = batch.column("scheduled_enqueue_time").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    found: list[int | None] = pc.divide(micros, 1000).to_pylist()
-    return found
-
-
-def _properties(batch: pa.RecordBatch) -> PropertyColumns:
-    column = batch.column("application_properties")
-    if column.null_count:  # a row without a map could have entries behind it, which Arrow ignores
-        column = pa.array(column.to_pylist(), pa.map_(pa.string(), pa.string()))
-    assert isinstance(column, pa.MapArray)
-    names = [name or b"" for name in _bytes(column.keys)]
-    return PropertyColumns(column.offsets.to_pylist(), names, _bytes(column.items))

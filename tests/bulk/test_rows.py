@@ -65,9 +65,7 @@ def message_of(rows: Outbound, row: int) -> ServiceBusMessage:
     if rows.scheduled is not None and (due := rows.scheduled[row]) is not None:
         texts["scheduled_enqueue_time_utc"] = moment(due)
     if rows.properties is not None:
-        texts["application_properties"] = {
-            name.decode(): None if value is None else value.decode() for name, value in rows.properties.of(row).items()
-        }
+        texts["application_properties"] = rows.properties.of(row)
     return ServiceBusMessage(rows.bodies[row], **texts)
 
 

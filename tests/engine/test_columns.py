@@ -20,19 +20,20 @@ from sbredis.engine import (
     Changes,
     Columns,
     Content,
+    Maps,
     Numbers,
     Rows,
     Texts,
+    Value,
     columns_of,
     decode,
     encode,
     encode_changes,
     read_record,
 )
-from sbredis.engine._columns import Maps
 from sbredis.exceptions import DataLayoutError
 from sbredis.model import current_content
-from tests.engine.test_codec import CHANGES, CONTENTS, TEXT
+from tests.engine.test_codec import CHANGES, CONTENTS, TEXT, typed
 
 TEXTS = [field.name for field in fields(Content) if field.type in {"str | None", "MessageId | None"}]
 TEXTS.remove("assigned")
@@ -64,6 +65,15 @@ def map_in(column: Maps | None, row: int) -> dict[str | None, str | None] | None
         return None
     places = range(column.offsets[row], column.offsets[row + 1])
     return {text_in(column.names, place): text_in(column.values, place) for place in places}
+
+
+def typed_in(column: Maps | None, row: int) -> dict[str | None, Value]:
+    """Return the properties of a row with their types."""
+    if column is None or not bit(column.valid, row):
+        return {}
+    places = range(column.offsets[row], column.offsets[row + 1])
+    texts = {place: text_in(column.values, place) for place in places}
+    return {text_in(column.names, place): column.typed.get(place, texts[place]) for place in places}
 
 
 def shown(value: Any) -> str | None:
@@ -158,6 +168,14 @@ def test_columns_say_the_same_as_the_codec(given: list[Rows]) -> None:
                 assert len(json.loads(text)) <= len(value)
             else:
                 assert text == shown(value)
+        assert typed(typed_in(columns.properties, row)) == typed(content.properties or {})
+        others = bytes_in(columns.others, row)
+        other = Content() if others is None else decode(others + content.body)
+        assert typed(other.annotations) == typed(content.annotations)
+        assert other.raw_amqp == content.raw_amqp
+        for name in ("message_id", "correlation_id"):
+            value = getattr(content, name)
+            assert getattr(other, name) == (None if isinstance(value, str) else value)
 
 
 @pytest.mark.slow
@@ -165,8 +183,8 @@ def test_columns_say_the_same_as_the_codec(given: list[Rows]) -> None:
 @given(replies(records()))
 def test_a_part_of_the_columns_is_the_same_part(given: list[Rows]) -> None:
     whole, part = columns_of(given), columns_of(given, body=False, properties=False)
-    assert (part.bodies, part.properties) == (None, None)
-    assert replace(whole, bodies=None, properties=None) == part
+    assert (part.bodies, part.properties, part.others) == (None, None, None)
+    assert replace(whole, bodies=None, properties=None, others=None) == part
 
 
 @pytest.mark.parametrize(

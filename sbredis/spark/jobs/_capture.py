@@ -18,7 +18,7 @@ from sbredis.spark._consume import settle
 from sbredis.spark._loop import run
 from sbredis.spark._options import parse_options
 from sbredis.spark._query import Query
-from sbredis.spark.jobs._files import WRITING, with_settings
+from sbredis.spark.jobs._files import FORMAT, WRITING, with_format, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,7 +107,7 @@ class Capture:
     def _write(self, batch: DataFrame, batch_id: str, partitions: Sequence[int]) -> int:
         """Write the files and the manifest of a batch. Return the number of its messages."""
         seen = Observation()
-        rows = batch.withColumn("batch_id", sql.lit(batch_id)).observe(seen, *_ranges(partitions))
+        rows = with_format(batch).withColumn("batch_id", sql.lit(batch_id)).observe(seen, *_ranges(partitions))
         writing = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(*_PLACES)
         writing.parquet(self.to)
         manifest = _manifest(batch_id, seen.get, partitions)
@@ -169,4 +169,5 @@ def _manifest(batch_id: str, seen: Mapping[str, Any], partitions: Sequence[int])
         for number in partitions
         if seen.get(f"rows_{number}")
     }
-    return {"batch_id": batch_id, "rows": sum(each["rows"] for each in ranges.values()), "partitions": ranges}
+    count = sum(each["rows"] for each in ranges.values())
+    return {"format": FORMAT, "batch_id": batch_id, "rows": count, "partitions": ranges}

@@ -9,13 +9,29 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as sql
 
 from sbredis.exceptions import SparkSetupError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["READING", "WRITING", "explained", "read_captured", "told", "with_settings"]
+__all__ = [
+    "FORMAT",
+    "FORMAT_COLUMN",
+    "READING",
+    "WRITING",
+    "explained",
+    "read_captured",
+    "told",
+    "with_format",
+    "with_settings",
+]
+
+FORMAT_COLUMN, FORMAT = "capture_format", 2
+"""Captured rows say the version of their format. Those of version 1 do not say it: they have no types of properties,
+no time to live, no session for replies, and nothing else that only AMQP has.
+"""
 
 READING = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -48,13 +64,27 @@ def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Generator
                 spark.conf.set(name, earlier)
 
 
+def with_format(captured: DataFrame) -> DataFrame:
+    """Return messages with the version of the format in which they are captured."""
+    return captured.withColumn(FORMAT_COLUMN, sql.lit(FORMAT))
+
+
 def read_captured(spark: SparkSession, folder: str) -> DataFrame:
     """Return the messages of captured files. The columns that come from the names of folders are text.
 
-    Raises :class:`~sbredis.exceptions.SparkSetupError` if there is no such folder, or if it has other files.
+    The files may be of this release and of earlier ones, also beside each other: a column that a file does not have is
+    null. Raises :class:`~sbredis.exceptions.SparkSetupError` if there is no such folder, if it has other files, or
+    files of a later release.
     """
     with with_settings(spark, READING), explained(f"The files in '{folder}' cannot be read"):
-        return spark.read.parquet(folder)
+        found = spark.read.option("mergeSchema", "true").parquet(folder)
+        newest = found.agg(sql.max(FORMAT_COLUMN)).collect()[0][0] if FORMAT_COLUMN in found.columns else None
+    if newest is not None and newest > FORMAT:
+        raise SparkSetupError(
+            f"The files in '{folder}' have the format {newest}, and this release of sbredis reads up to {FORMAT}: "
+            "install the release that has written them."
+        )
+    return found
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from sbredis.spark._loop import client_of, run
 from sbredis.spark._options import nearest, parse_options
 from sbredis.spark._schema import READ_COLUMNS, WRITE_COLUMNS
 from sbredis.spark._secrets import server_of
-from sbredis.spark.jobs._files import explained
+from sbredis.spark.jobs._files import FORMAT_COLUMN, explained
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ __all__ = ["Replay", "replayable"]
 _ORDER = ("entity", "incarnation", "partition", "sequence_number")
 """The columns that put captured rows in an order, those of them that there are; after them come all that are sent."""
 _SENT = {column.name for column in WRITE_COLUMNS} - {"entity"}
-_LEFT_OUT = {column.name for column in READ_COLUMNS} - _SENT | {"date", "hour", "batch_id"}
+_LEFT_OUT = {column.name for column in READ_COLUMNS} - _SENT | {"date", "hour", "batch_id", FORMAT_COLUMN}
 """Columns that only a read or a capture has. An option says where the rows go."""
 
 
@@ -57,7 +57,7 @@ def replayable(rows: DataFrame, *, tasks: int, where: str | None = None, drop: C
 
 def _sortable(name: str) -> Column:
     """Return what sorts rows by a column. Spark does not compare maps, but their entries."""
-    found: Column = sql.map_entries(name) if name == "application_properties" else sql.col(name)
+    found: Column = sql.map_entries(name) if name.endswith("_properties") else sql.col(name)
     return found
 
 

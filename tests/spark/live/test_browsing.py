@@ -33,6 +33,10 @@ def test_a_batch_has_every_message_once_and_leaves_it_there(url: str) -> None:
         assert sorted(map(int, bodies(read(url, queue="orders")))) == list(range(95))
 
 
+NO_FIELDS = dict.fromkeys(("type", "boolean", "integer", "number", "time", "bytes", "text"))
+"""The fields of a property with its type."""
+
+
 def test_a_row_says_what_the_message_says(url: str) -> None:
     send(url, "first", [])
     due = datetime(2035, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -69,9 +73,11 @@ def test_a_row_says_what_the_message_says(url: str) -> None:
         "subject": "s",
         "content_type": "text/plain",
         "reply_to": "r",
+        "reply_to_session_id": None,
         "to": "t",
         "enqueued_time": peeked.enqueued_time_utc,
         "scheduled_enqueue_time": None,
+        "time_to_live_ms": 86_400_000,
         "expires_at": peeked.expires_at_utc,
         "delivery_count": 0,
         "state": "active",
@@ -79,6 +85,12 @@ def test_a_row_says_what_the_message_says(url: str) -> None:
         "dead_letter_description": None,
         "dead_letter_source": None,
         "application_properties": [("a", "1"), ("b", "x"), ("c", "true")],
+        "typed_properties": [
+            ("a", {**NO_FIELDS, "type": "integer", "integer": 1, "number": 1.0, "text": "1"}),
+            ("b", {**NO_FIELDS, "type": "text", "text": "x"}),
+            ("c", {**NO_FIELDS, "type": "boolean", "boolean": True, "text": "true"}),
+        ],
+        "amqp": None,
         "body": b"body",
     }
     assert (later["state"], later["scheduled_enqueue_time"], later["enqueued_time"]) == ("scheduled", due, None)
@@ -304,15 +316,21 @@ def test_the_arrow_schema_is_the_one_that_spark_makes_of_the_columns(url: str) -
     del url
     from sbredis.spark._schema import READ_COLUMNS, arrow_schema
 
-    fields = [
-        {"name": column.name, "type": _json_type(column.type), "nullable": True, "metadata": {}}
-        for column in READ_COLUMNS
-    ]
+    fields = [_json_field(column.name, column.type) for column in READ_COLUMNS]
     spark = _parse_datatype_json_string(json.dumps({"type": "struct", "fields": fields}))
     assert to_arrow_schema(spark, timezone="UTC").equals(arrow_schema(READ_COLUMNS))
 
 
+def _json_field(name: str, kind: str) -> object:
+    return {"name": name, "type": _json_type(kind), "nullable": True, "metadata": {}}
+
+
 def _json_type(kind: str) -> object:
-    if kind.startswith("MAP"):
-        return {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
-    return {"STRING": "string", "INT": "integer", "BIGINT": "long", "TIMESTAMP": "timestamp", "BINARY": "binary"}[kind]
+    if kind.startswith("MAP<STRING, "):
+        inner = _json_type(kind.removeprefix("MAP<STRING, ").removesuffix(">"))
+        return {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True}
+    if kind.startswith("STRUCT<"):
+        fields = (field.split(": ") for field in kind.removeprefix("STRUCT<").removesuffix(">").split(", "))
+        return {"type": "struct", "fields": [_json_field(*field) for field in fields]}
+    simple = {"STRING": "string", "INT": "integer", "BIGINT": "long", "TIMESTAMP": "timestamp", "BINARY": "binary"}
+    return {**simple, "BOOLEAN": "boolean", "DOUBLE": "double"}[kind]

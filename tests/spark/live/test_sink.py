@@ -27,7 +27,7 @@ from sbredis.spark._browse import BrowseReader
 from sbredis.spark._options import parse_options
 from sbredis.spark._query import Query
 from sbredis.spark._refused import RefusedRows, prepare_folder
-from sbredis.spark._schema import check_written
+from sbredis.spark._schema import TYPED_MAP, SchemaColumn, arrow_schema, check_written
 from sbredis.spark._sink import BatchSink, Written, _TaskIdentity, _WriteTask
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import bodies, query, rows_of, send
@@ -43,6 +43,10 @@ TYPES = {
     "time_to_live_ms": ("bigint", pa.int64()),
     "scheduled_enqueue_time": ("timestamp", pa.timestamp("us", tz="UTC")),
     "application_properties": ("map<string,string>", pa.map_(pa.string(), pa.string())),
+    "typed_properties": (TYPED_MAP, arrow_schema([SchemaColumn("p", TYPED_MAP, "")]).field(0).type),
+    "amqp": ("binary", pa.binary()),
+    "correlation_id": ("string", pa.string()),
+    "reply_to_session_id": ("string", pa.string()),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sbredis.spark._activating import activate
 from sbredis.spark._requirements import require_spark
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def register(spark: SparkSession) -> None:
     module ``pyspark_sbredis``. This function also warns of passwords in those settings of the session that Spark would
     write into its event log, and tells the format how many cores the executors have: reads then have two tasks for each
     of them. Otherwise the format only knows the cores of the driver's machine.
+
+    In classic mode, a thread other than the one that has made the session finds the format after this call only.
     """
     require_spark()
     from sbredis.spark._secrets import warn_of_settings
@@ -34,6 +37,7 @@ def register(spark: SparkSession) -> None:
         cores = cores_of(settings, spark)
 
     spark.dataSource.register(RegisteredSource)
+    activate(spark)
 
 
 def cores_of(settings: Mapping[str, str], spark: SparkSession) -> int:

@@ -14,6 +14,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as sql
 
 from sbredis.exceptions import SparkSetupError
+from sbredis.spark._activating import activate
 from sbredis.spark._consume import settle
 from sbredis.spark._loop import run
 from sbredis.spark._options import parse_options
@@ -90,6 +91,7 @@ class Capture:
 
     def start(self, spark: SparkSession, *, every: str | None = None) -> StreamingQuery:
         """Start the stream: a batch every ``every`` (``10 seconds``), or everything that is there now."""
+        activate(spark)
         partitions = run(self._query.browser(self._query.options.entities.paths[0])).partitions
         writer = self.build(spark).writeStream.option("checkpointLocation", self.checkpoint)
         writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)

@@ -13,6 +13,7 @@ from pyspark.sql import functions as sql
 from sbredis._quoting import quoted
 from sbredis.bulk import WriterKey, noted_tasks
 from sbredis.exceptions import SparkSetupError
+from sbredis.spark._activating import activate
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._options import nearest, parse_options
 from sbredis.spark._schema import READ_COLUMNS, WRITE_COLUMNS
@@ -103,6 +104,7 @@ class Replay:
 
     def send(self, ready: DataFrame) -> None:
         """Send rows that :meth:`build` has returned, and wait until all are stored. Call :meth:`check` before."""
+        activate(ready.sparkSession)
         writing = ready.write.format("sbredis").mode("append").options(**self.options)
         writing.option("writeId", self.write_id).option("tasks", self.tasks).save()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.waiting import wait_until
+from tools.repository import ROOT
 
 __all__ = ["Job", "Victim"]
 
@@ -19,9 +20,11 @@ Victim = Literal["jvm", "python", "all of them by Ctrl-C"]
 
 
 class Job:
-    """A running job. ``folder`` gets its output; the connection string is in its environment."""
+    """A running job, or another program of the tests. ``folder`` gets its output; the connection string is in its
+    environment.
+    """
 
-    def __init__(self, url: str, folder: Path, *arguments: str) -> None:
+    def __init__(self, url: str, folder: Path, *arguments: str, module: str | None = None) -> None:
         self._began = time.monotonic()
         self._log = folder / "log"
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
@@ -31,10 +34,13 @@ class Job:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
         }
+        program = ["sbredis.spark", *arguments, "--master", "local[2]"] if module is None else [module, *arguments]
+        if module is not None:  # it is one of the tests, which are not installed
+            environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         environment["PYSPARK_SUBMIT_ARGS"] = "--conf spark.ui.enabled=false pyspark-shell"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sbredis.spark", *arguments, "--master", "local[2]"],
+                [sys.executable, "-m", *program],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,

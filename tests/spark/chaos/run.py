@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sbredis.servers import LocalCluster, LocalServer
 from tests.spark.chaos.outages import failovers, losses, master_crash, restarts, server_crash
-from tests.spark.chaos.scenes import Scene, captures, replays
+from tests.spark.chaos.scenes import Scene, captures, replays, writes
 
 __all__ = ["SCENES"]
 
@@ -40,6 +40,16 @@ def _replays(scene: Scene) -> str:
 def _replays_cluster(scene: Scene) -> str:
     with LocalCluster(3) as cluster:
         return replays(replace(scene, url=cluster.url))
+
+
+def _writes(scene: Scene) -> str:
+    with LocalServer() as server:
+        return writes(replace(scene, url=server.url))
+
+
+def _writes_cluster(scene: Scene) -> str:
+    with LocalCluster(3) as cluster:
+        return writes(replace(scene, url=cluster.url))
 
 
 _STORING = {"appendonly": "yes", "appendfsync": "always"}
@@ -70,6 +80,8 @@ SCENES: dict[str, Callable[[Scene], str]] = {
     "captures-cluster": _captures_cluster,
     "replays": _replays,
     "replays-cluster": _replays_cluster,
+    "writes": _writes,
+    "writes-cluster": _writes_cluster,
     "restarts": _restarts,
     "restarts-cluster": _restarts_cluster,
     "failovers": _failovers,

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,8 +24,9 @@ from tests.spark.chaos.feeding import Feed, feeding
 from tests.spark.chaos.findings import captured, faults, peeked, waiting
 from tests.spark.chaos.jobs import Job, Victim
 from tests.spark.chaos.moments import MOMENTS, Folders, reach
+from tests.spark.chaos.writing import QUEUES
 
-__all__ = ["Scene", "captures", "drained", "job_list", "replays"]
+__all__ = ["Scene", "captures", "drained", "job_list", "replays", "writes"]
 
 ROWS, TASKS, RATE = 160_000, 4, 30_000
 _WRITER = "chaos"
@@ -69,6 +70,10 @@ class Scene:
         """Start a replay into the queue, slow enough to be killed in the middle."""
         given = ("--source", str(source), "--tasks", str(TASKS), "--rate", str(RATE), "--write-id", _WRITER)
         return Job(self.url, self.folder, "replay", self.queue, *given)
+
+    def write(self) -> Job:
+        """Start two streams that send the rows of files, a file in each batch."""
+        return Job(self.url, self.folder, str(self.folder), module="tests.spark.chaos.writing")
 
     @contextmanager
     def replayed(self) -> Generator[Callable[[], int]]:
@@ -200,17 +205,50 @@ def replays(scene: Scene, rows: int = ROWS) -> str:
         return f"{rows:,} rows and {len(feed):,} other messages sent, {there.total():,} found, lost 0, twice 0"
 
 
-def reached(replayed: Callable[[], int], goal: float) -> bool:
-    """Return whether a replay has sent this many rows."""
-    return replayed() >= goal
+def writes(scene: Scene, rows: int = ROWS, files: int = 40) -> str:
+    """Kill streams that send the rows of files to two queues, in the middle of batches and between them."""
+    chance = random.Random(scene.seed)
+    for queue in QUEUES:
+        replace(scene, queue=queue).create()
+    names = write_source(scene.folder / "source", rows, chance, files)
+
+    def sent() -> int:
+        return sum(waiting(scene.url, queue) for queue in QUEUES)
+
+    with job_list() as jobs:
+        for number, (_, victim) in enumerate(itertools.islice(victims(("sending",), "python", "jvm"), scene.times), 1):
+            job = scene.write()
+            jobs.append(job)
+            before = sent()
+            goal = before + 1 + (2 * rows - before) * chance.random() / (scene.times - number + 2)
+            assert job.until(job.jvm), job.said[-3000:]
+            if before == 2 * rows or number % 5 == 0:
+                time.sleep(chance.random() * 15)
+            else:
+                assert job.until(partial(reached, sent, goal)), job.said[-3000:]
+            assert job.kill(victim), job.said[-3000:]
+            scene.say(
+                f"{number:>3}: {victim} killed {job.age:.1f} s after the start: {sent():,} of {2 * rows:,} rows sent"
+            )
+            if chance.random() < 0.5:
+                job.wait_until_gone()
+        finished(scene.write(), jobs)
+        for queue in QUEUES:
+            _refuse(faults(peeked(scene.url, queue), Counter(), names))
+    return f"{rows:,} rows sent to each of two queues in {files} batches, lost 0, twice 0"
 
 
-def write_source(source: Path, rows: int, chance: random.Random) -> set[str]:
-    """Write the files of a replay, and return the names of their messages."""
+def reached(sent: Callable[[], int], goal: float) -> bool:
+    """Return whether a job has sent this many rows."""
+    return sent() >= goal
+
+
+def write_source(source: Path, rows: int, chance: random.Random, files: int = 3) -> set[str]:
+    """Write the files whose rows are sent, and return the names of their messages."""
     source.mkdir()
     names = [f"row-{number}" for number in range(rows)]
-    for at in range(0, rows, -(-rows // 3)):
-        piece = names[at : at + -(-rows // 3)]
+    for at in range(0, rows, -(-rows // files)):
+        piece = names[at : at + -(-rows // files)]
         keys = [f"key {chance.randrange(20)}" if chance.random() < 0.3 else None for _ in piece]
         table = pa.table({"body": [name.encode() for name in piece], "message_id": piece, "partition_key": keys})
         parquet.write_table(table, source / f"part-{at}.parquet")

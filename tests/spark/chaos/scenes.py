@@ -178,6 +178,8 @@ def replays(scene: Scene, rows: int = ROWS) -> str:
             for number, (_, victim) in enumerate(
                 itertools.islice(victims(("sending",), "python", "jvm", "all of them by Ctrl-C"), scene.times), 1
             ):
+                if victim not in {"jvm", "python"}:
+                    ended(jobs)  # otherwise an earlier one could send the rows for which this one is interrupted
                 job = scene.replay(source)
                 jobs.append(job)
                 before = replayed()

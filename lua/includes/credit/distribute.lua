@@ -17,8 +17,10 @@ local function distribute(p, caller)
     for i = 1, #some do
       local w = c.words[some[i]]
       if w then
-        push_to(p, w)
-        w.untold, w.ranked = false, w.ranked or 0
+        if not w.passed and not w.late then -- the others learn it by the call that they owe
+          push_to(p, w)
+        end
+        w.untold, w.ranked, c.dirty[w.key] = false, w.ranked or 0, w
       else
         redis.call('ZREM', p.grants, some[i])
       end

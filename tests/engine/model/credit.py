@@ -393,7 +393,8 @@ class CreditPartition:
         """End the credit of a receiver, and tell it, so that its next call learns why."""
         if word.wants:
             self._stop(word)
-            self.untold.append(word.key)
+            if not word.passed and not word.late:  # the others learn it by the call that they owe
+                self.untold.append(word.key)
 
     def _stop(self, word: Word) -> None:
         word.limit, word.announced = min(word.limit, word.last.messages), False

@@ -231,8 +231,8 @@ CREDIT_BUGS = (
     Bug(
         "a receiver is not told that its credit has ended",
         file=MODEL,
-        right="            self.untold.append(word.key)\n",
-        wrong="",
+        right="                self.untold.append(word.key)\n",
+        wrong="                pass\n",
     ),
     Bug(
         "messages stay locked when their session is free",

@@ -186,7 +186,7 @@ GRANT_BUGS = (
     ),
     Bug(
         "a changed rank is not written",
-        file="includes/write_credit",
+        file="includes/serve_credit",
         right="if rank and rank ~= w.ranked then",
         wrong="if rank and not w.ranked then",
     ),

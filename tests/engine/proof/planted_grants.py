@@ -155,16 +155,10 @@ GRANT_BUGS = (
         wrong="room > 0 and",
     ),
     Bug(
-        "news is told again and again",
-        file="includes/distribute",
-        right="            w.announced = false -- the news is told once",
-        wrong="            left = left -- the news",
-    ),
-    Bug(
         "all receivers are told of one message",
         file="includes/distribute",
-        right="            left = left - math.min(w.limit - w.messages, 16, math.max(1, math.floor(left / rivals)))",
-        wrong="            rest = true",
+        right="left = left - math.max(1, math.min(w.limit - w.messages, 16, math.floor(left / rivals)))",
+        wrong="left = left + 0",
     ),
     Bug(
         "interest is never passed on",

@@ -32,6 +32,7 @@ from sbredis.spark._loop import run
 from sbredis.spark._outbound import by_entity, outbound
 from sbredis.spark._query import Query
 from sbredis.spark._refused import RefusedRows, prepare_folder
+from sbredis.spark._sentences import sentence_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +67,7 @@ class Written(WriterCommitMessage):
     """The name of the writer, of a stream."""
 
 
+@sentence_first
 class BatchSink(DataSourceArrowWriter):
     """Sends a DataFrame. Spark makes it once, and sends copies to the tasks."""
 
@@ -101,6 +103,7 @@ class BatchSink(DataSourceArrowWriter):
         _correct_tasks(self._query, self._key, messages)
 
 
+@sentence_first
 class StreamSink(DataSourceStreamArrowWriter):
     """Sends one batch of a stream. Spark makes it for each batch."""
 

@@ -9,8 +9,8 @@
 --   it is missing }
 -- Refusals: LAYOUT, SLOTS
 -- Facts: repeatable
--- @use open_bucket
-local n, refusal = open_bucket(KEYS[1], ARGV[1], true)
+-- @use find_bucket
+local n, refusal = find_bucket(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

@@ -11,12 +11,12 @@
 --   empty if there is none
 -- Refusals: LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
--- @use open_bucket refuse whole_number
+-- @use find_bucket refuse whole_number
 local limit = whole_number(ARGV[3], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
 end
-local n, refusal = open_bucket(KEYS[1], ARGV[1], true)
+local n, refusal = find_bucket(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

@@ -14,13 +14,13 @@
 --   that was begun anew has another life, and so has a bucket on another server process, which may have lost changes
 -- Refusals: LAYOUT, SLOTS, BADCALL
 -- Facts: repeatable
--- @use open_bucket refuse whole_number
+-- @use find_bucket refuse whole_number
 local ROOM = 1048576
 local after, limit = whole_number(ARGV[3], 0, 999999999999999), whole_number(ARGV[4], 1, 1000)
 if not after or not limit then
   return refuse('BADCALL', 'changes')
 end
-local n, refusal = open_bucket(KEYS[1], ARGV[2], true)
+local n, refusal = find_bucket(KEYS[1], ARGV[2])
 if not n then
   return refusal
 end

@@ -1,26 +1,11 @@
--- Opens a call on a bucket of the registry: refuses a call that must not run, and otherwise returns the fields of the
--- bucket. With `may_miss`, a missing bucket is no refusal: the call answers with nothing.
+-- Opens a call on a bucket of the registry: returns the fields of the bucket, or nil and a refusal.
 --
--- Refusals: NAMESPACE (the bucket does not exist), LAYOUT (another release wrote the bucket, or a field of it is
---   damaged; the detail is `bucket`, and the layout or `unreadable`), SLOTS (the bucket belongs to a namespace with
---   another number of slots; the detail is `bucket` and the number)
--- @use refuse same_slot whole_number
-local function open_bucket(key, slots, may_miss)
-  local kept = redis.call('HMGET', key, 'layout', 'slots', 'last', 'run_id', 'channel', 'limited', 'created', 'floor')
-  if not kept[1] then
-    return nil, not may_miss and refuse('NAMESPACE', 'missing')
+-- Refusals: those of find_bucket, NAMESPACE (the bucket does not exist)
+-- @use find_bucket refuse
+local function open_bucket(key, slots)
+  local n, refusal = find_bucket(key, slots)
+  if not n then
+    return nil, refusal or refuse('NAMESPACE', 'missing')
   end
-  if kept[1] ~= '2' then
-    return nil, refuse('LAYOUT', 'bucket ' .. kept[1])
-  end
-  if kept[2] ~= slots then
-    return nil, refuse('SLOTS', 'bucket ' .. kept[2])
-  end
-  local last, floor = whole_number(kept[3], 0, 999999999999999), whole_number(kept[8], 0, 999999999999999)
-  if not last or not floor or not kept[4] or not kept[5] or not same_slot(key, kept[5]) or not kept[7] then
-    return nil, refuse('LAYOUT', 'bucket unreadable')
-  end
-  return {
-    last = last, run_id = kept[4], channel = kept[5], limited = kept[6] == '1', created = kept[7], floor = floor,
-  }
+  return n
 end

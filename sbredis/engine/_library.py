@@ -84,7 +84,7 @@ def library(operations: Iterable[str], read: Read, second_forms: Mapping[str, st
         groups = _divided(family, _GROUP)
         own = [{name for name in shared - common if _only(name, group, users)} for group in groups]
         if len(groups) == 1:
-            own = [set()]
+            own = [set[str]()]
         writer.lines.append("do")
         of_family = count + sum(writer.write(each, shared.difference(*own)) for each in family.values())
         _check_locals("fragments of several operations", of_family)

@@ -347,7 +347,8 @@ async def _at_moment(browser: Browser, moment: int) -> dict[int, int]:
 async def _at_numbers(browser: Browser, option: str, at: Mapping[str, Mapping[int, int]], usual: int) -> dict[int, int]:
     """Return the numbers before the sequence numbers that an option gives. ``usual`` is for partitions without one."""
     key = name_key(browser.path)
-    given = next((each for name, each in at.items() if name == ONLY_ENTITY or name_key(name) == key), {})
+    nothing: Mapping[int, int] = {}
+    given = next((each for name, each in at.items() if name == ONLY_ENTITY or name_key(name) == key), nothing)
     if not set(given) <= set(browser.partitions):
         raise SparkSetupError(
             f"{option} names the partitions {sorted(given)}, but '{browser.path}' has {sorted(browser.partitions)}."

@@ -113,7 +113,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges: list[PartitionRange] = []
         for key, each in ended.by_key.items():
             begun = began.get(key)
-            first = {number: offset.number for number, offset in (begun.partitions if begun else {}).items()}
+            first = {} if begun is None else {number: offset.number for number, offset in begun.partitions.items()}
             first |= each.began or {}
             ranges += [
                 PartitionRange(key, number, offset.birth, first.get(number, 0), offset.number)

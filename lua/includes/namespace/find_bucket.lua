@@ -1,8 +1,8 @@
 -- Returns the fields of a bucket of the registry; nothing if the bucket does not exist; or nil and a refusal.
 --
--- Refusals: LAYOUT (another release wrote the bucket, or a field of it is damaged; the detail is `bucket`, and the layout
---   or `unreadable`), SLOTS (the bucket belongs to a namespace with another number of slots; the detail is `bucket` and
---   the number)
+-- Refusals: LAYOUT (another release wrote the bucket, or a field of it is damaged; the detail is `bucket`, and the
+--   layout or `unreadable`), SLOTS (the bucket belongs to a namespace with another number of slots; the detail is
+--   `bucket` and the number)
 -- @use refuse same_slot whole_number
 local function find_bucket(key, slots)
   local kept = redis.call('HMGET', key, 'layout', 'slots', 'last', 'run_id', 'channel', 'limited', 'created', 'floor')

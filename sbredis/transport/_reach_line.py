@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,7 +20,7 @@ def reach_in(line: bytes) -> tuple[Target, float]:
     """Return the target and the connect timeout in such a line."""
     told: dict[str, Any] = json.loads(line)
     values: dict[str, Any] = told["target"]
-    tls: Mapping[str, Any] | None = values["tls"]
+    tls: list[Any] | None = values["tls"]
     values["endpoints"] = tuple(Endpoint(*each) for each in values["endpoints"])
-    values["tls"] = None if tls is None else TlsOptions(**tls)
+    values["tls"] = None if tls is None else TlsOptions(*tls)
     return Target(**values), told["connect_timeout"]

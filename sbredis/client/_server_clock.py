@@ -40,6 +40,8 @@ _YOUNG: Final = 60.0
 _SPEED: Final = 1001.0
 """The most milliseconds by which the server's clock moves in a second of the client."""
 _ROUNDED: Final = 1.0
+_MARGIN: Final = 0.002
+"""The seconds by which a lock ends earlier by the clock of a test, as in other replies of the server."""
 _MOST: Final = 64
 """The largest number of server processes whose clocks a client remembers."""
 
@@ -98,7 +100,7 @@ class _ToldClock(ServerClock):
     def ends(self, until: float, shown: float, now: float) -> float | None:
         """Return the client's time at which a lock ends."""
         del shown, now
-        return until / 1000 - self._clock.utc() + self._clock.now()
+        return until / 1000 - self._clock.utc() + self._clock.now() - _MARGIN
 
 
 class ServerClocks:

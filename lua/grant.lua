@@ -26,6 +26,10 @@ if not grants or #grants == 0 then
   return refuse('BADCALL', 'grants')
 end
 
+p.upkeep = true -- a receiver that wants nothing any more does not use the entity
+for i = 1, #grants do
+  p.upkeep = p.upkeep and grants[i].limit <= grants[i].messages and not grants[i].announced
+end
 advance(p, 100)
 local answers = take_grants(p, grants, false)
 finish(p, '')

@@ -22,6 +22,8 @@ __all__ = ["CreditInbox"]
 
 _LINGERING = 0.05
 """The seconds for which credit stays without a caller. Most callers come back soon."""
+_HEARING = 5.0
+"""The seconds for which partitions without credit send news to a receiver without a caller."""
 
 
 class CreditInbox(Inbox[CreditDriver]):
@@ -33,7 +35,7 @@ class CreditInbox(Inbox[CreditDriver]):
 
     def _new_sources(self) -> list[CreditDriver]:
         self._places = CreditPlaces(random.randrange(len(self._numbers)))
-        self._lingers_until = 0.0
+        self._lingers_until = self._hears_until = 0.0
         self._pumping = False
         return [CreditDriver(self, self.entity.partition_client(number), self.identity) for number in self._numbers]
 
@@ -66,10 +68,15 @@ class CreditInbox(Inbox[CreditDriver]):
     def _lingers(self) -> bool:
         return self._loop.time() < self._lingers_until
 
+    @property
+    def _hears(self) -> bool:
+        return self._loop.time() < self._hears_until
+
     def _caller_left(self) -> None:
         if not self._callers:
             self._lingering = max(1, self._coming)
             self._lingers_until = self._loop.time() + _LINGERING
+            self._hears_until = self._loop.time() + _HEARING
             self._set_timer()
 
     def _make_calls(self) -> None:
@@ -133,18 +140,30 @@ class CreditInbox(Inbox[CreditDriver]):
             )
 
     def _want_nothing(self) -> None:
-        lingers = self._lingers
+        lingers, hears = self._lingers, self._hears
         for driver in self._sources:
             unchanged = driver.credit.unchanged
-            driver.credit.want(unchanged if lingers else replace(unchanged, stock=0))
+            driver.credit.want(unchanged if lingers else replace(unchanged, stock=0) if hears else CreditDemand())
 
     # -- events --------------------------------------------------------------------------------------------------------
+
+    def _clock_moved(self) -> None:
+        """Ask the partitions again, or withdraw the credit if nothing is wanted from them."""
+        if self._wants:
+            for driver in self._sources:
+                driver.look_again()
+        else:
+            self._lingers_until = self._hears_until = 0.0
+        self._give_back_late()
+        self.pump()
 
     def _next_looks(self) -> list[float]:
         wanted = self._wants
         times = [at for driver in self._sources if (at := driver.next_at(wanted=wanted)) is not None]
         if not self._callers and self._lingers:
             times.append(self._lingers_until)
+        elif not self._callers and self._hears:
+            times.append(self._hears_until)
         return times
 
     def _on_look(self, now: float) -> None:

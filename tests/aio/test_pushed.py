@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError
+from sbredis.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, hold_of
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
@@ -105,7 +105,7 @@ async def test_a_receiver_that_is_closed_gives_back_what_is_pushed_meanwhile(url
     async with queue_at(url) as queue:
         receiver = queue.receiver(prefetch_count=20)
         async with receiver:
-            await eventually(lambda: queue.waiters())
+            await eventually(queue.waiters)
             sending = [asyncio.create_task(queue.send(*"abc")) for _ in range(5)]
         await asyncio.gather(*sending)
         await eventually(lambda: queue.counts_are(15, 0))
@@ -183,7 +183,7 @@ async def test_a_receiver_has_credit_at_the_server_that_takes_over(replicated_cl
         async def is_sent() -> bool:
             try:
                 await queue.send("a")
-            except Exception:
+            except ServiceBusError:
                 return False
             return True
 

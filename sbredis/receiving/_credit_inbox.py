@@ -134,7 +134,7 @@ class CreditInbox(Inbox[CreditDriver]):
                     stock=share - waiting,
                     room=MAXIMUM_CALL_BYTES,
                     now=only_now,
-                    announced=not share or not pushes,
+                    announced=not share or not (pushes or credit.outstanding),
                     hands=max(1, share),
                 )
             )

@@ -343,17 +343,17 @@ PLANTED = (
         test="tests/bulk/test_reserving.py::test_a_claim_whose_answer_does_not_come_is_taken_back",
     ),
     Planted(
-        "two runs of a task end with other rows",
+        "a task has more rows than in an earlier run",
         file="sbredis/bulk/_marks.py",
-        right="value, deadline)\n            self.check(rows)\n",
-        wrong="value, deadline)\n",
-        test="tests/bulk/test_noting.py::test_two_runs_of_a_task_with_other_rows_do_not_both_end",
+        right="            refuse_rows(self._key, rows, self._end)\n",
+        wrong="            pass\n",
+        test="tests/bulk/test_noting.py::test_a_task_that_goes_on_behind_the_rows_of_an_earlier_run_is_refused",
     ),
     Planted(
         "the last rows are not compared",
         file="sbredis/bulk/_writing.py",
-        right="            writer.check_end()\n        if self._notes",
-        wrong="            pass\n        if self._notes",
+        right="            writer.check_end()\n        return WriteSummary",
+        wrong="            pass\n        return WriteSummary",
         test="tests/bulk/test_noting.py::test_a_run_that_ends_before_another_one_with_more_rows_is_refused",
     ),
     Planted(

@@ -5,11 +5,12 @@
 -- KEYS[1-36] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
--- Result: { the receivers that wait for messages or sessions, the sessions that wait for a receiver, the sessions that
---   are locked, the time when the oldest message that can be received was enqueued, or an empty text }
+-- Result: { the receivers that wait for messages or sessions (one that was killed counts for up to five minutes), the
+--   sessions that wait for a receiver, the sessions that are locked, the time when the oldest message that can be
+--   received was enqueued, or an empty text }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use band begin levels lost_record read_many read_records record_of refuse sides turns
+-- @use band begin levels lost_record ranks read_many read_records record_of refuse sides turns
 local p, refusal = begin(KEYS, ARGV, 'inspect', 6, false)
 if not p then
   return refusal
@@ -22,6 +23,9 @@ local waiting = 0
 for _, prefix in ipairs({ '', 'h', 's' }) do
   local room = SIDES[prefix].room * BAND
   waiting = waiting + redis.call('ZCOUNT', p.waiters, room + math.floor(p.now / 10) * 128, room + BAND - 1)
+end
+if p.run_id == p.old_run_id then -- another server process ends all grants
+  waiting = waiting + redis.call('ZCOUNT', p.grants, RANKS.source, 2 * RANKS.source - 1)
 end
 
 local free, locked = 0, 0

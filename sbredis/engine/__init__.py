@@ -22,7 +22,7 @@ from sbredis.engine._codec import (
 )
 from sbredis.engine._columns import Columns, Maps, Numbers, Rows, RowsRead, Texts, columns_of, text_of
 from sbredis.engine._credit_values import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
-from sbredis.engine._grants import MAXIMUM_CREDIT, MAXIMUM_GRANTS, Granted, PushHeard, SentGrant, read_push
+from sbredis.engine._grants import Granted, SentGrant, read_push
 from sbredis.engine._keys import (
     ENTITIES_PATTERN,
     bucket_keys,
@@ -37,7 +37,7 @@ from sbredis.engine._keys import (
     waiting_channel,
 )
 from sbredis.engine._lifecycle import SidePrefix
-from sbredis.engine._lock_tokens import LeaseTokens, LockToken, lease_token, new_token, read_lock_token
+from sbredis.engine._lock_tokens import LockToken, lease_token, new_token, read_lock_token
 from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Swept, Taken
 from sbredis.engine._names import (
     entity_name,
@@ -152,8 +152,6 @@ __all__ = [
     "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
-    "MAXIMUM_CREDIT",
-    "MAXIMUM_GRANTS",
     "MAXIMUM_MESSAGE_BYTES",
     "MAXIMUM_PARTICIPANTS",
     "MAXIMUM_TRANSACTIONS",
@@ -192,7 +190,6 @@ __all__ = [
     "Granted",
     "Inspection",
     "LaneUnknownError",
-    "LeaseTokens",
     "Loads",
     "Lock",
     "LockToken",
@@ -218,7 +215,6 @@ __all__ = [
     "Planned",
     "PropertyColumns",
     "Purged",
-    "PushHeard",
     "Ranged",
     "Received",
     "Recipient",

@@ -31,14 +31,13 @@ from uuid import UUID
 from sbredis.engine._bands import number_of, side_of
 from sbredis.engine._lifecycle import SidePrefix
 
-__all__ = ["NO_LEASE", "LeaseTokens", "LockToken", "lease_token", "new_token", "read_lock_token"]
+__all__ = ["NO_LEASE", "LockToken", "lease_token", "new_token", "read_lock_token"]
 
 NO_LEASE = "-" * 11
 """The token for calls that take no lease."""
 
 _ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 _URL_SAFE, _STANDARD = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
-_SERIALS = 1 << 18
 _SIDES: tuple[SidePrefix, ...] = ("", "d", "t")
 _FORM = 1
 
@@ -51,23 +50,6 @@ def new_token() -> str:
 def lease_token(prefix: str, serial: int) -> str:
     """Return the token of the lease with this serial."""
     return prefix + _ALPHABET[serial >> 12] + _ALPHABET[serial >> 6 & 63] + _ALPHABET[serial & 63]
-
-
-class LeaseTokens:
-    """Makes the tokens of one receiver's leases in one partition."""
-
-    __slots__ = ("_prefix", "_serial")
-
-    def __init__(self) -> None:
-        self._prefix, self._serial = "", _SERIALS
-
-    def next(self) -> str:
-        """Return the token of the next lease."""
-        if self._serial == _SERIALS:
-            self._prefix, self._serial = new_token()[:8], 0
-        serial = self._serial
-        self._serial = serial + 1
-        return lease_token(self._prefix, serial)
 
 
 class LockToken(NamedTuple):

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
-    MAXIMUM_CREDIT,
-    MAXIMUM_GRANTS,
     CreditAnswer,
     CreditGift,
     CreditGrant,
@@ -16,12 +14,18 @@ from sbredis.engine import (
     CreditReply,
     Delivery,
     GiftPlace,
-    PushHeard,
     SentGrant,
     Settled,
     read_push,
 )
-from sbredis.engine._grants import granted, packed_grants, settled_and_granted
+from sbredis.engine._grants import (
+    MAXIMUM_CREDIT,
+    MAXIMUM_GRANTS,
+    PushHeard,
+    granted,
+    packed_grants,
+    settled_and_granted,
+)
 from sbredis.exceptions import DataLayoutError
 
 RECORD = b"a01700000000000" + b"payload"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -193,10 +194,12 @@ async def test_a_script_gets_the_run_id_of_the_server_process_that_runs_it(url: 
 
 
 @pytest.mark.parametrize("target", ["memory"], indirect=True)
-async def test_the_run_id_of_an_in_memory_server_is_a_question_mark(url: str) -> None:
+async def test_all_connections_to_a_server_in_memory_see_the_same_run_id(url: str) -> None:
     script = function("run_id", "return ARGV[1]", takes_run_id=True)
-    async with await open_transport(url) as transport:
-        assert await transport.call(script, [b"k"]) == b"?"
+    async with await open_transport(url) as transport, await open_transport(url) as other:
+        found = await transport.call(script, [b"k"])
+        assert re.fullmatch(rb"[0-9a-f]{40}", found)
+        assert await other.call(script, [b"k"]) == found
 
 
 # -- deadlines ---------------------------------------------------------------------------------------------------------

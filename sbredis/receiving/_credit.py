@@ -327,6 +327,10 @@ class PartitionCredit(Generic[Message]):
         """The server process that the prefix belongs to."""
         return self._run
 
+    def answers_for(self, grant: CreditGrant) -> bool:
+        """Return whether a reply to this grant says what the partition has: its prefix has not been replaced since."""
+        return grant.prefix == self._prefix
+
     @property
     def outstanding(self) -> int:
         """The number of messages that the partition may still push, or has given and that are not handed out."""

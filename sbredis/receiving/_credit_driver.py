@@ -185,7 +185,7 @@ class CreditDriver:
         answer = result.credits[0]
         if answer.answer is CreditAnswer.REFUSED:
             self._failed(self._refusal(answer.refusal))
-        elif answer.answer is not CreditAnswer.FORGOTTEN and not self.credit.news:
+        elif self.credit.answers_for(grant) and not self.credit.news:
             self._inbox.answered(self)
         self._inbox.received(messages)
 

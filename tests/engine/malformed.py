@@ -17,6 +17,10 @@ TOKEN, OTHER_TOKEN, STAMP = "aaaaaaaaaaa", "bbbbbbbbbbb", "aaaaaaaaaaaa"
 SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 4)}
 """The index of each setting among the arguments of `configure`."""
 
+_GRANT = "r sb:bench:{abc}:push:c 1 ? aaaaaaaa 0 0 0 0 1 0 1 1000 b  "
+"""A grant: receiver, channel, number, run, prefix, seen, messages, bytes, begun, hands, callers, limit, size limit,
+flags, retired prefixes, source."""
+
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "accept_session": ("", 1, OTHER_TOKEN, "", 1),
     "bury_session": ("=s", TOKEN, 500, b""),
@@ -46,6 +50,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "due": (),
     "forget_source": (STAMP, "q:birth"),
     "freeze": ("a:1", "holder", TOKEN, "", "1", ""),
+    "grant": (_GRANT,),
     "outgoing": (10, 1000, 0, ""),
     "settle_batch": ("a:1", 1, TOKEN, "taken"),
     "sweep": (10, 1000, "a:1", "holder", TOKEN, 1),
@@ -262,12 +267,43 @@ def malformed(script: str) -> Iterator[Malformed]:
         yield from _lists_of_names(good[:-1])
     if script == "redrive":
         yield from _redrives()
+    yield from _grants(script)
     yield from _moves(script)
     if script == "plan":
         for position in ((TOKEN, "x", 1), (TOKEN, 1, "x"), (TOKEN, 1, BAND_WIDTH), ("", 1, 1), ("a b", 1, 1)):
             yield Malformed(f"the position {position}", (1, *position, *good[4:]))
     if script in {"publish", "send"}:
         yield from _messages(good[: len(good) - (1 if script == "send" else 2)], routed=script == "publish")
+
+
+def _grants(script: str) -> Iterator[Malformed]:
+    if script != "grant":
+        return
+    words = _GRANT.split(" ")
+    wrong: dict[int, tuple[str, ...]] = {
+        0: ("", "a\u00e9", "r" * 65),
+        1: ("elsewhere", "sb:bench:{other}:push:c", ""),
+        2: ("0", "-1", "x", ""),
+        3: ("", "123456789"),
+        4: ("", "aaaaaaa", "aaaaaaaaa", "aaaaaaa+"),
+        5: ("-1", "x"),
+        6: ("2", "x"),
+        7: ("1001", "-1"),
+        8: ("-1", ""),
+        9: ("0", "100001"),
+        10: ("2", "-1"),
+        11: ("100001", "-1"),
+        12: (str((1 << 30) + 1), "-1"),
+        13: ("z", "B"),
+        14: ("x", "aaaaaaaa", "aaaaaaaa:1", "aaaaaaaa:1:1,", "aaaaaaaa:1:x"),
+        15: ("x", "D", "dd"),
+    }
+    for place, values in wrong.items():
+        for value in values:
+            yield Malformed(f"word {place} is {value!r}", (" ".join([*words[:place], value, *words[place + 1 :]]),))
+    yield Malformed("no text", ("",))
+    yield Malformed("a receiver twice", (_GRANT, _GRANT))
+    yield Malformed("more grants than a call takes", tuple(f"r{number}{_GRANT[1:]}" for number in range(17)))
 
 
 def _moves(script: str) -> Iterator[Malformed]:

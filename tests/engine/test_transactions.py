@@ -168,7 +168,11 @@ async def stored_by(chosen: list[Change], order: Sequence[int], how: How) -> tup
         elif how == "alone":
             watermarks = await each_alone(world, work)
         forget_memory(name)
-        return await world.data(), watermarks
+        stored = await world.data()
+        for key, (kind, fields) in stored.items():
+            if kind == "hash" and b"run_id" in fields:
+                stored[key] = kind, {**fields, b"run_id": b"?"}  # each way has a server of its own
+        return stored, watermarks
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import pytest
 from redis.credentials import UsernamePasswordCredentialProvider
 
 from sbredis import ServiceBusClient as SyncClient
+from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import WorkerSetupError
@@ -141,9 +142,9 @@ async def test_with_a_process_that_renews_a_handler_that_keeps_the_interpreter_k
         attempts.append(context.attempt)
         hold_the_interpreter(2 * LOCK.total_seconds())
 
+    async with ServiceBusClient(url) as client, client.get_queue_sender(queue) as sender:
+        await sender.send_messages([ServiceBusMessage(b"", session_id="a") for _ in range(2)])
     async with worker.running():
-        for _ in range(2):
-            await worker.send(queue, b"", session_id="a")
         await eventually(lambda: len(attempts) == 2)
         await eventually(lambda: empty(worker.client, queue))
     assert attempts == [1, 1]

@@ -28,7 +28,7 @@ from sbredis.receiving._credit import CreditDemand, CreditState, HandedGift, Par
 
 if TYPE_CHECKING:
     from sbredis.client import PartitionClient
-    from sbredis.receiving._credit_inbox import CreditInbox
+    from sbredis.receiving._inbox import Inbox
 
 __all__ = ["UNKNOWN_RUN", "CreditDriver"]
 
@@ -57,7 +57,7 @@ class CreditDriver:
     It reports what comes to the inbox, and the inbox says what it wants from the partition.
     """
 
-    def __init__(self, inbox: CreditInbox, partition_client: PartitionClient, identity: str) -> None:
+    def __init__(self, inbox: Inbox[CreditDriver], partition_client: PartitionClient, identity: str) -> None:
         connection = partition_client.connection
         self.partition_client = partition_client
         self.calls = 0
@@ -250,7 +250,7 @@ class CreditDriver:
         """Handle a new subscription. Earlier pushes may be lost."""
         self.credit.subscribed(run)
         self._rouse()
-        self._inbox.pump_soon()
+        self._inbox.received([])
 
     def refused(self, error: ServiceBusError) -> None:
         """Handle a refusal of the channel: ask the partition once a second, and for the channel too."""
@@ -259,7 +259,7 @@ class CreditDriver:
         self.credit.unsubscribed()
         _log.info("%s: pushes cannot be heard, so the partition is asked once a second: %s", self, error)
         if not may_recover(error):
-            self._inbox.pump_soon()
+            self._inbox.received([])
 
     # -- events --------------------------------------------------------------------------------------------------------
 

@@ -112,13 +112,19 @@ class BackgroundLockRenewer:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def cover(self, *held: ServiceBusReceivedMessage | ServiceBusSession) -> None:
+    def cover(
+        self, *held: ServiceBusReceivedMessage | ServiceBusSession, max_lock_renewal_duration: float | None = None
+    ) -> None:
         """Tell the process of these messages and sessions now, before code runs that may keep the GIL.
 
-        Without a process this does nothing. Called in the event loop of the program.
+        The process renews them for at most ``max_lock_renewal_duration`` seconds from now on; ``None`` sets no other
+        limit than that of the renewer. Without a process this does nothing. Called in the event loop of the program.
         """
+        for each in held:
+            if not isinstance(each, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
+                raise TypeError(f"A renewer covers received messages and sessions, not {type(each).__name__}.")
         if (thread := self._thread) is not None:
-            thread.cover(map(renewed, held))
+            thread.cover(map(renewed, held), max_lock_renewal_duration)
 
     async def close(self) -> None:
         """Stop renewing, and wait for the end of the thread. Each lock lasts until its current end."""

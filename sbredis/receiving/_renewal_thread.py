@@ -178,7 +178,7 @@ class RenewalThread(LoopThread):
                 self._start(key, self._extend(key, together[:MAXIMUM_CALL_MESSAGES]))
         return max(wait, 0.0)
 
-    def cover(self, held: Iterable[RenewedLock]) -> None:
+    def cover(self, held: Iterable[RenewedLock], longest: float | None) -> None:
         """Let the process know locks before code runs that may keep the GIL. Called in the loop of the application."""
         if self._stand_in is None:
             return
@@ -186,7 +186,9 @@ class RenewalThread(LoopThread):
         for _, hold in held:
             if (lock := self._lock_of(hold)) is not None and lock.lease.refresh is None:
                 lock.since = now
-                leases[id(lock.lease)] = self._for_process(lock)
+                covered = self._for_process(lock)
+                last = covered.last if longest is None else min(covered.last, now + longest)
+                leases[id(lock.lease)] = covered._replace(last=last)
         if leases:
             self._stand_in.add(leases.values())
 

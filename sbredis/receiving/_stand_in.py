@@ -16,8 +16,7 @@ The process must not keep the locks of a program that is gone or stuck:
 
 Times are those of the monotonic clock of the machine, which all processes share.
 
-Each word between the two is one line of JSON. A line of the program is no longer than a pipe writes at once, so it
-arrives whole or not at all.
+Each word between the two is one line of JSON.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ from typing import Any, Final, NamedTuple
 
 __all__ = ["CoveredLock", "LockNews", "StandIn", "lines_of", "news_in"]
 
-LONGEST_LINE: Final = 4096
-"""The number of bytes that a pipe takes whole (``PIPE_BUF`` of Linux; other systems promise 512 and take more)."""
-_TOGETHER: Final = 8
-"""The most locks of one line. The name of an entity has at most 260 characters."""
+_TOGETHER: Final = 100
+"""The most locks of a line. The process reads lines of up to 64 kB; the name of an entity has up to 260 characters."""
 _AGAIN: Final = 0.5
 """The seconds after a failed call, before the next one for the same locks."""
 _LONGEST_WAIT: Final = 1.0

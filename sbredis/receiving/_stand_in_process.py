@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import select
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +31,8 @@ _STARTING = 20.0
 _ENDING = 2.0
 _AGAIN = 5.0
 """The seconds after a failed start before the next one."""
+_FIRST_WORD = b"[]"
+"""What the process says when it has begun: a line without news."""
 _PROGRAM = "sbredis.receiving._stand_in_program"
 _FOLDER = str(Path(__file__).parents[2])
 """The folder in which the process finds the package, even if this program has changed ``sys.path``."""
@@ -46,6 +50,17 @@ class HeldLock(NamedTuple):
     """The last time at which the lock may be renewed."""
 
 
+@dataclass(slots=True)
+class _ToldLock:
+    """A lock that the process knows."""
+
+    number: int
+    """Its number for the process. No two locks ever have the same."""
+    held: HeldLock
+    until: float
+    """The end that the process was told."""
+
+
 class StandInProcess:
     """A process that renews locks as long as nobody else does (:mod:`sbredis.receiving._stand_in`).
 
@@ -61,8 +76,13 @@ class StandInProcess:
         """The seconds for which the process goes on when it hears nothing."""
         self._busy = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._told: dict[int, tuple[HeldLock, float]] = {}
-        """The locks that the process knows, and the ends that it was told, by the identity of the lease."""
+        self._told: dict[int, _ToldLock] = {}
+        """The locks that the process knows, by the identity of the lease."""
+        self._numbers = itertools.count(1)
+        self._unsent = b""
+        """What the pipe had no room for yet."""
+        self._sent_at = 0.0
+        """When something was written last, or nothing was left to write."""
         self._unread = b""
         self._next_start = 0.0
         self._closed = False
@@ -74,6 +94,8 @@ class StandInProcess:
     def _start(self) -> None:
         if not sys.executable:
             raise _refused("Python does not know the path of its interpreter (sys.executable is empty).", None)
+        if getattr(sys, "frozen", False):
+            raise _refused("The program is frozen, so its executable is no Python interpreter.", None)
         path = os.pathsep.join(filter(None, (_FOLDER, os.environ.get("PYTHONPATH"))))
         try:
             process = subprocess.Popen(
@@ -98,7 +120,8 @@ class StandInProcess:
         with self._busy:
             over = process if self._closed else self._process
             if not self._closed:
-                self._process, self._told, self._unread = process, {}, b""
+                self._process, self._told, self._unread, self._unsent = process, {}, b"", b""
+                self._sent_at = time.monotonic()
         if over is not None:
             _end(over)
 
@@ -110,18 +133,24 @@ class StandInProcess:
             os.write(process.stdin.fileno(), self._first_line)
         except BrokenPipeError:
             return False
-        ready, _, _ = select.select([process.stdout], [], [], _STARTING)
-        return bool(ready) and bool(os.read(process.stdout.fileno(), 3))
+        until, said = time.monotonic() + _STARTING, b""
+        while _FIRST_WORD not in said.splitlines() and (left := until - time.monotonic()) > 0:
+            ready, _, _ = select.select([process.stdout], [], [], left)
+            part = os.read(process.stdout.fileno(), 4096) if ready else b""
+            if not part:
+                return False
+            said += part  # what other modules of the process print is not its first word
+        return _FIRST_WORD in said.splitlines()
 
     def hold(self, locks: Iterable[HeldLock], now: float) -> None:
         """Tell the process of all locks that the program holds, and that the program is alive."""
         with self._busy:
             held = {id(each.lease): each for each in locks}
-            gone = [number for number in self._told if number not in held]
-            for number in gone:
-                lease = self._told.pop(number)[0].lease
-                lease.refresh = None
-            self._send(held, gone, now + self._patience)
+            gone = [identity for identity in self._told if identity not in held]
+            over = [self._told.pop(identity) for identity in gone]
+            for told in over:
+                told.held.lease.refresh = None
+            self._send(held, [told.number for told in over], now + self._patience)
 
     def add(self, locks: Iterable[HeldLock]) -> None:
         """Tell the process of more locks."""
@@ -138,13 +167,19 @@ class StandInProcess:
                 while read := os.read(process.stdout.fileno(), 65536):
                     self._unread += read
             whole, _, self._unread = self._unread.rpartition(b"\n")
-            for news in news_in(whole.splitlines()):
-                if (known := self._told.get(news.id)) is None:
-                    continue
-                lease = known[0].lease
-                if news.until > lease.until:
+            try:
+                said = news_in(whole.splitlines())
+            except (ValueError, TypeError):  # not a word of the process: whatever it is, another one is started
+                _log.warning("the process that renews locks for %s said something else, and is replaced", self._what)
+                process.kill()
+                return
+            known = {told.number: told.held.lease for told in self._told.values()} if said else {}
+            for news in said:
+                lease = known.get(news.id)
+                if lease is not None and news.until > lease.until:
                     lease.until_utc += news.until - lease.until
                     lease.until = news.until
+            self._flush(process)
 
     @property
     def gone(self) -> bool:
@@ -168,8 +203,8 @@ class StandInProcess:
         with self._busy:
             self._closed = True
             process, self._process = self._process, None
-            for held, _ in self._told.values():
-                held.lease.refresh = None
+            for told in self._told.values():
+                told.held.lease.refresh = None
             self._told.clear()
         if process is not None:
             _end(process)
@@ -179,19 +214,36 @@ class StandInProcess:
         if process is None or process.stdin is None:
             return
         fresh: list[CoveredLock] = []
-        for number, lock in held.items():
-            lease, told = lock.lease, self._told.get(number)
-            if told is None or told[1] < lease.until:
-                fresh.append(
-                    CoveredLock(number, lock.entity, lock.number, lease.key, lock.duration, lease.until, lock.last)
-                )
-                self._told[number] = lock, lease.until
+        for identity, lock in held.items():
+            lease, told = lock.lease, self._told.get(identity)
+            if told is not None and told.until >= lease.until:
+                continue
+            if told is None:
+                told = self._told[identity] = _ToldLock(next(self._numbers), lock, 0.0)
                 lease.refresh = self.read
+            told.until = lease.until
+            last = min(lock.last, told.held.last)
+            fresh.append(
+                CoveredLock(told.number, lock.entity, lock.number, lease.key, lock.duration, lease.until, last)
+            )
+        self._unsent += b"".join(lines_of(fresh, gone, trusted))
+        self._flush(process)
+
+    def _flush(self, process: subprocess.Popen[bytes]) -> None:
+        """Write what the pipe has room for. If it has had none for long, the thread starts another process."""
+        assert process.stdin is not None
+        now = time.monotonic()
         try:
-            for line in lines_of(fresh, gone, trusted):
-                os.write(process.stdin.fileno(), line)
-        except (OSError, ValueError):  # it has ended, or does not read: the thread starts another one
+            while self._unsent:
+                self._unsent = self._unsent[os.write(process.stdin.fileno(), self._unsent) :]
+                self._sent_at = now
+        except BlockingIOError:
+            if now - self._sent_at > _AGAIN:
+                process.kill()
+        except (OSError, ValueError):  # it has ended
             process.kill()
+        else:
+            self._sent_at = now
 
 
 def _refused(why: str, cause: BaseException | None) -> AutoLockRenewFailed:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -411,3 +412,34 @@ async def test_a_process_that_does_not_begin_is_refused(server: LocalServer, mon
         monkeypatch.undo()
         async with renewer:
             assert stand_in_of(renewer) is not None
+
+
+@pytest.mark.slow
+async def test_what_other_modules_of_the_process_print_ends_neither_it_nor_the_renewals(
+    server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = "import threading\nprint('hello')\nthreading.Timer(2, print, ['again'], {'flush': True}).start()\n"
+    (tmp_path / "sitecustomize.py").write_text(late)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    async with queue_at(server.url) as queue, BackgroundLockRenewer(queue.client, list, stand_in=60) as renewer:
+        first = stand_in_of(renewer)
+        assert first is not None
+        await eventually(lambda: first.poll() is not None)  # it is replaced: nobody knows what it would say next
+        assert "said something else" in caplog.text
+        assert thread_of(renewer).is_alive()
+
+
+@pytest.mark.slow
+async def test_a_process_covers_many_locks_at_once(server: LocalServer) -> None:
+    name = "q" * 200
+    async with queue_at(server.url, name=name) as queue:
+        messages = [message for _ in range(1000) for message in await receive(queue, 1)]
+        async with BackgroundLockRenewer(queue.client, lambda: messages, stand_in=60) as renewer:
+            process = stand_in_of(renewer)
+            stand_in = thread_of(renewer)._stand_in
+            assert process is not None
+            assert stand_in is not None
+            await eventually(lambda: len(stand_in._told) == 1000 and not stand_in._unsent)
+            assert process.poll() is None
+        with pytest.raises(TypeError, match="covers received messages and sessions, not list"):
+            renewer.cover(messages)  # type: ignore[arg-type]

@@ -153,6 +153,8 @@ async def test_a_key_that_is_known_completes_its_message_without_what_the_handle
         state.go.set()
         await eventually(lambda: empty(sbredis_bus))
         await eventually(lambda: state.counts.completed == len(TEXTS))
+        gathering = state.worker._running().services[0].consumer.settlements._gathering  # type: ignore[attr-defined]
+        assert gathering._alone == set()
     left = await sent(sbredis_bus)
     assert len(left) == len(TEXTS) - 1
     assert set(TEXTS) - set(left) < {"03", "07"}

@@ -55,7 +55,7 @@ class RunningCalls:
         self._most_unanswered = self._most * (plan.handlers[0].settings.batch or 1)
         settlements.when_settled = self._make_room
         self.gates = Gates(plan.handlers)
-        self.cover: Callable[[Sequence[Renewable]], None] = cover_nothing
+        self.cover: Callable[[Sequence[Renewable], float | None], None] = cover_nothing
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
 
     @property
@@ -107,7 +107,7 @@ class RunningCalls:
 
     def start(self, call: HandlerCall, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in a task of its own."""
-        self.cover(call.messages)
+        self.cover(call.messages, self.plan.settings.max_auto_lock_renewal_duration)
         self._starting = call  # the first step may block the event loop, and its locks must be renewed meanwhile
         task = new_task(self._loop, work)
         self._running[task] = call
@@ -240,7 +240,7 @@ class Consumer(RunningCalls):
             finally:
                 if calls:
                     self._next = calls
-                    self.cover([call.message for call in calls])
+                    self.cover([call.message for call in calls], self.plan.settings.max_auto_lock_renewal_duration)
                     _ = new_task(self._loop, SharedTask(self, calls).run())
             await asyncio.sleep(0)  # now all calls have ended, or have tasks of their own
 

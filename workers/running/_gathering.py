@@ -7,6 +7,7 @@ each call gets a transaction of its own.
 Calls do not share a transaction
 
 - if their messages are in different partitions, because a transaction settles messages of one slot,
+- if they remember the same key, because a transaction remembers a key once,
 - if they send to an entity for which a shared transaction was refused although each call alone was not: the messages
   for a partitioned entity need one key,
 - if they are too many or too large together. The number of calls is halved when a transaction was too large, and grows
@@ -16,12 +17,26 @@ Calls do not share a transaction
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from sbredis.model import hold_of
 from sbredis.workers.running._additions import MOST_ITEMS, UNCHANGED
 from sbredis.workers.running._calls import HandlerCall
 
 __all__ = ["Gathering"]
+
+
+@dataclass(slots=True)
+class _Together:
+    """The calls of a transaction to which more may be added."""
+
+    calls: list[HandlerCall] = field(default_factory=list[HandlerCall])
+    items: int = 0
+    keys: set[str | bytes] = field(default_factory=set[str | bytes])
+
+    def takes(self, items: int, keys: Iterable[str | bytes], most: int) -> bool:
+        """Return whether there is room for one more call, with this number of items and these keys."""
+        return self.items + items <= MOST_ITEMS and len(self.calls) < most and self.keys.isdisjoint(keys)
 
 
 class Gathering:
@@ -41,7 +56,7 @@ class Gathering:
     def transactions(self, calls: Iterable[HandlerCall]) -> list[list[HandlerCall]]:
         """Return the calls of each transaction, in their order."""
         made: list[list[HandlerCall]] = []
-        last: dict[int, tuple[list[HandlerCall], int]] = {}
+        last: dict[int, _Together] = {}
         for call in calls:
             sends = call.additions.sends or ()
             if self._alone and any(entity in self._alone for entity, _ in sends):
@@ -49,13 +64,15 @@ class Gathering:
                 continue
             lease = hold_of(call.message).lease
             partition = -1 if lease is None else lease.partition
-            together, items = last.get(partition, ([], 0))
-            more = 1 + len(sends) + len(call.additions.keys or ())
-            if not together or items + more > MOST_ITEMS or len(together) >= self._most:
-                together, items = [], 0
-                made.append(together)
-            together.append(call)
-            last[partition] = together, items + more
+            keys = call.additions.keys or {}
+            more = 1 + len(sends) + len(keys)
+            together = last.get(partition)
+            if together is None or not together.takes(more, keys, self._most):
+                together = last[partition] = _Together()
+                made.append(together.calls)
+            together.calls.append(call)
+            together.items += more
+            together.keys.update(keys)
         return made
 
     def happened(self) -> None:

@@ -28,8 +28,8 @@ Renewable = ServiceBusReceivedMessage | ServiceBusSession
 class LockHolder(Protocol):
     """A consumer, as its locks see it."""
 
-    cover: Callable[[Sequence[Renewable]], None]
-    """Called with messages or a session before the work on them begins."""
+    cover: Callable[[Sequence[Renewable], float | None], None]
+    """Called before the work on messages or a session begins, with the seconds for which they are renewed at most."""
 
     def renewables(self) -> Iterable[Renewable]:
         """Return the messages and sessions that handlers work on now. Called in another thread."""
@@ -40,9 +40,9 @@ class LockHolder(Protocol):
         ...
 
 
-def cover_nothing(held: Sequence[Renewable]) -> None:
+def cover_nothing(held: Sequence[Renewable], longest: float | None) -> None:
     """Do nothing: no process renews the locks of these messages and sessions."""
-    del held
+    del held, longest
 
 
 @contextmanager
@@ -93,8 +93,8 @@ class Locks:
             for consumer in self._consumers:
                 consumer.cover = self._cover
 
-    def _cover(self, held: Sequence[Renewable]) -> None:
-        self._renewer.cover(*held)
+    def _cover(self, held: Sequence[Renewable], longest: float | None) -> None:
+        self._renewer.cover(*held, max_lock_renewal_duration=longest)
 
     async def __aexit__(self, *_: object) -> None:
         await self._renewer.close()

@@ -74,7 +74,7 @@ class SessionConsumer:
         """The tasks whose handlers were cancelled at the end of the worker."""
         self.left: set[asyncio.Task[None]] = set()
         self._size = BatchSize(plan)
-        self.cover: Callable[[Sequence[Renewable]], None] = cover_nothing
+        self.cover: Callable[[Sequence[Renewable], float | None], None] = cover_nothing
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
 
     async def consume(self) -> None:
@@ -139,10 +139,10 @@ class SessionConsumer:
     async def _hold(self, receiver: ServiceBusSessionReceiver) -> None:
         task: Any = asyncio.current_task()
         self._held[task] = None
-        self.cover((receiver.session,))
+        settings = self._plan.settings
+        self.cover((receiver.session,), settings.max_auto_lock_renewal_duration)
         settlements = self._settlements_of(receiver)
         scopes = self._app.inner("session")
-        settings = self._plan.settings
         time = self._handling.time
         ends, left = time.now() + settings.max_session_time, settings.max_session_messages
         wait = self._plan.handlers[0].settings.batch_wait if self._plan.in_batches else 0.0

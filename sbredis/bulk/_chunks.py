@@ -162,7 +162,7 @@ def refuse_tasks(key: WriterKey, tasks: int, note: str) -> None:
         raise conflict(
             key,
             f"an earlier run had {noted.chunk} tasks, and this one has {tasks}, so rows could be stored twice. Run it "
-            f"with {noted.chunk} tasks",
+            f"with {noted.chunk} tasks; if that number was wrong, and none of its rows count, forget_writer forgets it",
         )
 
 

@@ -280,13 +280,18 @@ def _place_of_end(entity: Entity, key: WriterKey) -> int:
     return entity.numbers[key.task % len(entity.numbers)]
 
 
-async def correct_tasks(client: Connected, path: str, key: WriterKey, tasks: int, *, timeout: float = 60.0) -> None:
-    """Note the number of tasks that a batch really had, if another number is noted for it."""
+async def correct_tasks(
+    client: Connected, path: str, key: WriterKey, said: int, tasks: int, *, timeout: float = 60.0
+) -> None:
+    """Note the number of tasks that a batch really had, if the number that this run ``said`` is noted for it.
+
+    The number of another run stays: that run is to be repeated with it.
+    """
     deadline = deadline_of(timeout)
     entity = await destination(connection_of(client), entity_name(path), deadline)
     number, name = entity.numbers[0], tasks_name(key.writer)
     found = await _advance(entity, number, name, (NO_VALUE, None), deadline)
-    if found is not None and is_of(key, found) and read_mark(found).chunk != tasks:
+    if found is not None and is_of(key, found) and read_mark(found).chunk == said != tasks:
         now = round(entity.connection.clock.utc() * 1000)
         await _advance(entity, number, name, (found, note_text(key.kind, key.batch, tasks, now)), deadline)
 

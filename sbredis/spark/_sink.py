@@ -98,10 +98,6 @@ class BatchSink(DataSourceArrowWriter):
         _log.info("written as %s: %s", self._key.writer, _sum(messages))
         _end(self._query, self._key, messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Note the number of tasks, if it is another one than the option ``tasks`` says."""
-        _correct_tasks(self._query, self._key, messages)
-
 
 @sentence_first
 class StreamSink(DataSourceStreamArrowWriter):
@@ -176,7 +172,9 @@ def _correct_tasks(query: Query, key: WriterKey, messages: Sequence[WriterCommit
 
 
 async def _correct(query: Query, entity: str, key: WriterKey, tasks: int) -> None:
-    await correct_tasks(await query.client(), entity, key, tasks, timeout=query.options.timeout)
+    said = query.options.tasks
+    assert said is not None
+    await correct_tasks(await query.client(), entity, key, said, tasks, timeout=query.options.timeout)
 
 
 class _WriteTask:

@@ -92,7 +92,7 @@ async def test_a_call_ends_in_time_if_a_partition_has_answered(url: str, wait: f
         messages, took = await timed(receiver, wait)
         assert len(silence.asked) == len(silent)
     assert messages == []
-    assert wait <= took <= wait + 0.5
+    assert wait - 0.001 <= took <= wait + 0.5  # a timer may be a clock tick early
 
 
 async def test_the_messages_of_other_partitions_come_after_one_late_answer(url: str) -> None:

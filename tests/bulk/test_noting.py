@@ -79,7 +79,7 @@ async def test_the_rows_of_the_next_version_replace_those_of_the_last(client: Se
     for version, rows in enumerate((2, 1, 2)):
         key = WriterKey("v", version, 0, "stream")
         await note_ends(client, "out", key, {0: rows})
-        await correct_tasks(client, "out", key, 1)
+        await correct_tasks(client, "out", key, 2, 1)
         if rows == 2:
             assert (await write_version(client, version)).stored == 2
         else:
@@ -120,9 +120,10 @@ async def test_a_task_beyond_the_number_of_tasks_notes_nothing(client: ServiceBu
 
 async def test_a_wrong_number_of_tasks_is_corrected(client: ServiceBusClient) -> None:
     await write(client, 0, range(50))
-    await correct_tasks(client, "out", WriterKey("w", 1, 0, "batch"), 3)  # another batch
+    await correct_tasks(client, "out", WriterKey("w", 1, 0, "batch"), 2, 3)  # another batch
+    await correct_tasks(client, "out", WriterKey("w", 0, 0, "batch"), 4, 3)  # another run, which has said 4
     assert await noted_tasks(client, "out", "w") == 2
-    await correct_tasks(client, "out", WriterKey("w", 0, 0, "batch"), 3)
+    await correct_tasks(client, "out", WriterKey("w", 0, 0, "batch"), 2, 3)
     with pytest.raises(BatchConflictError, match="an earlier run had 3 tasks, and this one has 2"):
         await write(client, 1, range(50, 100))
     assert (await write(client, 1, range(50, 100), tasks=3)).stored == 50

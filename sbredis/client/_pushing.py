@@ -1,4 +1,4 @@
-"""The channels on which partitions push to a client: one for each slot, shared by all receivers of the client.
+"""The channels on which partitions push to a client: one for each partition, shared by all receivers of the client.
 
 A channel is open while a receiver needs it. A push names the receiver and the side, so it goes to the right one.
 """
@@ -68,24 +68,25 @@ class PushChannels:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._open: dict[int, _PushChannel] = {}
-        """The channels by the numbers of their slots."""
+        self._open: dict[tuple[int, str], _PushChannel] = {}
+        """The channels by the slots and the ids of their entities."""
 
-    def join(self, slot: int, receiver: str, source: str, listener: PushListener) -> PushMember:
-        """Let a receiver hear the pushes for one source of a partition in a slot.
+    def join(self, place: tuple[int, str], receiver: str, source: str, listener: PushListener) -> PushMember:
+        """Let a receiver hear the pushes for one source of a partition, which has a slot and the id of its entity.
 
         The listener is told when the subscription is confirmed, also if it was confirmed before.
         """
-        channel = self._open.get(slot)
+        channel = self._open.get(place)
         if channel is None:
             connection, namespace = self._connection, self._connection.namespace
-            name = push_channel(namespace.name, namespace.salt(slot), connection.id)
-            channel = self._open[slot] = _PushChannel(name, partial(self._ended, slot))
+            slot, entity = place
+            name = push_channel(namespace.name, namespace.salt(slot), entity, connection.id)
+            channel = self._open[place] = _PushChannel(name, partial(self._ended, place))
             channel.subscription = connection.transport.listen(name, channel, channel.refused)
         return channel.join((receiver, source), listener)
 
-    def _ended(self, slot: int) -> None:
-        channel = self._open.pop(slot)
+    def _ended(self, place: tuple[int, str]) -> None:
+        channel = self._open.pop(place)
         if channel.subscription is not None and not self._connection.closed:  # otherwise it ends with the connection
             channel.subscription.close()
 

@@ -23,7 +23,6 @@ from sbredis.engine._keys import (
     entity_pattern,
     head_pattern,
     namespace_pattern,
-    push_pattern,
 )
 from sbredis.engine._scripts import every_script, load, operations, whole_library
 
@@ -88,15 +87,15 @@ def namespace_rules(namespace: str, loads: Loads = "scripts") -> list[str]:
 def entity_rules(namespace: str, entities: Sequence[AccessTo], loads: Loads = "scripts") -> list[str]:
     """Return the rules of a user that may use some entities of a namespace.
 
-    The user reads the registry, and cannot change it. It cannot publish on the channels of other entities. All
-    entities share the channels of clients, whose ids are random.
+    The user reads the registry, and cannot change it. It can neither publish on the channels of other entities nor
+    listen to them.
     """
     own = [f"{entity_pattern(namespace, each.entity)}*" for each in entities]
     stores = dict.fromkeys(each.store for each in entities if each.store is not None)
     shared = [f"{entity_pattern(namespace, store)}{kind}" for store in stores for kind in STORE_KINDS]
     rights = [f"~{each}" for each in dict.fromkeys([*own, *shared])]
     rights += [f"%R~{each}" for each in (head_pattern(namespace), *bucket_patterns(namespace))]
-    rights += [*(f"&{each}" for each in own), f"&{due_pattern(namespace)}", f"&{push_pattern(namespace)}"]
+    rights += [*(f"&{each}" for each in own), f"&{due_pattern(namespace)}"]
     return [*_reset(*rights), *_commands(loads)]
 
 

@@ -32,7 +32,6 @@ __all__ = [
     "namespace_pattern",
     "partition_keys",
     "push_channel",
-    "push_pattern",
     "role_keys",
     "slot_channel",
     "state_key",
@@ -152,14 +151,15 @@ def due_channel(namespace: str, salt: str) -> bytes:
     return slot_channel(namespace, salt, "due")
 
 
-def push_channel(namespace: str, salt: str, client: str) -> bytes:
-    """Return the channel on which the partitions of a slot push messages and news to a client.
+def push_channel(namespace: str, salt: str, entity: str, client: str) -> bytes:
+    """Return the channel on which an entity's partition in the slot of ``salt`` pushes messages and news to a client.
 
-    The ids of clients are random, so no user can listen to the channel of a client that it does not know.
+    The entity's id is in its name, because messages travel on it: a user of another entity must not listen to it.
     """
-    if not _WORD.fullmatch(client):
-        raise ValueError(f"{quoted(client)} is not the id of a client")
-    return f"{_prefix(namespace, salt)}:push:{client}".encode()
+    for word in (entity, client):
+        if not _WORD.fullmatch(word):
+            raise ValueError(f"{quoted(word)} is not the id of an entity or a client")
+    return f"{_prefix(namespace, salt)}:{entity}:push:{client}".encode()
 
 
 def state_key(namespace: str, salt: str, entity: str) -> bytes:
@@ -213,11 +213,6 @@ def entity_pattern(namespace: str, entity: str) -> str:
 def due_pattern(namespace: str) -> str:
     """Return the pattern of the channels on which the partitions of a namespace make announcements."""
     return f"{_in_any_slot(namespace)}:wake:due"
-
-
-def push_pattern(namespace: str) -> str:
-    """Return the pattern of the channels on which the partitions of a namespace push to clients."""
-    return f"{_in_any_slot(namespace)}:push:*"
 
 
 def _in_any_slot(namespace: str) -> str:

@@ -19,6 +19,7 @@ from sbredis.engine import (
     Partition,
     Request,
     SentGrant,
+    entity_of,
     lease_token,
     new_token,
 )
@@ -237,7 +238,8 @@ class CreditDriver:
         """Begin to hear pushes, unless the driver hears them or may not."""
         if self._member is None and not self._left and self._loop.time() >= self._listens_at:
             link = self.partition_client
-            self._member = self._connection.pushes.join(link.number, self._receiver, self._inbox.side, self)
+            place = link.number, entity_of(link.partition.keys[0])
+            self._member = self._connection.pushes.join(place, self._receiver, self._inbox.side, self)
 
     def pushed(self, push: CreditPush[Delivery]) -> None:
         """Handle a push: messages, or the news that there are messages or that something has changed."""
@@ -315,6 +317,8 @@ class CreditDriver:
         """Withdraw the credit, and take what the partition has given before, so that the inbox can give it back."""
         until = self._loop.time() + _CLOSING
         self.credit.want(CreditDemand())
+        if self.credit.keeps_due_time:  # the partition must give that task to another receiver
+            self.credit.look_again()
         while self.partition_client.connected and not self._pauses and (left := until - self._loop.time()) > 0:
             now = self._clock.now()
             if self._job is not None:

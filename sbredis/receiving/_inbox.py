@@ -186,6 +186,8 @@ class Inbox(ABC, Generic[S]):
         """The number of messages that were asked for and have not come."""
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When the timer fires. The handle of uvloop does not always tell."""
         self._trouble: ServiceBusError | None = None
         self._ended_moving = self._clock.when_moved(self._clock_moved)
         entity.watchers.add(self._entity_changed)
@@ -483,9 +485,10 @@ class Inbox(ABC, Generic[S]):
             when = check if when is None else min(when, check)
         timer = self._timer
         if timer is not None:
-            if when is not None and timer.when() <= when:
+            if when is not None and self._timer_at <= when:
                 return  # the present timer fires early enough, and is set again after that
             timer.cancel()
+        self._timer_at = when or 0.0
         self._timer = None if when is None else self._loop.call_at(when, self._on_time)
 
     def _on_time(self) -> None:

@@ -133,6 +133,8 @@ class Renewals:
         self._numbers = itertools.count()
         self._last: _RenewalGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When the timer fires. The handle of uvloop does not always tell."""
         self._calling: set[asyncio.Task[None]] = set()
         self._renewals: set[asyncio.Future[Any]] = set()
         """The renewals under way."""
@@ -208,10 +210,10 @@ class Renewals:
         loop = asyncio.get_running_loop()
         heapq.heappush(self._due, (loop.time() + max(0.0, wait), next(self._numbers), group))
         when = self._due[0][0]
-        if self._timer is None or self._timer.cancelled() or when < self._timer.when():
+        if self._timer is None or self._timer.cancelled() or when < self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_at(when, self._renew)
+            self._timer, self._timer_at = loop.call_at(when, self._renew), when
 
     def _clock_moved(self) -> None:
         """Schedule all renewals again, because the clock was moved and locks end earlier. Start those that are due."""
@@ -234,7 +236,8 @@ class Renewals:
             if group.locks:
                 self._renew_one(group)
         if self._due and self._timer is None:
-            self._timer = loop.call_at(self._due[0][0], self._renew)
+            self._timer_at = self._due[0][0]
+            self._timer = loop.call_at(self._timer_at, self._renew)
 
     def _renew_one(self, group: _RenewalGroup) -> None:
         """Start the renewal of a group, or stop it if the requested time is over."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sbredis.aio import ServiceBusReceiver
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, hold_of
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.queues import Calls, Queue, at_rest, bodies, in_memory, on_servers, queue_at
@@ -191,3 +192,46 @@ async def test_a_receiver_has_credit_at_the_server_that_takes_over(replicated_cl
         messages = await task
         assert bodies(messages) == ["a"]
         await receiver.complete_messages(messages)
+
+
+@on_servers
+@pytest.mark.parametrize("closes", [True, False], ids=["closed", "without a caller"])
+async def test_receivers_that_wait_no_more_keep_no_due_time(url: str, closes: bool) -> None:
+    """Two receivers keep the due time of the queue, and then want nothing more. A third one waits on."""
+    async with queue_at(url) as queue:
+        first, second, third = (queue.receiver() for _ in range(3))
+        tasks = [await waits(queue, first), await waits(queue, second)]
+        await queue.send("a", "b")
+        for receiver, task in zip((first, second), tasks, strict=True):
+            await receiver.complete_messages(await task)
+        if closes:
+            await first.close()
+            await second.close()
+        task = await waits(queue, third)
+        async with queue.client.get_queue_sender("q") as sender:
+            due = datetime.now(UTC) + timedelta(seconds=1)
+            await sender.send_messages(ServiceBusMessage("c", scheduled_enqueue_time_utc=due))
+        async with asyncio.timeout(60):  # without a keeper, the next call comes two minutes later
+            messages = await task
+        assert bodies(messages) == ["c"]
+        await third.complete_messages(messages)
+
+
+async def test_a_user_with_other_facts_of_the_server_pushes_news(server: LocalServer) -> None:
+    """A user that may not read INFO knows no server process, and news of its calls say so."""
+    server.ask("ACL", "SETUSER", "few", "on", ">secret", "~*", "&*", "+@all", "-info")
+    async with queue_at(server.url) as queue:
+        limited = server.url.replace("://", "://few:secret@")
+        for sends, receives in ((limited, server.url), (server.url, limited)):
+            async with (
+                ServiceBusClient(sends, namespace="ns") as sending,
+                ServiceBusClient(receives, namespace="ns") as receiving,
+                receiving.get_queue_receiver("q") as receiver,
+            ):
+                task = asyncio.create_task(receiver.receive_messages(1, 60))
+                await eventually(queue.waiters)
+                async with sending.get_queue_sender("q") as sender:
+                    await sender.send_messages(ServiceBusMessage("a"))
+                async with asyncio.timeout(30):
+                    messages = await task
+                await receiver.complete_messages(messages)

@@ -16,6 +16,9 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has subscriptions of its own")]
 
 
+ENTITY = "e1"
+
+
 class Receiver:
     """Records what it hears."""
 
@@ -42,7 +45,7 @@ async def connection(url: str) -> AsyncIterator[Connection]:
 
 def channel_of(connection: Connection, slot: int) -> bytes:
     namespace = connection.namespace
-    return push_channel(namespace.name, namespace.salt(slot), connection.id)
+    return push_channel(namespace.name, namespace.salt(slot), ENTITY, connection.id)
 
 
 async def publish(connection: Connection, slot: int, payload: bytes) -> int:
@@ -58,8 +61,8 @@ async def test_a_push_goes_to_the_receiver_that_it_names(connection: Connection)
     """Receivers share the channel of their slot. A push of another release, or for nobody, changes nothing."""
     one, dead, other, elsewhere = (Receiver() for _ in range(4))
     for slot, receiver, source, listener in ((1, "r1", "", one), (1, "r1", "d", dead), (1, "r2", "", other)):
-        connection.pushes.join(slot, receiver, source, listener)
-    connection.pushes.join(2, "r1", "", elsewhere)
+        connection.pushes.join((slot, ENTITY), receiver, source, listener)
+    connection.pushes.join((2, ENTITY), "r1", "", elsewhere)
     await eventually(lambda: all(each.runs for each in (one, dead, other, elsewhere)))
     for payload in (
         b"unreadable",
@@ -75,13 +78,13 @@ async def test_a_push_goes_to_the_receiver_that_it_names(connection: Connection)
 async def test_a_receiver_that_comes_later_is_told_of_the_subscription(connection: Connection) -> None:
     """It is told once of a subscription. The server process is that of the calls."""
     first, second = Receiver(), Receiver()
-    member = connection.pushes.join(1, "r1", "", first)
+    member = connection.pushes.join((1, ENTITY), "r1", "", first)
     assert member.run is None
     await eventually(lambda: first.runs)
     server = connection.transport.server_of(channel_of(connection, 1))
     assert server is not None
     assert first.runs == [server.run_id[:8].decode()] == [member.run]
-    connection.pushes.join(1, "r2", "", second)
+    connection.pushes.join((1, ENTITY), "r2", "", second)
     await eventually(lambda: second.runs)
     assert first.runs == second.runs
 
@@ -89,10 +92,13 @@ async def test_a_receiver_that_comes_later_is_told_of_the_subscription(connectio
 async def test_a_channel_is_open_while_a_receiver_needs_it(connection: Connection) -> None:
     """The one that has left hears nothing more, and one that leaves before the confirmation is not told of it."""
     first, second, third = Receiver(), Receiver(), Receiver()
-    member, other = connection.pushes.join(1, "r1", "", first), connection.pushes.join(1, "r2", "", second)
+    member, other = (
+        connection.pushes.join((1, ENTITY), "r1", "", first),
+        connection.pushes.join((1, ENTITY), "r2", "", second),
+    )
     with pytest.raises(ValueError, match="hears this channel already"):
-        connection.pushes.join(1, "r1", "", third)
-    connection.pushes.join(1, "r3", "", third).leave()
+        connection.pushes.join((1, ENTITY), "r1", "", third)
+    connection.pushes.join((1, ENTITY), "r3", "", third).leave()
     await eventually(lambda: second.runs)
     member.leave()
     member.leave()
@@ -105,7 +111,7 @@ async def test_a_channel_is_open_while_a_receiver_needs_it(connection: Connectio
         return not await publish(connection, 1, news_for("r2", "CCCCCCCC"))
 
     await eventually(is_over)
-    connection.pushes.join(1, "r1", "", third)
+    connection.pushes.join((1, ENTITY), "r1", "", third)
     await eventually(lambda: third.runs)
     assert not first.prefixes
     assert len(second.prefixes) == len(third.runs) == 1
@@ -117,10 +123,10 @@ async def test_each_receiver_learns_that_the_user_may_not_listen(server: LocalSe
     async with ServiceBusClient.from_connection_string(server.url.replace("://", "://deaf:secret@")) as client:
         connection, receivers = connection_of(client), [Receiver(), Receiver()]
         for number, receiver in enumerate(receivers):
-            connection.pushes.join(1, f"r{number}", "", receiver)
+            connection.pushes.join((1, ENTITY), f"r{number}", "", receiver)
         await eventually(lambda: all(each.errors for each in receivers))
         assert isinstance(receivers[0].errors[0], ServiceBusAuthorizationError)
         server.ask("ACL", "SETUSER", "deaf", "allchannels")
-        connection.pushes.join(1, "r0", "", receivers[0])
+        connection.pushes.join((1, ENTITY), "r0", "", receivers[0])
         await eventually(lambda: receivers[0].runs)
         assert not receivers[1].runs

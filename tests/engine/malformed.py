@@ -17,7 +17,7 @@ TOKEN, OTHER_TOKEN, STAMP = "aaaaaaaaaaa", "bbbbbbbbbbb", "aaaaaaaaaaaa"
 SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 4)}
 """The index of each setting among the arguments of `configure`."""
 
-_GRANT = "r sb:bench:{abc}:push:c 1 ? aaaaaaaa 0 0 0 0 1 0 1 1000 b  "
+_GRANT = "r sb:bench:{abc}:e:push:c 1 ? aaaaaaaa 0 0 0 0 1 0 1 1000 b  "
 """A grant: receiver, channel, number, run, prefix, seen, messages, bytes, begun, hands, callers, limit, size limit,
 flags, retired prefixes, source."""
 
@@ -282,7 +282,7 @@ def _grants(script: str) -> Iterator[Malformed]:
     words = _GRANT.split(" ")
     wrong: dict[int, tuple[str, ...]] = {
         0: ("", "a\u00e9", "r" * 65),
-        1: ("elsewhere", "sb:bench:{other}:push:c", ""),
+        1: ("elsewhere", "sb:bench:{other}:e:push:c", ""),
         2: ("0", "-1", "x", ""),
         3: ("", "123456789"),
         4: ("", "aaaaaaa", "aaaaaaaaa", "aaaaaaa+"),

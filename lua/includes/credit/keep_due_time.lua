@@ -32,6 +32,7 @@ local function keep_due_time(p)
   for _, g in ipairs(p.granting or {}) do
     local w = g.w
     if w and (not g.asked or w.open_until <= p.now) then
+      c.asked = 0 -- it was perhaps the one that was asked last, and another one must be
       keeper, deputy = keeper and c.keeper ~= w.key, deputy and c.deputy ~= w.key
     elseif w and (not keeper or c.keeper == w.key) then
       keeper, deputy = true, deputy and c.deputy ~= w.key

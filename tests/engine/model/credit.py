@@ -683,6 +683,7 @@ class CreditPartition:
         if word is None:
             return None
         if not asked or not self._listens(word):
+            self.asked_at = -PATIENCE - 1
             self.keeper = None if self.keeper and self.keeper.word == word.key else self.keeper
             self.deputy = None if self.deputy and self.deputy.word == word.key else self.deputy
             return None

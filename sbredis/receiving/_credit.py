@@ -1,6 +1,6 @@
 """Decide which credit a receiver grants to a partition, and which messages it hands out. Pure.
 
-No module of the product uses this decider yet. ``tests/engine/proof/credit_machine.py`` runs it against a model of the
+``_credit_driver`` makes the calls. ``tests/engine/proof/credit_machine.py`` runs this decider against a model of the
 partition.
 
 Theory

@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.client import Connection, connection_of
-from sbredis.engine import CreditPush, Delivery, push_channel
+from sbredis.engine import AccessTo, CreditPush, Delivery, entity_rules, push_channel
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError
 from sbredis.servers import LocalServer
 from tests.waiting import eventually
@@ -130,3 +130,17 @@ async def test_each_receiver_learns_that_the_user_may_not_listen(server: LocalSe
         connection.pushes.join((1, ENTITY), "r0", "", receivers[0])
         await eventually(lambda: receivers[0].runs)
         assert not receivers[1].runs
+
+
+async def test_a_user_of_another_entity_may_not_listen_to_pushes(server: LocalServer) -> None:
+    """Messages travel on the channels. An entity's id is in their names, and its user may use these only."""
+    async with ServiceBusClient.from_connection_string(server.url) as client:
+        connection = connection_of(client)
+        own = channel_of(connection, 1)
+        other = own.replace(ENTITY.encode(), b"e2")
+        server.ask("ACL", "SETUSER", "one", *entity_rules(connection.namespace.name, [AccessTo(ENTITY)]))
+        for command in ("SSUBSCRIBE", "SPUBLISH"):
+            words = () if command == "SSUBSCRIBE" else ("x",)
+            assert server.ask("ACL", "DRYRUN", "one", command, own.decode(), *words) == "OK"
+            said = server.ask("ACL", "DRYRUN", "one", command, other.decode(), *words)
+            assert "no permissions" in str(said)

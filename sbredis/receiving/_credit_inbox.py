@@ -36,6 +36,8 @@ class CreditInbox(Inbox[CreditDriver]):
     def _new_sources(self) -> list[CreditDriver]:
         self._places = CreditPlaces(random.randrange(len(self._numbers)))
         self._lingers_until = self._hears_until = 0.0
+        self._fills = False
+        """Whether the stock is being filled: from the time when it has become small until it is full."""
         self._pumping = False
         return [CreditDriver(self, self.entity.partition_client(number), self.identity) for number in self._numbers]
 
@@ -114,7 +116,12 @@ class CreditInbox(Inbox[CreditDriver]):
         missing = max(0, demand - kept)
         if stock.most and not stock.resting:
             more = stock.missing(kept, coming, demand, self._loop.time())
-            return coming + more if more else min(coming, max(0, stock.target + demand - kept))
+            room = max(0, stock.target + demand - kept)
+            self._fills = bool(more) or (self._fills and bool(room))
+            if more:
+                return coming + more
+            # What partitions without messages have lost to others may not have been given: fill the stock all the same.
+            return room if self._fills and exactly and not coming else min(coming, room)
         if missing and not exactly and missing <= 2 * coming <= 2 * missing:
             return coming
         return missing

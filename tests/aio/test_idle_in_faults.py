@@ -130,7 +130,7 @@ async def test_removals_are_completed_or_taken_back_while_masters_and_slots_of_a
 ) -> None:
     cluster = replicated_cluster
     clock = TestClock(datetime.now(UTC))
-    hooks = SimpleNamespace(clock=clock._clock, slots=SLOTS_OF_NEW, sent=lambda *_: None)
+    hooks = SimpleNamespace(clock=clock._clock, slots=SLOTS_OF_NEW, sent=lambda *_: None, used=lambda *_: None)
     monkeypatch.setattr("sbredis.client._connection.hooks_for", lambda _: hooks)
     url = f"{cluster.url}?durability=replicated"
     async with (

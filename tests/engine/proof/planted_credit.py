@@ -47,8 +47,8 @@ CREDIT_BUGS = (
     Bug(
         "a push of an earlier prefix is taken",
         file=DECIDER,
-        right="if push.run != self._run or push.prefix != self._prefix:",
-        wrong="if push.run != self._run:",
+        right="if push.prefix != self._prefix or (known",
+        wrong="if (known",
     ),
     Bug(
         "a failed call is not asked for again",

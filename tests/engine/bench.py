@@ -31,12 +31,13 @@ from sbredis.engine import (
     Sent,
     Settled,
     SidePrefix,
+    entity_of,
     new_token,
     perform,
     read_record,
 )
 from sbredis.engine._bands import BAND_WIDTH, BANDS
-from sbredis.engine._keys import entity_of, partition_keys
+from sbredis.engine._keys import partition_keys
 from sbredis.engine._lifecycle import Side as LifeSide
 from sbredis.engine._lifecycle import State
 from sbredis.engine._scripts import load

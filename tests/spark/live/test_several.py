@@ -44,10 +44,10 @@ def stream(url: str, kind: type[BrowseStreamReader | ConsumeReader], **options: 
 def drained(reader: DataSourceStreamReader, start: dict[str, Any] | None = None, limit: ReadLimit = ALL) -> list[Row]:
     """Run batches until there is nothing new. The end of each goes through JSON, as in a checkpoint."""
     rows: list[Row] = []
-    start = start or reader.initialOffset()
-    while (end := json.loads(json.dumps(reader.latestOffset(start, limit)))) != start:
-        rows += rows_of(reader, reader.partitions(start, end))
-        start = end
+    begun: dict[str, Any] = start or reader.initialOffset()
+    while (end := json.loads(json.dumps(reader.latestOffset(begun, limit)))) != begun:
+        rows += rows_of(reader, reader.partitions(begun, end))
+        begun = end
     return rows
 
 

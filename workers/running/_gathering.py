@@ -27,7 +27,7 @@ __all__ = ["Gathering"]
 
 
 @dataclass(slots=True)
-class _Together:
+class _OpenTransaction:
     """The calls of a transaction to which more may be added."""
 
     calls: list[HandlerCall] = field(default_factory=list[HandlerCall])
@@ -56,7 +56,7 @@ class Gathering:
     def transactions(self, calls: Iterable[HandlerCall]) -> list[list[HandlerCall]]:
         """Return the calls of each transaction, in their order."""
         made: list[list[HandlerCall]] = []
-        last: dict[int, _Together] = {}
+        last: dict[int, _OpenTransaction] = {}
         for call in calls:
             sends = call.additions.sends or ()
             if self._alone and any(entity in self._alone for entity, _ in sends):
@@ -68,7 +68,7 @@ class Gathering:
             more = 1 + len(sends) + len(keys)
             together = last.get(partition)
             if together is None or not together.takes(more, keys, self._most):
-                together = last[partition] = _Together()
+                together = last[partition] = _OpenTransaction()
                 made.append(together.calls)
             together.calls.append(call)
             together.items += more

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sbredis.receiving._credit import CreditAnswer, CreditGrant, CreditPush, CreditReply, GiftPlace
+from tests.engine.granting import granting
 from tests.engine.model.credit import NEXT_SESSION, CreditCall, CreditPartition
 
 LOCK = 30_000
@@ -38,24 +39,8 @@ class Scene:
         """Let a receiver grant credit for this many callers, in a call with these fields."""
         fields = {name: changed.pop(name) for name in CreditCall._fields if name in changed}
         self.numbers[receiver] += 1
-        grant = CreditGrant(
-            number=self.numbers[receiver],
-            run="r1",
-            prefix=f"p{receiver}",
-            begins=self.numbers[receiver] == 1,
-            seen=GiftPlace(0, 0, 0),
-            begun=0,
-            hands=1,
-            callers=limit,
-            limit=limit,
-            size_limit=1 << 20,
-            retired=(),
-            again=False,
-            once=False,
-            now=False,
-            announced=False,
-            suspects=True,
-        )
+        number = self.numbers[receiver]
+        grant = granting(number, limit, run="r1", prefix=f"p{receiver}")._replace(begins=number == 1)
         reply = self.call(receiver, grant._replace(**changed), **fields)
         assert not isinstance(reply, bool)
         return reply

@@ -7,9 +7,7 @@ A bug is a text in a module and its replacement. The modules are loaded with thi
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import sbredis.client
-from tests.engine.proof.bugs import Bug
+from tests.engine.proof.bugs import Bug, search
 
 __all__ = ["CREDIT_BUGS", "find", "text_of"]
 
@@ -284,22 +282,5 @@ def find(bug: Bug | None, runs: int = RUNS) -> str:
     return ""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the bugs to search for; all by default")
-    given = parser.parse_args()
-    bugs = [bug for bug in CREDIT_BUGS if not given.names or bug.name in given.names]
-    wrong = 0
-    for bug in bugs:
-        started = time.monotonic()
-        found = find(bug)
-        wrong += not found
-        line = f"{bug.name:<66} {time.monotonic() - started:5.1f} s  {found[:90] or 'not found'}\n"
-        sys.stdout.write(line if found else f"WRONG: {line}")
-        sys.stdout.flush()
-    sys.stdout.write(f"{len(bugs)} searches, {wrong} not as it should be\n")
-    return 1 if wrong or not bugs else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(search(__doc__, CREDIT_BUGS, find))

@@ -5,12 +5,10 @@ python -m tests.engine.proof.planted_grants [NAME...]
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 
 from sbredis.servers import LocalServer
-from tests.engine.proof.bugs import Bug
+from tests.engine.proof.bugs import Bug, search
 from tests.engine.proof.credit_twin import prove, unhurried
 from tests.engine.proof.hosts import USUAL, Address, host, source_at_start, with_texts_replaced
 
@@ -225,21 +223,8 @@ def find(bug: Bug, server: Address | None = None, seeds: int = SEEDS) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the bugs to search for; all by default")
-    given = parser.parse_args()
-    wrong = 0
-    bugs = [bug for bug in GRANT_BUGS if not given.names or bug.name in given.names]
     with LocalServer() as server:
-        for bug in bugs:
-            started = time.monotonic()
-            found = find(bug, Address(server.host, server.port))
-            wrong += not found
-            line = f"{bug.name:<60} {time.monotonic() - started:5.1f} s  {found[:90] or 'not found'}\n"
-            sys.stdout.write(line if found else f"WRONG: {line}")
-            sys.stdout.flush()
-    sys.stdout.write(f"{len(bugs)} searches, {wrong} not as it should be\n")
-    return 1 if wrong or not bugs else 0
+        return search(__doc__, GRANT_BUGS, lambda bug: find(bug, Address(server.host, server.port)))
 
 
 if __name__ == "__main__":

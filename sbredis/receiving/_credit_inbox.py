@@ -49,10 +49,6 @@ class CreditInbox(Inbox[CreditDriver]):
         if messages:
             self._trouble = None
             self.take_back(messages)
-        self.pump_soon()
-
-    def pump_soon(self) -> None:
-        """Make the calls that are needed in the next turn of the event loop."""
         if not self._pumping:
             self._pumping = True
             self._loop.call_soon(self._pump_now)

@@ -147,7 +147,7 @@ def _end(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | 
         except ServiceBusError as error:
             _log.warning("%s: the rows of the tasks of %s are not noted: %s", entity, key.writer, error)
     if tasks != len(messages):
-        _correct_tasks(query, key, messages)
+        _correct_tasks(query, key, messages, tasks)
         raise SparkSetupError(
             f"All rows are stored, but the DataFrame had {len(messages)} tasks, and the option tasks says {tasks}. To "
             f"repeat this write, give tasks={len(messages)}."
@@ -158,22 +158,18 @@ async def _note_ends(query: Query, entity: str, key: WriterKey, ends: Mapping[in
     await note_ends(await query.client(), entity, key, ends, timeout=query.options.timeout)
 
 
-def _correct_tasks(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Note the number of tasks that a batch has, if the options say another one."""
-    options = query.options
-    if options.tasks in {None, len(messages)}:
-        return
+def _correct_tasks(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | None], said: int) -> None:
+    """Note the number of tasks that a batch has, where the number that the options ``said`` is noted."""
+    named = query.options.entity
     found = {entity for each in messages if isinstance(each, Written) for entity in each.rows}
-    for entity in sorted(found if options.entity is None else {options.entity}):
+    for entity in sorted(found if named is None else {named}):
         try:
-            run(_correct(query, entity, key, len(messages)))
+            run(_correct(query, entity, key, said, len(messages)))
         except ServiceBusError as error:
             _log.warning("%s: the number of tasks of %s is not corrected: %s", entity, key.writer, error)
 
 
-async def _correct(query: Query, entity: str, key: WriterKey, tasks: int) -> None:
-    said = query.options.tasks
-    assert said is not None
+async def _correct(query: Query, entity: str, key: WriterKey, said: int, tasks: int) -> None:
     await correct_tasks(await query.client(), entity, key, said, tasks, timeout=query.options.timeout)
 
 

@@ -235,8 +235,9 @@ class CreditDriver:
     # -- pushes --------------------------------------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Begin to hear pushes, unless the driver hears them or may not."""
-        if self._member is None and not self._left and self._loop.time() >= self._listens_at:
+        """Begin to hear pushes, unless the driver hears them or may not. A closed transport brings none."""
+        closed = self._connection.transport.closed
+        if self._member is None and not self._left and not closed and self._loop.time() >= self._listens_at:
             link = self.partition_client
             place = link.number, entity_of(link.partition.keys[0])
             self._member = self._connection.pushes.join(place, self._receiver, self._inbox.side, self)

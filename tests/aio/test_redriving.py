@@ -40,11 +40,13 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
-async def kill(queue: Queue, *texts: str, reason: str | None = None, description: str | None = None) -> list[int]:
-    """Send messages and dead-letter them. Return the sequence numbers of the dead letters."""
+async def kill(
+    queue: Queue, *texts: str, reason: str | None = None, description: str | None = None, at: int | None = None
+) -> list[int]:
+    """Send messages, to partition ``at`` or to all, and dead-letter them. Return the letters' sequence numbers."""
     letters = queue.receiver(sub_queue="deadletter")
     before = {message.sequence_number for message in await letters.peek_messages(1000, sequence_number=1)}
-    await queue.send(*texts)
+    await queue.send(*texts, at=at)
     receiver = queue.receiver()
     for message in await receive_exactly(receiver, len(texts)):
         await receiver.dead_letter_message(message, reason, description)
@@ -470,7 +472,7 @@ async def test_a_letter_that_a_receiver_gets_before_it_is_moved_elsewhere_is_not
     held: list[Any] = []
     async with queue_at(url, partitions=1 if near else 3, partitioned=True) as queue:
         await queue.client.ensure_queue("other", enable_partitioning=near)
-        await kill(queue, *"abc")
+        await kill(queue, *"abc", at=0)
         letters = queue.receiver(sub_queue="deadletter")
         through = queue.transport.call
         divert(queue.transport, call)

@@ -30,11 +30,13 @@ from tests.sync.queues import (
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
 
-def kill(queue: Queue, *texts: str, reason: str | None = None, description: str | None = None) -> list[int]:
-    """Send messages and dead-letter them. Return the sequence numbers of the dead letters."""
+def kill(
+    queue: Queue, *texts: str, reason: str | None = None, description: str | None = None, at: int | None = None
+) -> list[int]:
+    """Send messages, to partition ``at`` or to all, and dead-letter them. Return the letters' sequence numbers."""
     letters = queue.receiver(sub_queue="deadletter")
     before = {message.sequence_number for message in letters.peek_messages(1000, sequence_number=1)}
-    queue.send(*texts)
+    queue.send(*texts, at=at)
     receiver = queue.receiver()
     for message in receive_exactly(receiver, len(texts)):
         receiver.dead_letter_message(message, reason, description)

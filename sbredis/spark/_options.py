@@ -465,7 +465,7 @@ def _numbers(at: values.At | None) -> list[int]:
 def _refuse_unrepeatable(found: Mapping[str, Any], kind: QueryKind) -> None:
     """Refuse a write that is to be repeatable, but does not say what a repetition needs, or says more."""
     if "idColumn" in found:
-        for name in ("writeVersion", "tasks"):
+        for name in ("writeVersion", "tasks", "writeId"):
             if name in found:
                 raise SparkSetupError(f"{name} has no meaning with idColumn: the entity recognises each row by its id.")
     elif "writeId" in found and "tasks" not in found:

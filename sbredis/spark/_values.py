@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, cast
 
 from sbredis._quoting import quoted
+from sbredis.engine import name_key
 
 __all__ = [
     "EARLIEST",
@@ -141,7 +142,9 @@ def offsets(value: str) -> At:
     if word in _ENDS:
         return _ENDS[word]
     try:
-        found: Any = json.loads(value)
+        found: Any = json.loads(value, object_pairs_hook=_without_repetition)
+    except _TwiceError as error:
+        raise ValueError(f"it has {quoted(error.key)} twice: {quoted(value)}") from None
     except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict):
@@ -154,6 +157,26 @@ def offsets(value: str) -> At:
         'it must be earliest, latest, or JSON with sequence numbers such as {"0": 17, "1": -2} or '
         f'{{"orders": {{"0": 17}}}}, not {quoted(value)}'
     )
+
+
+class _TwiceError(Exception):
+    """A key of a JSON object comes twice."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON. Raise :class:`_TwiceError` if two of its keys are one partition, or one entity."""
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        is_partition = key.isascii() and key.isdecimal() and not isinstance(value, dict)
+        meant = str(int(key)) if is_partition else name_key(key)
+        if meant in found:
+            raise _TwiceError(key)
+        found[meant] = key
+    return dict(pairs)
 
 
 def _by_partition(given: dict[str, Any]) -> dict[int, int] | None:

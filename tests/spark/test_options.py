@@ -132,6 +132,10 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
         (QueryKind.BROWSE, {"endingOffsets": '{"0": -2}'}, "endingOffsets cannot be earliest, or -2"),
         (QueryKind.BROWSE, {"maxRecordsPerPartition": "0"}, "The option maxRecordsPerPartition is wrong"),
         (QueryKind.BROWSE, {"maxRecordsPerPartition": "9", "maxTasks": "2"}, "Both maxRecordsPerPartition and maxTas"),
+        (QueryKind.BROWSE, {"startingOffsets": '{"0": 1, "00": 2}'}, "startingOffsets is wrong: it has '00' twice"),
+        (QueryKind.BROWSE, {"endingOffsets": '{"0": 1, "0": 2}'}, "endingOffsets is wrong: it has '0' twice"),
+        (QueryKind.BROWSE, {"startingOffsets": '{"o": {"0": 1}, "O": {"0": 2}}'}, "it has 'O' twice"),
+        (QueryKind.BROWSE, {"startingOffsets": '{"o": {"0": 1, "0": 2}}'}, "it has '0' twice"),
         (
             QueryKind.BROWSE,
             {"pageMessages": "0"},
@@ -157,6 +161,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
         (QueryKind.WRITE, {"writeVersion": "-1"}, "The option writeVersion is wrong: it must be a whole number from 0"),
         (QueryKind.WRITE, {"writeId": "load", "idColumn": "id", "writeVersion": "1"}, "no meaning with idColumn"),
         (QueryKind.WRITE, {"writeId": "load", "idColumn": "id", "tasks": "1"}, "tasks has no meaning with idColumn"),
+        (QueryKind.WRITE, {"writeId": "load", "idColumn": "id"}, "writeId has no meaning with idColumn"),
         (QueryKind.CONSUME, {"consumer": " "}, "The option consumer is wrong: it must not be empty"),
     ],
 )

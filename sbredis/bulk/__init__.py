@@ -8,7 +8,7 @@ from sbredis._lazy import lazily
 from sbredis.engine import Committed, Planned, Rows
 
 if TYPE_CHECKING:
-    from sbredis.bulk._chunks import WriterKey, WriterKind
+    from sbredis.bulk._chunks import ROWS_SAY, WriterKey, WriterKind
     from sbredis.bulk._claims import Awaited
     from sbredis.bulk._marks import correct_tasks, forget_marks, forget_writer, note_ends, noted_tasks, stored_rows
     from sbredis.bulk._page_reading import (
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST_NUMBER",
+    "ROWS_SAY",
     "SHOWING_LIFE",
     "Awaited",
     "Browser",
@@ -65,6 +66,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "_chunks": (
+                "ROWS_SAY",
                 "WriterKey",
                 "WriterKind",
             ),

@@ -21,6 +21,7 @@ from sbredis._unreadable import unreadable
 from sbredis.exceptions import BatchConflictError, BatchInterruptedError, Outcome
 
 __all__ = [
+    "ROWS_SAY",
     "Chunk",
     "Mark",
     "TaskProgress",
@@ -47,6 +48,8 @@ anonymous writer has a single batch too, and a name that nobody knows after the 
 tasks. So its marks are forgotten after an hour if there is no room for others.
 """
 
+ROWS_SAY = 0
+"""Stands for the number of tasks where each row says its task: so it is in the same task in every run."""
 _PREFIX = b"bulk:"
 _WRITER = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _MARK = re.compile(r"1 ([bsa]) ([0-9]{1,19}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9a-f]{32}) ([0-9]{1,15})")
@@ -149,8 +152,11 @@ def is_of(key: WriterKey, note: str) -> bool:
 
 def refuse_task(key: WriterKey, tasks: int) -> None:
     """Refuse a task that is not one of the tasks that its run was said to have."""
-    if key.task >= tasks:
-        raise conflict(key, f"this run has more tasks than {tasks}, the number that it was given")
+    if tasks != ROWS_SAY and key.task >= tasks:
+        raise conflict(
+            key,
+            f"this run has more tasks than {tasks}, the number that it was given. Run it again with the right number",
+        )
 
 
 def refuse_tasks(key: WriterKey, tasks: int, note: str) -> None:
@@ -159,11 +165,17 @@ def refuse_tasks(key: WriterKey, tasks: int, note: str) -> None:
     if noted.batch > key.batch:
         raise conflict(key, f"it is already written, because batch {noted.batch} of this writer has begun since")
     if noted.batch == key.batch and noted.chunk != tasks:
+        had, has = _described(noted.chunk), _described(tasks)
         raise conflict(
             key,
-            f"an earlier run had {noted.chunk} tasks, and this one has {tasks}, so rows could be stored twice. Run it "
-            f"with {noted.chunk} tasks; if that number was wrong, and none of its rows count, forget_writer forgets it",
+            f"an earlier run had {had}, and this one has {has}, so rows could be stored twice. Run it with {had}. If "
+            "that number was wrong, a stream goes on without the number; another write begins anew after "
+            "forget_writer, if none of its rows count",
         )
+
+
+def _described(tasks: int) -> str:
+    return "tasks that the rows say" if tasks == ROWS_SAY else f"{tasks} tasks"
 
 
 def refuse_rows(key: WriterKey, rows: int, note: str) -> None:

@@ -197,6 +197,8 @@ class TaskNotes:
         self._entity = entity
         self._key = key
         self._tasks = tasks
+        self.made = False
+        """Whether this task was the first one of its batch, in all runs, that noted the number of tasks."""
         self._end: str | None = None
         """The stored note about the end of the task, of this batch or an earlier one."""
 
@@ -214,6 +216,7 @@ class TaskNotes:
             found = await self._change_tasks((expected, value), now, deadline)
             if found is not None:
                 refuse_tasks(key, self._tasks, found)
+            self.made = self.made or found is None
             if expected is None and (found is None or is_of(key, found)):
                 break
             expected = None if found is None or is_of(key, found) else found

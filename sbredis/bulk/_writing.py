@@ -77,7 +77,7 @@ class BulkWriter:
     With ``tasks``, the number of tasks of the batch, the entity notes this number before the first row is stored, and
     refuses each run with another number, each further task, and each run of an earlier batch. It also refuses more rows
     than :func:`note_ends` has noted for the task. Without ``tasks``, a later run may go on behind the rows of an
-    earlier one.
+    earlier one. :data:`ROWS_SAY` instead of a number means that each row says its task, so that any number is right.
 
     With ``by_id`` the entity recognises rows by their message ids, so it must detect duplicates, and each row needs an
     id. Then the rows of a task may be in another order in each run, and partitions remember nothing else of the writer.
@@ -170,6 +170,11 @@ class BulkWriter:
             raise self._error({row: Refusal(self._rows + row, reason) for row, reason in unfit.items()})
         self._rows += len(messages)
         await self._add(entity, made)
+
+    @property
+    def has_noted(self) -> bool:
+        """Whether no other task or run had noted the number of tasks of this batch before this task did."""
+        return self._notes is not None and self._notes.made
 
     @property
     def done(self) -> int:

@@ -111,6 +111,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("writeId", values.text, frozenset({QueryKind.WRITE})),
     Option("writeVersion", values.count(0, (1 << 63) - 1), frozenset({QueryKind.WRITE})),
     Option("tasks", values.count(1, 100_000), WRITES),
+    Option("taskColumn", values.text, WRITES),
     Option("idColumn", values.text, WRITES),
     Option("refusedPath", values.text, WRITES),
     Option("callTimeout", values.duration, ALL, 60.0),
@@ -187,6 +188,8 @@ class QueryOptions:
     write_version: int | None = None
     tasks: int | None = None
     """The number of tasks of a write, or of each batch of a stream."""
+    task_column: str | None = None
+    """The name of the column with the number of the task of each row."""
     id_column: str | None = None
     refused_path: str | None = None
     timeout: float = 60.0
@@ -286,6 +289,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Que
         write_id=value("writeId"),
         write_version=value("writeVersion"),
         tasks=value("tasks"),
+        task_column=value("taskColumn"),
         id_column=value("idColumn"),
         refused_path=value("refusedPath"),
         timeout=value("callTimeout"),
@@ -465,16 +469,19 @@ def _numbers(at: values.At | None) -> list[int]:
 def _refuse_unrepeatable(found: Mapping[str, Any], kind: QueryKind) -> None:
     """Refuse a write that is to be repeatable, but does not say what a repetition needs, or says more."""
     if "idColumn" in found:
-        for name in ("writeVersion", "tasks", "writeId"):
+        for name in ("writeVersion", "tasks", "taskColumn", "writeId"):
             if name in found:
                 raise SparkSetupError(f"{name} has no meaning with idColumn: the entity recognises each row by its id.")
-    elif "writeId" in found and "tasks" not in found:
+    elif "tasks" in found and "taskColumn" in found:
+        raise SparkSetupError("Both tasks and taskColumn are given: where each row says its task, any number is right.")
+    elif "writeId" in found and "tasks" not in found and "taskColumn" not in found:
         raise SparkSetupError(
             "writeId needs the option tasks: the number of tasks of the DataFrame, which must be the same if the write "
             "is repeated. Fix it, and the order of the rows, with "
-            'repartition(8, "order_id").sortWithinPartitions("order_id") and tasks=8 for example.'
+            'repartition(8, "order_id").sortWithinPartitions("order_id") and tasks=8 for example. Or name a column '
+            "with the task of each row by taskColumn."
         )
     if kind is QueryKind.WRITE and "writeId" not in found:
-        for name in ("writeVersion", "tasks"):
+        for name in ("writeVersion", "tasks", "taskColumn"):
             if name in found:
                 raise SparkSetupError(f"{name} needs the option writeId: the name under which the write is repeated.")

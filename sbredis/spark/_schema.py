@@ -203,8 +203,10 @@ def check_written(given: Sequence[tuple[str, str]], options: QueryOptions) -> tu
         column = _WRITTEN.get(name)
         if name == options.id_column and _spelled(kind) != "STRING":
             raise SparkSetupError(f"The column {name} has the type {kind}, but idColumn needs STRING: cast it.")
+        if name == options.task_column and _spelled(kind) not in {"INT", "BIGINT"}:
+            raise SparkSetupError(f"The column {name} has the type {kind}, but taskColumn needs INT: cast it.")
         if column is None:
-            if name not in _ONLY_READ and name != options.id_column:
+            if name not in _ONLY_READ and name not in {options.id_column, options.task_column}:
                 raise SparkSetupError(
                     f"A message has no part for the column {quoted(name)}: {nearest(name, _WRITTEN)} "
                     "Drop the column, or put it into application_properties."
@@ -222,8 +224,9 @@ def _check_needed(given: set[str], options: QueryOptions) -> None:
         raise SparkSetupError(
             "The column body is missing: it is what a message carries. Name a column so: alias('body')."
         )
-    if options.id_column is not None and options.id_column not in given:
-        raise SparkSetupError(f"idColumn names {quoted(options.id_column)}, which is not a column of the DataFrame.")
+    for option, column in (("idColumn", options.id_column), ("taskColumn", options.task_column)):
+        if column is not None and column not in given:
+            raise SparkSetupError(f"{option} names {quoted(column)}, which is not a column of the DataFrame.")
     if options.entity is None and "entity" not in given:
         raise SparkSetupError("Nothing says where to send: give the option queue or topic, or a column entity.")
 

@@ -3,6 +3,8 @@
 A row is recognised by its writer (the streaming query, or ``writeId``), its batch (``writeVersion``), its task and its
 place in the task.
 So a task must give the same rows in the same order whenever it runs. Partitions of the entity remember this for good.
+The tasks are known by their number, which the option ``tasks`` says and nothing checks before the end of a write; or
+each row says its task (``taskColumn``), which is checked before the row is sent.
 
 With ``idColumn``, a row is recognised by its id instead: the entity must detect duplicates.
 """
@@ -16,10 +18,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sbredis.bulk import BulkWriter, WriterKey, WriterKind, correct_tasks, note_ends
+from sbredis.bulk import ROWS_SAY, BulkWriter, WriterKey, WriterKind, correct_tasks, note_ends
 from sbredis.engine import entity_name
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -63,6 +66,8 @@ class Written(WriterCommitMessage):
     rows: dict[str, int] = field(default_factory=dict[str, int])
     """The number of rows of the task for each entity."""
     task: int = 0
+    noted: set[str] = field(default_factory=set[str])
+    """The entities in which this task was the first to note the number of tasks."""
     writer: str = ""
     """The name of the writer, of a stream."""
 
@@ -98,6 +103,10 @@ class BatchSink(DataSourceArrowWriter):
         _log.info("written as %s: %s", self._key.writer, _sum(messages))
         _end(self._query, self._key, messages)
 
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Correct the number of tasks that this run has noted, if it is wrong. Spark calls this if a task failed."""
+        _abort(self._query, self._key, messages)
+
 
 @sentence_first
 class StreamSink(DataSourceStreamArrowWriter):
@@ -122,9 +131,19 @@ class StreamSink(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Report what was done. The rows were sent by the tasks."""
         _log.info("batch %d written: %s", batchId, _sum(messages))
-        writers = {each.writer for each in messages if isinstance(each, Written)}
-        for writer in writers:
-            _end(self._query, WriterKey(writer, batchId, 0, "stream"), messages)
+        for key in _stream_keys(messages, batchId):
+            _end(self._query, key, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Correct the number of tasks that this run has noted, if it is wrong. Spark calls this if a task failed."""
+        for key in _stream_keys(messages, batchId):
+            _abort(self._query, key, messages)
+
+
+def _stream_keys(messages: Sequence[WriterCommitMessage | None], batch: int) -> list[WriterKey]:
+    """Return the key of the batch that tasks have written. There is none if no task has ended."""
+    writers = {each.writer for each in messages if isinstance(each, Written)}
+    return [WriterKey(writer, batch, 0, "stream") for writer in writers]
 
 
 def _end(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -134,7 +153,7 @@ def _end(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | 
     repeats it is refused.
     """
     tasks = query.options.tasks
-    if tasks is None:
+    if tasks is None and query.options.task_column is None:
         return
     by_entity: dict[str, dict[int, int]] = {}
     for each in messages:
@@ -146,23 +165,38 @@ def _end(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | 
             run(_note_ends(query, entity, key, ends))
         except ServiceBusError as error:
             _log.warning("%s: the rows of the tasks of %s are not noted: %s", entity, key.writer, error)
-    if tasks != len(messages):
-        _correct_tasks(query, key, messages, tasks)
+    if tasks is not None and tasks != len(messages):
+        named = query.options.entity
+        _correct_tasks(query, key, messages, set(by_entity) if named is None else {named})
         raise SparkSetupError(
             f"All rows are stored, but the DataFrame had {len(messages)} tasks, and the option tasks says {tasks}. To "
-            f"repeat this write, give tasks={len(messages)}."
+            f"repeat this write, give tasks={len(messages)}. If an earlier run was stopped, which also said {tasks} "
+            "and had yet another number, rows may be stored twice: with taskColumn they cannot be."
         )
+
+
+def _abort(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Correct a wrong number of tasks of a write that has failed, where this run was the first one that noted it.
+
+    The number of an earlier run stays: that run is to be repeated with it.
+    """
+    tasks = query.options.tasks
+    if tasks is not None and tasks != len(messages):
+        noted = {entity for each in messages if isinstance(each, Written) for entity in each.noted}
+        _correct_tasks(query, key, messages, noted)
 
 
 async def _note_ends(query: Query, entity: str, key: WriterKey, ends: Mapping[int, int]) -> None:
     await note_ends(await query.client(), entity, key, ends, timeout=query.options.timeout)
 
 
-def _correct_tasks(query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | None], said: int) -> None:
-    """Note the number of tasks that a batch has, where the number that the options ``said`` is noted."""
-    named = query.options.entity
-    found = {entity for each in messages if isinstance(each, Written) for entity in each.rows}
-    for entity in sorted(found if named is None else {named}):
+def _correct_tasks(
+    query: Query, key: WriterKey, messages: Sequence[WriterCommitMessage | None], entities: set[str]
+) -> None:
+    """Note the number of tasks that a batch has in entities, where the number of the option ``tasks`` is noted."""
+    said = query.options.tasks
+    assert said is not None
+    for entity in sorted(entities):
         try:
             run(_correct(query, entity, key, said, len(messages)))
         except ServiceBusError as error:
@@ -186,13 +220,16 @@ class _WriteTask:
         """For each entity its writer, or why rows cannot go there."""
         self._rows: dict[str | None, int] = {}
         """The number of rows that each writer was given."""
+        options = query.options
+        self._tasks = options.tasks if options.task_column is None else ROWS_SAY
+        """What the entity notes about the number of tasks, before a row is stored; ``None`` for nothing."""
         self._stack = AsyncExitStack()
         self._done = Written(task=key.task)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Send all rows. Rows are sent in the background while Spark makes the next ones."""
         try:
-            if self._query.options.tasks is not None and self._query.options.entity is not None:
+            if self._tasks is not None and self._query.options.entity is not None:
                 run(self._writer(self._query.options.entity))  # also a task without rows notes the number of tasks
             for batch in batches:
                 run(self._write(batch))
@@ -204,6 +241,7 @@ class _WriteTask:
         return self._done
 
     async def _write(self, batch: pa.RecordBatch) -> None:
+        self._check_tasks(batch)
         columns = outbound(batch, self._sent, self._query.options.id_column)
         found = list(by_entity(batch, self._query.options.entity))
         writers = [await self._writer(entity) for entity, _ in found]  # before a row of the batch is sent
@@ -216,6 +254,20 @@ class _WriteTask:
             self._rows[entity] += len(places)
             for refusal in await writer.write(columns if rows is None else columns.rows(rows)):
                 self._refuse(batch, [places[refusal.row - before]], refusal.reason)
+
+    def _check_tasks(self, batch: pa.RecordBatch) -> None:
+        """Refuse rows that say that they belong to another task."""
+        name, task = self._query.options.task_column, self._output.key.task
+        if name is None:
+            return
+        said = batch.column(batch.schema.names.index(name))
+        others = pc.filter(said, pc.invert(pc.fill_null(pc.equal(said, task), False)))
+        if len(others):
+            raise SparkSetupError(
+                f"A row in task {task} says in the column {name} that it belongs to task {others[0].as_py()}, so it is "
+                f'not sent. Place the rows with repartitionById(8, "{name}"), with a number that is greater than each '
+                "task, and sort them within the tasks."
+            )
 
     async def _writer(self, entity: str | None) -> BulkWriter | str:
         """Return the writer for an entity, or why the rows that name it cannot be sent."""
@@ -244,11 +296,14 @@ class _WriteTask:
             task=key.task,
             kind=key.kind,
             by_id=options.id_column is not None,
-            tasks=options.tasks,
+            tasks=self._tasks,
             refused="fail" if self._refused is None else "collect",
             timeout=options.timeout,
         )
-        return await self._stack.enter_async_context(writer)
+        await self._stack.enter_async_context(writer)
+        if writer.has_noted:
+            self._done.noted.add(entity)
+        return writer
 
     def _refuse(self, batch: pa.RecordBatch, rows: Sequence[int], reason: str) -> None:
         if self._refused is None:

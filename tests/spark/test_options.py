@@ -45,6 +45,7 @@ EXAMPLES = {
     "writeId": "load-1",
     "writeVersion": "17",
     "tasks": "4",
+    "taskColumn": "task",
     "idColumn": "order_id",
     "refusedPath": "/tmp/refused",
     "callTimeout": "30",
@@ -56,6 +57,7 @@ NEEDED = {
     "writeId": {"tasks": "4"},
     "writeVersion": {"writeId": "load-1", "tasks": "4"},
     "tasks": {"writeId": "load-1"},
+    "taskColumn": {"writeId": "load-1"},
 }
 """What some options need beside them in a batch write."""
 
@@ -154,8 +156,11 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
             {"minMessagesPerTrigger": "9", "maxMessagesPerTrigger": "8"},
             "minMessagesPerTrigger is greater",
         ),
-        (QueryKind.WRITE, {"writeId": "load"}, r"writeId needs the option tasks: .*tasks=8 for example\."),
+        (QueryKind.WRITE, {"writeId": "load"}, r"writeId needs the option tasks: .*=8 for example\..*taskColumn"),
         (QueryKind.WRITE, {"tasks": "4"}, "tasks needs the option writeId"),
+        (QueryKind.WRITE, {"taskColumn": "t"}, "taskColumn needs the option writeId"),
+        (QueryKind.WRITE, {"writeId": "load", "tasks": "4", "taskColumn": "t"}, "Both tasks and taskColumn are given"),
+        (QueryKind.WRITE_STREAM, {"idColumn": "id", "taskColumn": "t"}, "taskColumn has no meaning with idColumn"),
         (QueryKind.WRITE, {"writeVersion": "4"}, "writeVersion needs the option writeId"),
         (QueryKind.WRITE, {"writeId": "load", "tasks": "0"}, "The option tasks is wrong: it must be a whole number"),
         (QueryKind.WRITE, {"writeVersion": "-1"}, "The option writeVersion is wrong: it must be a whole number from 0"),

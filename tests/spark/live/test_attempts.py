@@ -64,6 +64,27 @@ def test_a_frame_in_another_number_of_tasks_is_refused(spark: SparkSession, empt
 
 
 @pytest.mark.long("Spark needs seconds for each query")
+def test_rows_that_say_their_task_are_stored_once_though_the_number_of_tasks_was_wrong(
+    spark: SparkSession, emptied: str
+) -> None:
+    """The first run is in three tasks and dies, and the second one is in five."""
+    with ServiceBusClient(emptied) as client:
+        client.ensure_queue("placed")
+    rows = spark.range(0, ROWS, 1, 2).selectExpr("CONCAT(id, REPEAT('x', 50)) AS body", "CAST(id % 3 AS INT) AS task")
+    three = rows.repartitionById(3, "task").sortWithinPartitions("body")
+    feed = always_dying(emptied, "placed", 10_000)
+    with pytest.raises(Exception, match="the executor is killed"):
+        write(three.mapInArrow(feed, three.schema), "placed", writeId="load", taskColumn="task")
+    five = rows.repartitionById(5, "task").sortWithinPartitions("body")
+    write(five, "placed", writeId="load", taskColumn="task")
+    assert waiting(emptied, "placed") == (ROWS, 0)
+    assert different(spark, "placed") == ROWS
+    with pytest.raises(Exception, match="says in the column task that it belongs to task"):
+        write(rows.coalesce(1), "placed", writeId="load", taskColumn="task")
+    assert waiting(emptied, "placed") == (ROWS, 0)
+
+
+@pytest.mark.long("Spark needs seconds for each query")
 def test_a_write_that_died_and_is_repeated_with_more_tasks_stores_nothing(spark: SparkSession, emptied: str) -> None:
     with ServiceBusClient(emptied) as client:
         client.ensure_queue("died")

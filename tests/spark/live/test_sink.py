@@ -28,7 +28,7 @@ from sbredis.spark._options import parse_options
 from sbredis.spark._query import Query
 from sbredis.spark._refused import RefusedRows, prepare_folder
 from sbredis.spark._schema import TYPED_MAP, SchemaColumn, arrow_schema, check_written
-from sbredis.spark._sink import BatchSink, Written, _TaskIdentity, _WriteTask
+from sbredis.spark._sink import BatchSink, StreamSink, Written, _TaskIdentity, _WriteTask
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import bodies, query, rows_of, send
 
@@ -37,6 +37,7 @@ TYPES = {
     "body": ("binary", pa.binary()),
     "entity": ("string", pa.string()),
     "order_id": ("string", pa.string()),
+    "task": ("int", pa.int32()),
     "message_id": ("string", pa.string()),
     "session_id": ("string", pa.string()),
     "subject": ("string", pa.string()),
@@ -363,8 +364,9 @@ def named_task(url: str, number: int, rows: pa.RecordBatch, **options: str) -> W
     """Run one task of a write that can be repeated."""
     given = {"url": url, "writeId": "load-1", **options}
     query = Query(given, parse_options(given, stream=False, write=True))
-    key = replace(BatchSink(query, rows.schema.names)._key, task=number)
-    return _WriteTask(query, rows.schema.names, _TaskIdentity(key)).write(iter([rows]))
+    sent = [name for name in rows.schema.names if name != "task"]
+    key = replace(BatchSink(query, sent)._key, task=number)
+    return _WriteTask(query, sent, _TaskIdentity(key)).write(iter([rows]))
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -407,6 +409,98 @@ def test_a_wrong_number_of_tasks_is_told_and_corrected_at_the_end(url: str, name
     with pytest.raises(BatchConflictError, match="an earlier run had 3 tasks, and this one has 2"):
         named_task(url, 0, rows, tasks="2", **more)
     assert (named_task(url, 0, rows, tasks="3", **more).known) == 2
+
+
+def test_a_failed_write_corrects_the_number_of_tasks_that_it_has_noted(url: str) -> None:
+    """The number was too small: one task more was begun, and refused."""
+    send(url, "orders", [])
+    rows = batch(body=[b"1", b"2"])
+    done = [named_task(url, task, rows, tasks="2", queue="orders") for task in range(2)]
+    assert [each.noted for each in done] == [{"orders"}, set()]
+    with pytest.raises(BatchConflictError, match=r"more tasks than 2, .* Run it again with the right number"):
+        named_task(url, 2, rows, tasks="2", queue="orders")
+    failed: list[Any] = [*done, None]
+    named_sink(url, tasks="2").abort(failed)
+    again = [named_task(url, task, rows, tasks="3", queue="orders") for task in range(3)]
+    assert [(each.stored, each.known) for each in again] == [(0, 2), (0, 2), (2, 0)]
+    assert len(read(url)) == 6
+
+
+def test_a_failed_write_leaves_the_number_of_tasks_that_an_earlier_run_has_noted(url: str) -> None:
+    send(url, "orders", [])
+    rows = batch(body=[b"1", b"2"])
+    named_task(url, 0, rows, tasks="2", queue="orders")
+    repeated: list[Any] = [named_task(url, 0, rows, tasks="2", queue="orders"), None, None]
+    named_sink(url, tasks="2").abort(repeated)
+    named_sink(url, tasks="3").abort(repeated)
+    assert named_task(url, 1, rows, tasks="2", queue="orders").stored == 2
+    with pytest.raises(BatchConflictError, match=r"an earlier run had 2 tasks.* a stream goes on without the number"):
+        named_task(url, 2, rows, tasks="3", queue="orders")
+
+
+def named_sink(url: str, **options: str) -> BatchSink:
+    given = {"url": url, "writeId": "load-1", "queue": "orders", **options}
+    return BatchSink(Query(given, parse_options(given, stream=False, write=True)), ("body",))
+
+
+@pytest.mark.parametrize("ends", ["commit", "abort"])
+def test_a_stream_whose_number_of_tasks_was_wrong_goes_on_with_the_right_one(url: str, ends: str) -> None:
+    send(url, "orders", [])
+    rows = batch(body=[b"1", b"2"])
+    done: list[Any] = [
+        replace(write(url, rows, queue="orders", tasks="2", number=5, task=at), writer="w") for at in (0, 1)
+    ]
+    sink = StreamSink(*writing(url, rows, queue="orders", tasks="2"))
+    if ends == "abort":
+        sink.abort([*done, None], 5)
+    else:
+        with pytest.raises(SparkSetupError, match="the DataFrame had 3 tasks, and the option tasks says 2"):
+            sink.commit([*done, Written(task=2, writer="w")], 5)
+    again = [write(url, rows, queue="orders", tasks="3", number=5, task=at) for at in range(3)]
+    assert [(each.stored, each.known) for each in again] == [(0, 2), (0, 2), (2, 0)]
+    assert write(url, rows, queue="orders", tasks="3", number=6).stored == 2
+
+
+def test_rows_that_say_their_task_are_stored_once_in_any_number_of_tasks(url: str) -> None:
+    """The first run was killed. The next one has other tasks, but each row is in the same one."""
+    send(url, "orders", [])
+    given = {"queue": "orders", "taskColumn": "task"}
+    rows = [batch(body=[b"%d of %d" % (row, task) for row in range(5)], task=[task] * 5) for task in range(3)]
+    named_task(url, 0, rows[0], **given)
+    for at, wrong in ((1, rows[2]), (0, batch(body=[b"x", b"y"], task=[0, None])), (3, rows[0])):
+        with pytest.raises(
+            SparkSetupError, match=rf"A row in task {at} says in the column task that it belongs to task"
+        ):
+            named_task(url, at, wrong, **given)
+    assert len(read(url)) == 5
+    done = [named_task(url, task, each, **given) for task, each in enumerate(rows)]
+    assert [(each.stored, each.known) for each in done] == [(0, 5), (5, 0), (5, 0)]
+    named_sink(url, taskColumn="task").commit([*done])
+    with pytest.raises(BatchConflictError, match="the task has 5 rows in an earlier run, and more in this one"):
+        named_task(url, 1, batch(body=[b"%d of 1" % row for row in range(6)], task=[1] * 6), **given)
+    with pytest.raises(
+        BatchConflictError, match="an earlier run had tasks that the rows say, and this one has 2 tasks"
+    ):
+        named_task(url, 0, rows[0], tasks="2", queue="orders")
+    assert len(read(url)) == 15
+
+
+def test_versions_of_rows_that_say_their_task_rise(url: str) -> None:
+    send(url, "orders", [])
+    given = {"queue": "orders", "taskColumn": "task"}
+    assert named_task(url, 4, batch(body=[b"2"], task=[4]), writeVersion="2", **given).stored == 1
+    with pytest.raises(BatchConflictError, match="it is already written, because batch 2 of this writer has begun"):
+        named_task(url, 7, batch(body=[b"1"], task=[7]), writeVersion="1", **given)
+    assert len(read(url)) == 1
+
+
+def test_a_column_of_tasks_must_be_there_and_have_whole_numbers(url: str) -> None:
+    options = parse_options({"url": url, "queue": "orders", "taskColumn": "task"}, stream=True, write=True)
+    assert check_written([("body", "binary"), ("task", "bigint")], options) == ("body",)
+    with pytest.raises(SparkSetupError, match="taskColumn names 'task', which is not a column of the DataFrame"):
+        check_written([("body", "binary")], options)
+    with pytest.raises(SparkSetupError, match="The column task has the type string, but taskColumn needs INT"):
+        check_written([("body", "binary"), ("task", "string")], options)
 
 
 def test_the_versions_of_a_write_are_written_one_after_the_other(url: str) -> None:

@@ -18,9 +18,8 @@ from sbredis.bulk import (
     noted_tasks,
     stored_rows,
 )
-from sbredis.bulk import _marks as noting
 from sbredis.engine import Outbound
-from sbredis.exceptions import BatchConflictError, Outcome, ServiceBusQuotaExceededError
+from sbredis.exceptions import BatchConflictError, Outcome
 
 pytestmark = pytest.mark.anyio
 KEY = WriterKey("w", 0, 0, "batch")
@@ -188,17 +187,21 @@ async def test_without_notes_a_later_run_may_have_more_rows(client: ServiceBusCl
     assert await write(client, 0, range(300), tasks=None) == WriteSummary(150, 150, 0, ())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["server"], indirect=True)  # ten thousand marks take longest in memory
 async def test_rows_are_stored_also_if_there_is_no_room_for_a_note(
-    client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    client: ServiceBusClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    advance = noting._advance
-
-    async def full(*given: object) -> str | None:
-        if given[2] != b"bulk:w:0.end" or given[3] == ("?", None):
-            return await advance(*given)  # type: ignore[arg-type]
-        raise ServiceBusQuotaExceededError("The partition is full.", outcome=Outcome.REFUSED)
-
-    monkeypatch.setattr(noting, "_advance", full)
-    assert (await write(client, 0, range(150))).stored == 150
-    await note_ends(client, "out", KEY, {0: 150})
+    """There is room for the number of tasks and for the mark of the task, but not for its end."""
+    await client.ensure_queue("one")
+    async with client.get_queue_sender("one") as sender:
+        for at in range(0, 9_998, 98):
+            async with client.transaction() as tx:
+                for number in range(at, min(at + 98, 9_998)):
+                    tx.advance(sender, f"bulk:other:{number}", f"1 s 0 1 1 {'f' * 32} 0", expected=None)
+    for known in (0, 150):
+        async with BulkWriter(client, "one", writer="w", batch=0, task=0, kind="batch", tasks=2) as writer:
+            await writer.write(Outbound([b"%d" % number for number in range(150)]))
+            assert (await writer.finish()).known == known
+        await note_ends(client, "one", KEY, {0: 150})
     assert "bulk:w:0.end is not noted, because the partition has no room" in caplog.text

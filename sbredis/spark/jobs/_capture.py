@@ -56,6 +56,10 @@ class Captured:
         """Count a batch."""
         self.messages, self.batches, self.last = self.messages + messages, self.batches + 1, batch
 
+    def all_committed(self, committed: int | None) -> bool:
+        """Return whether Spark has committed all batches that were written, given the number of its last one."""
+        return self.last is None or (committed is not None and committed >= self.last)
+
 
 @dataclass(frozen=True)
 class Capture:
@@ -129,10 +133,8 @@ class Capture:
 
     def _all_committed(self, query: StreamingQuery) -> bool:
         """Return whether Spark has committed all batches that were written. Its progress comes after the commit."""
-        if self.written.last is None:
-            return True
         progress = query.lastProgress
-        return progress is not None and progress.batchId >= self.written.last
+        return self.written.all_committed(None if progress is None else progress.batchId)
 
     def settle(self, query: StreamingQuery) -> None:
         """Remove the messages of the last batch. Spark tells a source so only when it plans another batch."""

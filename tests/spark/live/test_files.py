@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import astuple
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sbredis import ServiceBusClient
 from sbredis.exceptions import SparkSetupError
-from sbredis.spark.jobs import Capture, compact, compacted, partitioned_by_time, read_captured
-from sbredis.spark.jobs import _capture as capture_module
+from sbredis.spark.jobs import Capture, Captured, compact, compacted, partitioned_by_time, read_captured
 from tests.engine.test_codec import typed
 from tests.spark.live.frames import messages
 from tests.spark.live.kept import contents_of, send_random
@@ -161,18 +159,11 @@ def test_rows_whose_entities_were_taken_for_numbers_are_refused(spark: SparkSess
         compacted(rows.selectExpr("* EXCEPT (entity)", "CAST(entity AS INT) AS entity"))
 
 
-@pytest.mark.long("Spark needs seconds for each query")
-def test_a_capture_that_runs_for_long_keeps_only_counts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capture_that_runs_for_long_keeps_only_counts() -> None:
     """It may write a batch each second for years."""
-    monkeypatch.setattr(capture_module, "_query_id", lambda _: "query")
-    monkeypatch.setattr(Capture, "_write", lambda *_: 3)
-    batch = cast("DataFrame", SimpleNamespace(sparkSession=spark))
-    made = Capture({}, "out", "check")
+    written = Captured()
+    assert written.all_committed(None)
     for number in range(7, 27):
-        made.write(batch, number, (0,))
-    assert astuple(made.written) == (60, 20, 26)
-    ended: Any = SimpleNamespace(lastProgress=SimpleNamespace(batchId=25))
-    assert not made._all_committed(ended)
-    ended.lastProgress.batchId = 26
-    assert made._all_committed(ended)
-    assert Capture({}, "out", "check")._all_committed(ended)
+        written.add(number, 3)
+    assert astuple(written) == (60, 20, 26)
+    assert [written.all_committed(committed) for committed in (None, 25, 26, 27)] == [False, False, True, True]

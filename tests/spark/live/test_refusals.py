@@ -12,7 +12,8 @@ from sbredis import ServiceBusClient
 from sbredis.exceptions import SparkSetupError
 from sbredis.spark import _jobs_run as jobs
 from sbredis.spark._commands import SETUP_FAILED, read_command
-from sbredis.spark.jobs import Capture, partitioned_by_time
+from sbredis.spark.jobs import partitioned_by_time
+from sbredis.spark.jobs._capture import MANIFEST
 from sbredis.spark.jobs._files import told
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.frames import messages
@@ -113,6 +114,15 @@ def test_what_a_query_refuses_ends_a_job_as_wrong_arguments_do(
     assert "'orders' is not audited, so it has no settlements to read: set audit=True" in capsys.readouterr().err
 
 
+def occupied(folder: Path) -> Path:
+    """Put a file where a capture into the folder ``out`` writes its manifests, so that its first batch fails."""
+    out = folder / "out"
+    out.mkdir()
+    file = out / MANIFEST
+    file.touch()
+    return file
+
+
 @pytest.mark.long("Spark needs seconds for each query")
 def test_another_error_of_spark_is_told_in_a_sentence_before_its_traceback(
     spark: SparkSession,
@@ -124,13 +134,9 @@ def test_another_error_of_spark_is_told_in_a_sentence_before_its_traceback(
     send(emptied, "orders", ["1"], partitioned=False)
     monkeypatch.setattr(jobs, "_session", lambda _: spark)
     monkeypatch.setattr("sbredis.spark._endings.stop", lambda _: None)
-
-    def fail(*_: object) -> int:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(Capture, "_write", fail)
+    occupied(tmp_path)
     line = ["capture", "orders", "--to", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint")]
-    with pytest.raises(StreamingQueryException, match="the disk is full"):
+    with pytest.raises(StreamingQueryException, match=MANIFEST):
         jobs.run_job(read_command(line))
     assert capsys.readouterr().err.startswith("sbredis: Query [id = ")
 
@@ -145,20 +151,16 @@ def test_a_server_in_memory_is_refused(spark: SparkSession, monkeypatch: pytest.
 
 @pytest.mark.long("Spark needs seconds for each query")
 def test_a_capture_refuses_the_checkpoint_of_another_entity_although_a_batch_is_planned(
-    spark: SparkSession, emptied: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, emptied: str, tmp_path: Path
 ) -> None:
     """It is the first batch, for which Spark asks where the stream begins before it shows its end."""
     send(emptied, "orders", ["1", "2"], partitioned=False)
     send(emptied, "invoices", ["3"], partitioned=False)
     line = ["--to", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint"), "--consumer", "capture"]
-
-    def fail(*_: object) -> int:
-        raise OSError("the disk is full")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(Capture, "_write", fail)
-        with pytest.raises(StreamingQueryException, match="the disk is full"):
-            run(spark, "capture", "orders", *line)
+    file = occupied(tmp_path)
+    with pytest.raises(StreamingQueryException, match=MANIFEST):
+        run(spark, "capture", "orders", *line)
+    file.unlink()
     for accepts in ([], ["--accept-loss"]):
         with pytest.raises(StreamingQueryException, match="belongs to 'orders', but the query reads 'invoices'"):
             run(spark, "capture", "invoices", *line, *accepts)

@@ -21,8 +21,16 @@ from sbredis.engine._codec import (
     set_system,
 )
 from sbredis.engine._columns import Columns, Maps, Numbers, Rows, RowsRead, Texts, columns_of, text_of
-from sbredis.engine._credit_values import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
-from sbredis.engine._grants import Granted, SentGrant, read_push
+from sbredis.engine._credit_values import (
+    CreditAnswer,
+    CreditGift,
+    CreditGrant,
+    CreditPush,
+    CreditReply,
+    GiftPlace,
+    SessionGift,
+)
+from sbredis.engine._grants import NEXT_SESSION, Granted, SentGrant, read_push
 from sbredis.engine._keys import (
     ENTITIES_PATTERN,
     bucket_keys,
@@ -163,6 +171,7 @@ __all__ = [
     "MOST_SWEPT",
     "MOST_TAKEN",
     "NEVER",
+    "NEXT_SESSION",
     "NO_CALL_ID",
     "REFUSALS",
     "TEXT_VALUE",
@@ -230,6 +239,7 @@ __all__ = [
     "ScriptCaller",
     "Sent",
     "SentGrant",
+    "SessionGift",
     "SessionLock",
     "SessionsListed",
     "SettingsBehindError",

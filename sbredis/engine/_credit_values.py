@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["CreditAnswer", "CreditGift", "CreditGrant", "CreditPush", "CreditReply", "GiftPlace"]
+__all__ = ["CreditAnswer", "CreditGift", "CreditGrant", "CreditPush", "CreditReply", "GiftPlace", "SessionGift"]
 
 Message = TypeVar("Message")
 
@@ -38,7 +38,7 @@ class GiftPlace(NamedTuple):
 
 
 class CreditGift(NamedTuple, Generic[Message]):
-    """Messages under one lease."""
+    """Messages under one lease, or a session with its first messages."""
 
     prefix: str
     place: GiftPlace
@@ -47,6 +47,17 @@ class CreditGift(NamedTuple, Generic[Message]):
     messages: Sequence[Message]
     fence: int = 0
     """The fence of the lock; 0 for messages without a lock of their own."""
+    session: SessionGift[Message] | None = None
+    """The session, if the gift is one. Then it has no other messages, and counts as one message without bytes."""
+
+
+class SessionGift(NamedTuple, Generic[Message]):
+    """A session that a receiver gets, locked under the token of the gift."""
+
+    name: str
+    gifts: Sequence[CreditGift[Message]]
+    """The gifts of its first messages. The word of the session's messages has begun with the prefix of the session's
+    gift, and the number of its latest grant is 0. It has no credit left."""
 
 
 class CreditGrant(NamedTuple):
@@ -77,6 +88,14 @@ class CreditGrant(NamedTuple):
     announced: bool
     suspects: bool
     """Whether the receiver takes suspects."""
+    first: int = 0
+    """At the source of free sessions: the number of messages that come with each session."""
+    first_size: int = 0
+    """The number of their bytes. The first message comes whatever its size, except in a push."""
+    leaves: bool = False
+    """At a held session: whether the partition releases the session if it holds and has no message for the receiver."""
+    yields: bool = False
+    """At a held session: whether the receiver wants to know that other sessions wait, and nobody can take them."""
 
 
 class CreditReply(NamedTuple, Generic[Message]):
@@ -103,6 +122,8 @@ class CreditReply(NamedTuple, Generic[Message]):
     """The seconds until the receiver must make a call, because something is due then."""
     refusal: str = ""
     """Why nobody may receive now: the code and the detail of a refusal."""
+    others_wait: bool = False
+    """Whether the held session is empty, and other sessions wait that nobody can take. Said to receivers that yield."""
 
 
 class CreditPush(NamedTuple, Generic[Message]):
@@ -113,3 +134,5 @@ class CreditPush(NamedTuple, Generic[Message]):
     prefix: str
     """The prefix of the receiver's word. Nobody can guess it, so a forged push is ignored."""
     gift: CreditGift[Message] | None
+    others_wait: bool = False
+    """Whether the news is that other sessions wait and nobody can take them, while the held one is empty."""

@@ -1,8 +1,10 @@
 """The form of grants in calls, of their answers in replies, and of pushes. Pure.
 
 A grant is one argument of a call: its values as words, and the source at the end, which may have any characters. The
-answer to a grant is a list: a text of words, and then the gifts. A push is one text, which begins with the length of
-each of its parts, because records may have any bytes.
+answer to a grant is a list: a text of words, and then the gifts. A gift of messages has its words, a list of names, the
+records, and facts about some of the messages. A gift of a session has its words, the session's name, and the gifts of
+its first messages. A push is one text, which begins with the length of each of its parts, because records may have any
+bytes.
 """
 
 from __future__ import annotations
@@ -13,14 +15,23 @@ from typing import Any, Final, NamedTuple
 
 from sbredis._quoting import quoted
 from sbredis._unreadable import decodes
-from sbredis.engine._credit_values import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
-from sbredis.engine._packing import within
+from sbredis.engine._credit_values import (
+    CreditAnswer,
+    CreditGift,
+    CreditGrant,
+    CreditPush,
+    CreditReply,
+    GiftPlace,
+    SessionGift,
+)
+from sbredis.engine._packing import signed, token_of, within
 from sbredis.engine._results import FACTS, Delivery, Settled, deliveries, settled
 from sbredis.transport import Argument
 
 __all__ = [
     "MAXIMUM_CREDIT",
     "MAXIMUM_GRANTS",
+    "NEXT_SESSION",
     "Granted",
     "PushHeard",
     "SentGrant",
@@ -36,7 +47,10 @@ MAXIMUM_CREDIT: Final = 100_000
 """The largest number of messages that a partition may still give to a receiver."""
 MAXIMUM_ROOM: Final = 1 << 30
 """The largest number of bytes that a partition may still give to a receiver."""
+NEXT_SESSION: Final = "next"
+"""The source of free sessions."""
 _MOST_RETIRED: Final = 32
+_MOST_FIRST: Final = 1000
 _LARGEST: Final = 999_999_999_999_999
 
 _RECEIVER = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -47,12 +61,14 @@ _SOURCE = re.compile(r"|d|t|next|=.*", re.DOTALL)
 
 _TIME = re.compile(rb"([\x21-\x7e]{1,8}) ([0-9]{1,15})")
 _ANSWER = re.compile(
-    rb"([tkfr]) ([A-Za-z0-9_-]{8}|) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([ams]*) ([0-9]{0,15}) (.*)"
+    rb"([tkfr]) ([A-Za-z0-9_-]{8}|) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) "
+    rb"([amsw]*) ([0-9]{0,15}) (.*)"
 )
 _GIFT = re.compile(rb"([A-Za-z0-9_-]{8}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) (-?[0-9]{1,15}) ([0-9]{1,15})")
 _PUSH = re.compile(
     rb"([A-Za-z0-9_.-]{1,64}) ([\x21-\x7e]{1,8}) ([0-9]{1,15}) ([A-Za-z0-9_-]{8}) ([0-9]{1,9}(?:,[0-9]{1,9})*)"
 )
+_OTHERS_WAIT: Final = b"w"
 _ANSWERS: Final = {
     b"t": CreditAnswer.TAKEN,
     b"k": CreditAnswer.KNOWN,
@@ -65,7 +81,7 @@ class SentGrant(NamedTuple):
     """A grant as a call carries it."""
 
     receiver: str
-    """The id of the receiver: letters, digits, ``.``, ``_`` and ``-``."""
+    """The id of the receiver: letters, digits, ``.``, ``_`` and ``-``. At a held session, the token of its lock."""
     channel: bytes
     """The channel for pushes to the receiver; empty if it has none, and then the grant must be *now*."""
     source: str
@@ -108,17 +124,21 @@ def _packed(sent: SentGrant) -> str:
     flags = "".join(
         letter
         for letter, said in zip(
-            "bainosd",
-            (grant.begins, grant.again, grant.announced, grant.now, grant.once, grant.suspects, delete),
+            "bainosdly",
+            (
+                *(grant.begins, grant.again, grant.announced, grant.now, grant.once, grant.suspects, delete),
+                *(grant.leaves, grant.yields),
+            ),
             strict=True,
         )
         if said
     )
+    first = f"{grant.first}:{grant.first_size}" if grant.first else ""
     seen = grant.seen
     return (
         f"{receiver} {channel.decode()} {grant.number} {grant.run} {grant.prefix} "
         f"{seen.serial} {seen.messages} {seen.size} {grant.begun} {grant.hands} "
-        f"{grant.callers} {grant.limit} {grant.size_limit} {flags} {retired} {source}"
+        f"{grant.callers} {grant.limit} {grant.size_limit} {flags} {retired} {first} {source}"
     )
 
 
@@ -136,6 +156,15 @@ def _check(sent: SentGrant) -> None:
         raise ValueError(f"{quoted(channel)} is not a channel")
     if not channel and not grant.now:
         raise ValueError("credit that stays open needs a channel for pushes")
+    if source.startswith("="):
+        signed(source[1:])
+        token_of(receiver)
+    elif grant.leaves or grant.yields:
+        raise ValueError("only a grant at a held session may leave the session, or yield")
+    if source != NEXT_SESSION and (grant.first or grant.first_size):
+        raise ValueError("first messages come only with a grant of sessions")
+    within("first", grant.first, 0, _MOST_FIRST)
+    within("first_size", grant.first_size, 0, MAXIMUM_ROOM)
     seen = grant.seen
     within("number", grant.number, 1, _LARGEST)
     for each in (*seen, grant.begun, *(serial for _, *serials in grant.retired for serial in serials)):
@@ -171,13 +200,26 @@ def _credit(run: str, clock: int, reply: list[Any]) -> CreditReply[Delivery]:
         prefix=prefix.decode(),
         last=GiftPlace(int(serial), int(messages), int(size)),
         limit=int(limit),
-        gifts=[_gift(clock, *gift) for gift in reply[1:]],
+        gifts=[_given(clock, gift) for gift in reply[1:]],
         there=b"m" in flags,
         suspects=b"s" in flags,
         again=b"a" in flags,
         due=int(due) / 1000 if due else None,
         refusal=refusal.decode(),
+        others_wait=b"w" in flags,
     )
+
+
+def _given(clock: int, gift: list[Any]) -> CreditGift[Delivery]:
+    """Read a gift in a reply: of messages, or of a session with the gifts of its first messages."""
+    said, name, *rest = gift
+    if isinstance(name, list):
+        return _gift(clock, said, name, *rest)
+    return _session(_gift(clock, said, [], [], []), name, [_gift(clock, *first) for first in rest])
+
+
+def _session(gift: CreditGift[Delivery], name: bytes, firsts: list[CreditGift[Delivery]]) -> CreditGift[Delivery]:
+    return gift._replace(session=SessionGift(name.decode(), firsts))
 
 
 def _gift(clock: int, said: bytes, names: list[bytes], records: list[bytes], extras: list[Any]) -> CreditGift[Delivery]:
@@ -199,16 +241,23 @@ def read_push(text: bytes) -> PushHeard:
     """Read a push.
 
     The parts of a push are the source and, if it is a gift, the words of the gift, the names, the records, and the
-    facts about some of the messages. Raises :class:`~sbredis.exceptions.DataLayoutError` for any other text.
+    facts about some of the messages. The gift of a session has its words, the session's name, and then such parts for
+    the first messages, if there are any. The letter ``w`` in place of a gift says that other sessions wait. Raises
+    :class:`~sbredis.exceptions.DataLayoutError` for any other text.
     """
     line, _, rest = text.partition(b"\n")
     receiver, run, clock, prefix, lengths = _words(_PUSH, line)
     parts = list(_cut(rest, [int(length) for length in lengths.split(b",")]))
-    gift = _pushed_gift(int(clock), parts[1:]) if len(parts) > 1 else None
-    source = parts[0].decode()
+    source, others_wait = parts[0].decode(), parts[1:] == [_OTHERS_WAIT]
+    gift = None
+    if source == NEXT_SESSION and len(parts) > 1:
+        gift = _pushed_session(int(clock), *parts[1:])
+    elif len(parts) > 1 and not others_wait:
+        gift = _pushed_gift(int(clock), parts[1:])
     if not _SOURCE.fullmatch(source) or (gift is not None and gift.prefix != prefix.decode()):
         raise ValueError("the source or the gift is malformed")
-    return PushHeard(receiver.decode(), source, CreditPush(run.decode(), int(clock), prefix.decode(), gift))
+    push = CreditPush(run.decode(), int(clock), prefix.decode(), gift, others_wait)
+    return PushHeard(receiver.decode(), source, push)
 
 
 def _cut(text: bytes, lengths: list[int]) -> Iterator[bytes]:
@@ -218,6 +267,14 @@ def _cut(text: bytes, lengths: list[int]) -> Iterator[bytes]:
     for length in lengths:
         yield text[at : at + length]
         at += length
+
+
+def _pushed_session(clock: int, said: bytes, name: bytes, *first: bytes) -> CreditGift[Delivery]:
+    gift = _gift(clock, said, [], [], [])
+    firsts = [_pushed_gift(clock, [*first])] if first else []
+    if any(each.prefix != gift.prefix for each in firsts):
+        raise ValueError("the first messages of a session have another prefix")
+    return _session(gift, name, firsts)
 
 
 def _pushed_gift(clock: int, parts: list[bytes]) -> CreditGift[Delivery]:

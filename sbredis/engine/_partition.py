@@ -460,13 +460,21 @@ class Partition:
     # -- sessions ------------------------------------------------------------------------------------------------
 
     def accept_session(
-        self, call_id: CallId, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
+        self,
+        call_id: CallId,
+        token: str,
+        name: str | None,
+        grants: Sequence[SentGrant] = (),
+        *,
+        waiter: bytes = b"",
+        waiting_for: int = 1,
     ) -> Request[Accepted]:
         """Lock a session under a token: the named session, or else the session that has been free for longest.
 
-        ``waiter`` is the channel on which the caller waits for a free session, if it names no session and gets none.
+        ``waiter`` is the channel on which the caller waits for a free session, if it names no session and gets none. A
+        grant at the named session, whose receiver is the token, brings its first messages.
         """
-        return self._accepting(call_id, token_of(token), name, 1, waiter, waiting_for)
+        return self._accepting(call_id, token_of(token), name, 1, waiter, waiting_for, packed_grants(grants))
 
     def look_for_session(
         self, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
@@ -478,12 +486,20 @@ class Partition:
         return self._accepting(call_id, NO_LEASE, None, 0, waiter, waiting_for)
 
     def _accepting(  # noqa: PLR0917 -- the arguments of the script
-        self, call_id: CallId, token: str, name: str | None, take: int, waiter: bytes, waiting_for: int
+        self,
+        call_id: CallId,
+        token: str,
+        name: str | None,
+        take: int,
+        waiter: bytes,
+        waiting_for: int,
+        grants: Sequence[Argument] = (),
     ) -> Request[Accepted]:
         within("waiting_for", waiting_for, 0, 1)
 
         def read(reply: list[Any]) -> Accepted:
-            return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode(), reply[5])
+            answers = granted([0, reply[6]]).credits if grants else ()
+            return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode(), reply[5], answers)
 
         scalars: dict[str, Argument] = {
             "session": signed(name),
@@ -492,7 +508,7 @@ class Partition:
             "waiter": waiter,
             "waiting_for": waiting_for,
         }
-        return self.request("accept_session", call_id, read, scalars)
+        return self.request("accept_session", call_id, read, scalars, grants)
 
     def renew_session(self, call_id: CallId, session: SessionLock | str) -> Request[int]:
         """Renew the lock on a session for the full duration; the result is the duration in ms."""
@@ -509,6 +525,16 @@ class Partition:
             return int(reply[1])
 
         return self.request("release_session", call_id, read, _locked(session))
+
+    def release_and_grant(
+        self, call_id: CallId, session: SessionLock | str, grants: Sequence[SentGrant]
+    ) -> Request[Granted]:
+        """Release a session as :meth:`release_session` does, and grant credit, for example for the next session."""
+
+        def read(reply: list[Any]) -> Granted:
+            return granted([reply[0], reply[2]])
+
+        return self.request("release_session", call_id, read, _locked(session), packed_grants(grants))
 
     def set_state(self, call_id: CallId, session: SessionLock | str, state: bytes | None) -> Request[bool]:
         """Set the state of a session, or remove it with ``None``; the result says whether more work is due."""

@@ -169,6 +169,8 @@ class Accepted(NamedTuple):
     session: str
     fence: int
     """The fence of the lock; 0 if the session was not locked."""
+    credits: tuple[CreditReply[Delivery], ...] = ()
+    """The answer to each grant that the call carries."""
 
 
 class SessionsListed(NamedTuple):

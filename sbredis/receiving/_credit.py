@@ -67,7 +67,7 @@ from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from sbredis.client import ServerClock
-from sbredis.engine import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
+from sbredis.engine import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace, SessionGift
 
 __all__ = [
     "MOST_UNSEEN",
@@ -175,6 +175,8 @@ class HandedGift(NamedTuple, Generic[Message]):
     """The client's time at which the lock ends; None if the messages must be given back uncounted."""
     messages: Sequence[Message]
     fence: int
+    session: SessionGift[Message] | None = None
+    """The session, if the gift is one. It is given back by its release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,12 @@ class CreditDemand:
     """Whether the receiver wants news instead of pushed messages. Without callers and stock it wants nothing else."""
     suspects: bool = True
     hands: int = 1
+    first: int = 0
+    """The number of messages that come with each session, if the receiver wants sessions."""
+    first_room: int = 0
+    """The number of their bytes."""
+    yields: bool = False
+    """Whether the receiver holds a session, and wants to know that others wait while it is empty."""
 
 
 class _Early(NamedTuple, Generic[Message]):
@@ -239,6 +247,7 @@ class PartitionCredit(Generic[Message]):
         "_unreported_since",
         "_used_at",
         "news",
+        "others_wait",
         "state",
         "suspects_wait",
     )
@@ -264,6 +273,8 @@ class PartitionCredit(Generic[Message]):
         """Whether the partition has suspects, and the latest grant takes none."""
         self.news = False
         """Whether the partition has told since the last grant that there are messages, or of a change."""
+        self.others_wait = False
+        """Whether the held session is empty and others wait, as the partition has told since the last grant."""
         self._number = 0
         self._seen, self._begun = _NONE, 0
         self._prefix = new_prefix()
@@ -286,6 +297,21 @@ class PartitionCredit(Generic[Message]):
         self._missing_since = self._unreported_since = self._due_at = math.inf
         self._once_after: float = math.inf
         """The serial after which the next gift ends the latest grant, because the grant is *once*."""
+
+    def opened(self, gift: HandedGift[Message], *, listens: bool, now: float) -> list[HandedGift[Message]]:
+        """Begin with a session that was given: return its first messages.
+
+        The word of the session's messages has the prefix of the gift. Without a subscription at the server process that
+        has given the session (``listens``), the next grant is *now*.
+        """
+        assert gift.session is not None
+        self._prefix, self._met, self._used_at = gift.prefix, True, now
+        self.state = CreditState.OPEN if listens else CreditState.UNHEARD
+        for first in gift.session.gifts:
+            self._put(first, 0.0, now)
+        handed = self._advance(now)
+        self._unreported_since = math.inf
+        return handed
 
     # -- what the receiver wants ---------------------------------------------------------------------------------------
 
@@ -389,8 +415,11 @@ class PartitionCredit(Generic[Message]):
         """Return whether a call is needed now."""
         return self._told or self._again or self._wants_other_limits() or self.next_at <= now
 
-    def grant(self, now: float) -> CreditGrant:
-        """Return the grant for a call that is made now. Each grant must be answered: `replied`, or `failed`."""
+    def grant(self, now: float, *, leaves: bool = False) -> CreditGrant:
+        """Return the grant for a call that is made now. Each grant must be answered: `replied`, or `failed`.
+
+        With ``leaves`` the partition releases the held session, unless there are messages for the receiver.
+        """
         if not self._met and now >= self._used_at + _UNANSWERED:
             self._happens(CreditEvent.UNANSWERED)
         demand, seen = self._demand, self._seen
@@ -415,9 +444,13 @@ class PartitionCredit(Generic[Message]):
             now=demand.now or unheard,
             announced=demand.announced,
             suspects=demand.suspects,
+            first=demand.first,
+            first_size=demand.first_room,
+            leaves=leaves,
+            yields=demand.yields,
         )
         self._open, self._made_at = limit, now
-        self._again = self._told = self.news = False
+        self._again = self._told = self.news = self.others_wait = False
         if again:
             self._missing_since = math.inf
         self._unreported_since = self._due_at = self._once_after = math.inf
@@ -451,7 +484,7 @@ class PartitionCredit(Generic[Message]):
         if grant is self._latest:
             self._due_at = math.inf if reply.due is None else written + reply.due
             self._open = min(self._open, reply.limit)
-            self.news, self.suspects_wait = reply.there, reply.suspects
+            self.news, self.suspects_wait, self.others_wait = reply.there, reply.suspects, reply.others_wait
             if grant.once:
                 self._once_after = reply.last.serial
         self._met = True
@@ -467,7 +500,11 @@ class PartitionCredit(Generic[Message]):
         if push.prefix != self._prefix or (known and push.run != self._run):
             return []
         if push.gift is None:
-            self._told = self.news = True
+            self._told = True
+            if push.others_wait:
+                self.others_wait = True
+            else:
+                self.news = True
             return []
         self._put(push.gift, push.clock, now)
         return self._advance(now)
@@ -532,9 +569,8 @@ class PartitionCredit(Generic[Message]):
         return handed
 
     def _hand_out(self, gift: CreditGift[Message], ends: float | None, now: float) -> HandedGift[Message]:
-        return HandedGift(
-            gift.prefix, gift.place.serial, ends if ends is not None and ends > now else None, gift.messages, gift.fence
-        )
+        lasts = ends if ends is not None and ends > now else None
+        return HandedGift(gift.prefix, gift.place.serial, lasts, gift.messages, gift.fence, gift.session)
 
     # -- the state -----------------------------------------------------------------------------------------------------
 
@@ -561,6 +597,8 @@ class PartitionCredit(Generic[Message]):
             return True
         return self._asks and (
             latest.suspects != demand.suspects
+            or latest.yields != demand.yields
+            or latest.first != demand.first
             or seen.messages + demand.callers > latest.callers
             or latest.size_limit - seen.size < demand.room // 2
         )

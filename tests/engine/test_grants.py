@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
+    NEXT_SESSION,
     CreditAnswer,
     CreditGift,
     CreditGrant,
@@ -15,6 +16,7 @@ from sbredis.engine import (
     Delivery,
     GiftPlace,
     SentGrant,
+    SessionGift,
     Settled,
     read_push,
 )
@@ -28,6 +30,7 @@ from sbredis.engine._grants import (
 )
 from sbredis.exceptions import DataLayoutError
 
+TOKEN = "AAAAAAA-abc"
 RECORD = b"a01700000000000" + b"payload"
 GRANT = CreditGrant(
     number=3,
@@ -54,14 +57,27 @@ def test_a_grant_is_one_argument() -> None:
     both = [
         SENT,
         SentGrant(
-            "r-1", b"", "=a b\n", GRANT._replace(retired=(), begins=False, now=True, announced=True), delete=True
+            TOKEN,
+            b"",
+            "=a b\n",
+            GRANT._replace(retired=(), begins=False, now=True, announced=True),
+            delete=True,
         ),
     ]
     assert packed_grants(both) == [
-        "r-1 sb:n:{s}:e:wake:c 3 0123abcd AAAAAAA- 2 5 700 1 4 6 9 1000700 bas BBBBBBB_:7:6,CCCCCCCC:1:0 ",
-        "r-1  3 0123abcd AAAAAAA- 2 5 700 1 4 6 9 1000700 ainsd  =a b\n",
+        "r-1 sb:n:{s}:e:wake:c 3 0123abcd AAAAAAA- 2 5 700 1 4 6 9 1000700 bas BBBBBBB_:7:6,CCCCCCCC:1:0  ",
+        f"{TOKEN}  3 0123abcd AAAAAAA- 2 5 700 1 4 6 9 1000700 ainsd   =a b\n",
     ]
     assert packed_grants([]) == []
+
+
+def test_a_grant_of_sessions_says_what_comes_with_each() -> None:
+    sessions = SENT._replace(source=NEXT_SESSION, grant=GRANT._replace(retired=(), first=5, first_size=4096))
+    held = SENT._replace(receiver=TOKEN, source="=", grant=GRANT._replace(retired=(), leaves=True, yields=True))
+    assert packed_grants([sessions, held]) == [
+        "r-1 sb:n:{s}:e:wake:c 3 0123abcd AAAAAAA- 2 5 700 1 4 6 9 1000700 bas  5:4096 next",
+        f"{TOKEN} sb:n:{{s}}:e:wake:c 3 0123abcd AAAAAAA- 2 5 700 1 4 6 9 1000700 basly   =",
+    ]
 
 
 def test_only_the_latest_retired_prefixes_are_named() -> None:
@@ -89,6 +105,10 @@ WRONG_GRANTS: dict[str, dict[str, Any]] = {
     "not whole": {"limit": 9.0},
     "retired prefix": {"retired": (("short", 1, 1),)},
     "retired serial": {"retired": (("BBBBBBB_", -1, 1),)},
+    "first messages without sessions": {"first": 1},
+    "their bytes without sessions": {"first_size": 1},
+    "nothing to leave": {"leaves": True},
+    "nothing to yield": {"yields": True},
 }
 WRONG_SENT = {
     "receiver": SENT._replace(receiver="a b"),
@@ -96,13 +116,18 @@ WRONG_SENT = {
     "channel": SENT._replace(channel=b"a b"),
     "open without a channel": SENT._replace(channel=b""),
     "source": SENT._replace(source="x"),
+    "first": SENT._replace(source=NEXT_SESSION, grant=GRANT._replace(first=1001)),
+    "first bytes": SENT._replace(source=NEXT_SESSION, grant=GRANT._replace(first=1, first_size=-1)),
+    "leaving what is not held": SENT._replace(source=NEXT_SESSION, grant=GRANT._replace(leaves=True)),
+    "token": SENT._replace(source="=a"),
+    "session": SENT._replace(receiver=TOKEN, source="=" + "x" * 513),
     **{name: SENT._replace(grant=GRANT._replace(**fields)) for name, fields in WRONG_GRANTS.items()},
 }
 
 
 @pytest.mark.parametrize("sent", WRONG_SENT.values(), ids=WRONG_SENT.keys())
 def test_a_wrong_grant_is_refused(sent: SentGrant) -> None:
-    with pytest.raises(ValueError, match=r"grant|channel|must be a whole number"):
+    with pytest.raises(ValueError, match=r"grant|channel|must be a whole number|token|session id"):
         packed_grants([sent])
 
 
@@ -122,6 +147,12 @@ def test_a_call_carries_up_to_16_grants_of_different_receivers() -> None:
 
 GIFT = [b"AAAAAAA- 3 6 722 29999 12", [b"7"], [RECORD], [1, b"a-000019999999999999", b"changed"]]
 READ_GIFT = CreditGift("AAAAAAA-", GiftPlace(3, 6, 722), 1_029_999, (Delivery("7", RECORD, 1, changes=b"changed"),), 12)
+FIRST_GIFT = [b"AAAAAAA- 1 1 22 29999 0", [b"7"], [RECORD], []]
+SESSION_GIFT = [b"AAAAAAA- 3 6 0 29999 12", b"a b", FIRST_GIFT]
+READ_FIRST = CreditGift("AAAAAAA-", GiftPlace(1, 1, 22), 1_029_999, (Delivery("7", RECORD),))
+READ_SESSION: CreditGift[Delivery] = CreditGift(
+    "AAAAAAA-", GiftPlace(3, 6, 0), 1_029_999, (), 12, SessionGift("a b", [READ_FIRST])
+)
 ANSWER = [b"t AAAAAAA- 3 6 722 9 am 1500 ", GIFT]
 READ_ANSWER: CreditReply[Delivery] = CreditReply(
     run="0123abcd",
@@ -147,6 +178,14 @@ def test_an_answer_is_read() -> None:
     assert first == READ_ANSWER
     assert (forgotten.answer, forgotten.prefix, forgotten.due) == (CreditAnswer.FORGOTTEN, "", None)
     assert (refused.answer, refused.refusal) == (CreditAnswer.REFUSED, "DISABLED ReceiveDisabled")
+
+
+def test_a_session_is_read_with_its_first_messages() -> None:
+    empty = [b"AAAAAAA- 3 6 0 29999 12", b""]
+    answers = [[b"t AAAAAAA- 3 6 0 9 a  ", SESSION_GIFT, empty], [b"t AAAAAAA- 0 0 0 1 w  "]]
+    sessions, held = granted([0, [TIME, *answers]]).credits
+    assert sessions.gifts == [READ_SESSION, READ_SESSION._replace(session=SessionGift("", []))]
+    assert (sessions.others_wait, held.others_wait) == (False, True)
 
 
 def test_a_settlement_has_answers_too() -> None:
@@ -181,6 +220,16 @@ def test_a_push_is_read() -> None:
     assert read_push(PUSHED) == PushHeard("r-1", "", expected)
     interest = CreditPush[Delivery]("0123abcd", 1_000_000, "AAAAAAA-", None)
     assert read_push(push(b"=a\n,")) == PushHeard("r-1", "=a\n,", interest)
+    assert read_push(push(b"=", b"w")) == PushHeard("r-1", "=", interest._replace(others_wait=True))
+
+
+def test_a_push_may_bring_a_session() -> None:
+    bare = push(b"next", b"AAAAAAA- 3 6 0 29999 12", b"a b")
+    heard = read_push(bare)
+    assert (heard.receiver, heard.source) == ("r-1", NEXT_SESSION)
+    assert heard.push.gift == READ_SESSION._replace(session=SessionGift("a b", []))
+    full = push(b"next", b"AAAAAAA- 3 6 0 29999 12", b"a b", b"AAAAAAA- 1 1 22 29999 0", b"7", RECORD)
+    assert read_push(full).push.gift == READ_SESSION
 
 
 WRONG_PUSHES = {
@@ -192,6 +241,11 @@ WRONG_PUSHES = {
     "another prefix": push(b"", b"BBBBBBBB 3 6 722 29999 12", b"7", RECORD),
     "no record": push(b"", b"AAAAAAA- 3 6 722 29999 12", b"7"),
     "half of the facts": push(b"", b"AAAAAAA- 3 6 722 29999 12", b"7", RECORD, b"1"),
+    "a session without a name": push(b"next", b"AAAAAAA- 3 6 0 29999 12"),
+    "half of a first gift": push(b"next", b"AAAAAAA- 3 6 0 29999 12", b"s", b"AAAAAAA- 1 1 22 29999 0"),
+    "another prefix of first messages": push(
+        *(b"next", b"AAAAAAA- 3 6 0 29999 12", b"s", b"BBBBBBBB 1 1 22 29999 0", b"7", RECORD)
+    ),
     "no clock": push(b"", line=b"r-1 0123abcd AAAAAAA- "),
 }
 

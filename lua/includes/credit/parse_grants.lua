@@ -8,9 +8,9 @@ local function parse_grants(p, argv, at)
   end
   for i = 1, #argv - at + 1 do
     local receiver, channel, number, run, prefix, serial, messages, bytes, begun, hands, callers, limit, most_bytes, flags,
-      retired, source = string.match(argv[at + i - 1] or '',
-      '^([%w_.-]+) (%S*) (%d+) (%S+) ([%w_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([abdinos]*) (%S*) (.*)$')
-    if not receiver or #receiver > 64 or #run > 8 or #prefix ~= 8 or source ~= '' and source ~= 'd' and source ~= 't'
+      retired, first, source = string.match(argv[at + i - 1] or '',
+      '^([%w_.-]+) (%S*) (%d+) (%S+) ([%w_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([abdilnosy]*) (%S*) (%S*) (.*)$')
+    if not receiver or #receiver > 64 or #run > 8 or #prefix ~= 8 or source ~= '' and source ~= 'd' and source ~= 't' or first ~= ''
       or channel ~= '' and not same_slot(p.state, channel) or channel == '' and not string.find(flags, 'n', 1, true) then
       return nil
     end

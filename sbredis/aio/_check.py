@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sbredis._tasks import loop_time
 from sbredis.engine import Request, perform, whole_library
 from sbredis.entities import read_clock
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
 from sbredis.transport import (
     SLOTS,
     Endpoint,
@@ -78,6 +79,8 @@ class ConnectionReport:
     """The answer of a cluster to CLUSTER NODES, read only with ``details``."""
     shards: tuple[frozenset[str], ...] = field(default=(), repr=False)
     """The ids of the nodes of each shard, as CLUSTER SHARDS groups them, read only with ``details``."""
+    away: Mapping[Endpoint, ServiceBusError] = field(default_factory=dict[Endpoint, ServiceBusError])
+    """The masters that cannot be used, with the reasons. It is always empty without ``details``."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -90,6 +93,7 @@ class ConnectionReport:
             f"  {server.facts}: {server.round_trip * 1000:.2f} ms, clock {server.clock_ahead:+.3f} s{_form(server)}"
             for server in self.servers
         ]
+        lines += [f"  {endpoint}: {error.message}" for endpoint, error in self.away.items()]
         lines += [f"  Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -130,49 +134,85 @@ async def check_connection(url: str, *, timeout: float = 10.0, details: bool = F
     """Connect as a client would, run a script on every master, and return a report.
 
     With ``details``, the report also has facts for a closer examination: the answers to INFO and CLUSTER NODES, some
-    settings and some rights. What the user may not read is left out.
+    settings and some rights. What the user may not read is left out. Masters that cannot be used are then a part of the
+    report, and cause no error if a connection to any master can be made.
 
     Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`,
-    :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change.
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of the latter. Each error says what to change,
+    and names all masters that cannot be used.
     """
     target = parse_target(url)
     library = whole_library() if target.has_library else None
     scripts = [_probe(b"").script]
     async with await open_transport(target, scripts=scripts, library=library, connect_timeout=timeout) as transport:
-        # Find one key for each master: try tags until every master has one.
-        keys: dict[Endpoint, bytes] = {}
-        for number in range(SLOTS):
-            key = b"sb:%b:{probe%d}:probe" % (target.namespace.encode(), number)  # within a user's rights
-            endpoint = transport.endpoint_of(key)
-            if endpoint is not None:
-                keys.setdefault(endpoint, key)
-            if len(keys) == len(transport.masters):
-                break
-        reports: list[ServerReport] = []
-        for key in keys.values():
-            ask_time = partial(perform, transport, _probe(key), timeout=timeout)
-            await ask_time()  # the first call also connects
-            read = await read_clock(ask_time)
-            facts = transport.server_of(key)
-            assert facts is not None  # the server has just answered
-            loses = transport.loses_acknowledged(facts)
-            form = transport.form_of(key)
-            refusal = form.refusal if form else None
-            report_of_server = ServerReport(
-                facts,
-                read.round_trip,
-                read.ahead,
-                loses,
-                has_library=form is not None and form.has_library,
-                library_refusal=f"{refusal.code} {refusal.detail}" if refusal else "",
-            )
-            reports.append(await _with_details(report_of_server, transport, key) if details else report_of_server)
-        report = ConnectionReport(target, tuple(reports))
+        keys = _keys_of_masters(transport, target)
+        # The first call to each server also connects, so all are made at once: silent servers cost their time together.
+        tried = await asyncio.gather(*(_failure_of(transport, key, timeout) for key in keys.values()))
+        away = {endpoint: error for endpoint, error in zip(keys, tried, strict=True) if error is not None}
+        until, reports = loop_time() + timeout, list[ServerReport]()
+        for endpoint in [each for each in keys if each not in away]:
+            try:
+                reports.append(await _report_of(transport, keys[endpoint], until, details=details))
+            except ServiceBusError as error:  # it has gone since
+                away[endpoint] = error
+        if away and not details:
+            raise _error_of(away, len(keys))
+        report = ConnectionReport(target, tuple(reports), away=away)
         if details and target.kind == "cluster":
             report = await _with_nodes(report, transport)
         for warning in report.warnings:
             _log.warning("%s: %s", target, warning)
         return report
+
+
+def _keys_of_masters(transport: Transport, target: Target) -> dict[Endpoint, bytes]:
+    """Return a key for each master: try tags until every master has one."""
+    keys: dict[Endpoint, bytes] = {}
+    for number in range(SLOTS):
+        key = b"sb:%b:{probe%d}:probe" % (target.namespace.encode(), number)  # within a user's rights
+        endpoint = transport.endpoint_of(key)
+        if endpoint is not None:
+            keys.setdefault(endpoint, key)
+        if len(keys) == len(transport.masters):
+            break
+    return keys
+
+
+async def _failure_of(transport: Transport, key: bytes, timeout: float) -> ServiceBusError | None:
+    """Run a script on the server of a key. Return the error, if there is one."""
+    try:
+        await perform(transport, _probe(key), timeout=timeout)
+    except ServiceBusError as error:
+        return error
+    return None
+
+
+async def _report_of(transport: Transport, key: bytes, until: float, *, details: bool) -> ServerReport:
+    """Return the report about the server of a key, which has answered before."""
+    read = await read_clock(lambda: perform(transport, _probe(key), timeout=until - loop_time()))
+    facts = transport.server_of(key)
+    if facts is None:  # the connection was lost at this moment
+        raise ServiceBusConnectionError(f"{transport.endpoint_of(key)} has closed the connection.")
+    form = transport.form_of(key)
+    refusal = form.refusal if form else None
+    report = ServerReport(
+        facts,
+        read.round_trip,
+        read.ahead,
+        transport.loses_acknowledged(facts),
+        has_library=form is not None and form.has_library,
+        library_refusal=f"{refusal.code} {refusal.detail}" if refusal else "",
+    )
+    return await _with_details(report, transport, key) if details else report
+
+
+def _error_of(away: Mapping[Endpoint, ServiceBusError], masters: int) -> ServiceBusError:
+    """Return the one error for all masters that cannot be used: that of a server that must change, if there is one."""
+    worst = min(away.values(), key=lambda error: error.is_transient)
+    if len(away) > 1:
+        said = "; ".join(f"{endpoint}: {error.message}" for endpoint, error in away.items())
+        worst.message = f"{len(away)} of {masters} masters cannot be used: {said}"
+    return worst
 
 
 def _probe(key: bytes) -> Request[float]:

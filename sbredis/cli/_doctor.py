@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -16,7 +17,7 @@ from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, entity_names
 from sbredis.cli._passing import release_command
-from sbredis.exceptions import ServerUnsuitableError
+from sbredis.exceptions import ServerUnsuitableError, ServiceBusError
 from sbredis.operating import (
     EntitySlots,
     Finding,
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _PATIENCE = 5.0
+_LONGEST = 3 * _PATIENCE
+"""The time-out of a call about entities: a list may wait for silent servers, and then reads on."""
+_AT_ONCE = 16
+"""The number of entities that are read at the same time."""
 _CODES = {Severity.NOTE: ExitCode.DONE, Severity.WARNING: ExitCode.DIFFERENT, Severity.CRITICAL: ExitCode.CRITICAL}
 _STYLES = {Severity.NOTE: "blue", Severity.WARNING: "yellow", Severity.CRITICAL: "red"}
 
@@ -73,15 +78,21 @@ async def doctor(
     except ServerUnsuitableError as error:
         found = [Finding(Severity.CRITICAL, "server", error.message, "Change the server as this says.")]
         return _show(invocation, found, None)
-    found = findings_of_servers(report)
-    if not servers_only:
-        found += await _of_entities(invocation, report, handling_time)
-    slots = await _slots_of(invocation, together)
+    found, slots = findings_of_servers(report), list[EntitySlots]()
+    try:
+        if not servers_only:
+            found += await _of_entities(invocation, report, handling_time)
+        slots = await _slots_of(invocation, together)
+    except ServiceBusError as error:
+        if not (report.away and error.is_transient):
+            raise
+        problem = f"its entities could not be examined: {error.message.rstrip('.')}"
+        found.append(Finding(Severity.CRITICAL, "namespace", problem, "Examine again when all masters can be used."))
     return _show(invocation, found + findings_of_transaction(slots) if slots else found, report, slots)
 
 
 async def _slots_of(invocation: Invocation, paths: Sequence[str]) -> list[EntitySlots]:
-    async with invocation.administration() as administration, invocation.looking_for(*paths):
+    async with invocation.administration(timeout=_LONGEST) as administration, invocation.looking_for(*paths):
         return [
             EntitySlots(path, tuple([partition.number async for partition in administration.list_partitions(path)]))
             for path in paths
@@ -89,12 +100,14 @@ async def _slots_of(invocation: Invocation, paths: Sequence[str]) -> list[Entity
 
 
 async def _of_entities(invocation: Invocation, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
-    async with invocation.administration() as administration:
+    async with invocation.administration(timeout=_LONGEST) as administration:
         from sbredis.registry import read_to_end
 
-        entities, incomplete = await read_entities(administration)
-        unreadable, _ = await read_to_end(administration.list_unreadable_entities())
-        reservations, _ = await read_to_end(administration.list_reservations())
+        (entities, incomplete), (unreadable, _), (reservations, _) = await asyncio.gather(
+            read_entities(administration, at_once=_AT_ONCE),
+            read_to_end(administration.list_unreadable_entities()),
+            read_to_end(administration.list_reservations()),
+        )
         return findings_of_entities(
             entities,
             missing="" if incomplete is None else incomplete.message,
@@ -134,10 +147,11 @@ def _show(
     worst = max((finding.severity for finding in found), default=Severity.NOTE)
     if invocation.out.as_json:
         servers = [] if report is None else [str(server.facts) for server in report.servers]
+        away = [] if report is None else [str(endpoint) for endpoint in report.away]
         findings = [finding._asdict() | {"severity": finding.severity.name.lower()} for finding in found]
         about = {} if report is None else {str(server.facts): _about(server, report) for server in report.servers}
         slots = {"together": {each.path: each.slots for each in together}} if together else {}
-        invocation.out.json({"servers": servers, "about": about, **slots, "findings": findings})
+        invocation.out.json({"servers": servers, "away": away, "about": about, **slots, "findings": findings})
         return _CODES[worst]
     if report is not None:
         for server in report.servers:

@@ -80,7 +80,7 @@ class Invocation:
 
         return ServiceBusClient(self.server.url, namespace=self.server.namespace, maintenance=maintenance)
 
-    def administration(self, *, library: bool = True) -> ServiceBusAdministrationClient:
+    def administration(self, *, library: bool = True, timeout: float = 60.0) -> ServiceBusAdministrationClient:
         """Return an administration client for this server, to be used as a context manager.
 
         Without ``library``, it loads no library of functions on the server.
@@ -88,7 +88,7 @@ class Invocation:
         from sbredis.aio.management import ServiceBusAdministrationClient
 
         url = self.server.url if library else without_library(self.server.url)
-        return ServiceBusAdministrationClient(url, namespace=self.server.namespace)
+        return ServiceBusAdministrationClient(url, namespace=self.server.namespace, timeout=timeout)
 
     @asynccontextmanager
     async def looking_for(self, *paths: str) -> AsyncGenerator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,22 +42,28 @@ class EntityFacts:
 
 
 async def read_entities(
-    administration: ServiceBusAdministrationClient,
+    administration: ServiceBusAdministrationClient, *, at_once: int = 1
 ) -> tuple[list[EntityFacts], IncompleteListError | None]:
     """Return the facts of all queues, topics and subscriptions. An entity that is deleted meanwhile is left out.
 
     If a part of the registry cannot be read, the facts of its entities are missing, and the error says so. Each
-    partition of an entity costs two short reads. One entity is read after the other.
+    partition of an entity costs two short reads. Some entities are read ``at_once``, so that silent servers cost less
+    time.
     """
     from sbredis.operating._inspecting import readable_in  # it needs all properties, which help does not
 
-    found: list[EntityFacts] = []
     existing, incomplete = await readable_in(administration, rules=False)
-    for entity in existing:
-        with suppress(MessagingEntityNotFoundError, DataLayoutError):  # deleted, or its record is damaged, meanwhile
-            partitions = [partition async for partition in administration.list_partitions(entity.path)]
-            found.append(_facts(entity, tuple(partitions)))
-    return found, incomplete
+    found: dict[str, EntityFacts] = {}
+    waiting = iter(existing)
+
+    async def read() -> None:
+        for entity in waiting:
+            with suppress(MessagingEntityNotFoundError, DataLayoutError):  # deleted, or its record damaged, meanwhile
+                partitions = [partition async for partition in administration.list_partitions(entity.path)]
+                found[entity.path] = _facts(entity, tuple(partitions))
+
+    await asyncio.gather(*(read() for _ in range(at_once)))
+    return [found[entity.path] for entity in existing if entity.path in found], incomplete
 
 
 def _facts(entity: Existing, partitions: tuple[PartitionRuntimeProperties, ...]) -> EntityFacts:

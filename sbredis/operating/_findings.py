@@ -15,6 +15,7 @@ from sbredis._counting import counted
 
 if TYPE_CHECKING:
     from sbredis.aio import ConnectionReport, ServerReport
+    from sbredis.exceptions import ServiceBusError
     from sbredis.model import ReservationStatus, UnreadableEntity
     from sbredis.operating._facts import EntityFacts
 
@@ -139,13 +140,28 @@ def nodes_in(text: str) -> list[NodeLine]:
 
 def findings_of_servers(report: ConnectionReport) -> list[Finding]:
     """Return what is wrong with the servers."""
-    found = [finding for server in report.servers for finding in _of_server(server, report)]
+    found = [_of_away(str(endpoint), error) for endpoint, error in report.away.items()]
+    found += [finding for server in report.servers for finding in _of_server(server, report)]
     found += [
         Finding(Severity.WARNING, "clocks", warning[0].upper() + warning[1:], "Synchronise the clocks with NTP.")
         for warning in report.warnings
         if "clock" in warning
     ]
     return found + list(_of_cluster(report))
+
+
+def _of_away(server: str, error: ServiceBusError) -> Finding:
+    if "CLUSTERDOWN" in error.message:
+        advice = (
+            "Bring the failed masters back, or let replicas take over. With cluster-require-full-coverage no, the "
+            "other masters go on meanwhile."
+        )
+    elif error.is_transient:
+        advice = "Bring it back, or let a replica take over."
+    else:
+        advice = "Change the server as this says."
+    problem = f"this master cannot be used, so its partitions cannot either: {error.message.rstrip('.')}"
+    return Finding(Severity.CRITICAL, server, problem, advice)
 
 
 def _of_server(server: ServerReport, report: ConnectionReport) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import pytest
 
 from sbredis.aio import ConnectionReport, ServerReport, ServiceBusClient, check_connection
 from sbredis.entities import _server_time
-from sbredis.exceptions import ServerUnsuitableError
+from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError, ServiceBusError
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Endpoint, ServerFacts, Target
 
@@ -109,6 +109,29 @@ async def test_a_server_with_a_replica_cannot_lose_acknowledged_messages(
 async def test_replicated_durability_is_refused_by_a_server_without_replicas(server: LocalServer, options: str) -> None:
     with pytest.raises(ServerUnsuitableError, match="has no replica"):
         await check_connection(f"{server.url}?{options}", timeout=60)
+
+
+async def test_the_error_names_all_masters_that_are_away_and_the_details_have_the_others(binary: str | None) -> None:
+    config = {"cluster-require-full-coverage": "no"}
+    with LocalCluster(3, 0, node_timeout=60_000, binary=binary, config=config) as cluster:
+        gone, silent, well = cluster.nodes
+        gone.kill()
+        silent.pause()
+        try:
+            with pytest.raises(ServiceBusError, match="2 of 3 masters cannot be used") as refused:
+                await check_connection(cluster.url, timeout=2)
+            report = await check_connection(cluster.url, timeout=2, details=True)
+        finally:
+            silent.resume()
+        ports = {endpoint.port for endpoint in report.away}
+        assert ports == {gone.port, silent.port}
+        assert all(f"127.0.0.1:{port}: " in refused.value.message for port in ports)
+        assert [each.facts.endpoint.port for each in report.servers] == [well.port]
+        assert report.nodes
+        assert report.servers[0].info
+        whole = f"127.0.0.1:{gone.port} cannot be reached"
+        with pytest.raises(ServiceBusConnectionError, match=whole):  # one that is away is named as a client names it
+            await check_connection(cluster.url, timeout=2)
 
 
 @pytest.mark.any_form("it takes each form away")

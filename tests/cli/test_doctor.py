@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -13,10 +14,12 @@ from sbredis.bulk import reserve
 from sbredis.cli import main
 from sbredis.cli._doctor import _show
 from sbredis.cli._invocation import Invocation, Settings
+from sbredis.engine import head_keys
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage
 from sbredis.operating import Finding, Severity
 from sbredis.servers import LocalCluster, LocalServer, ServerNotFoundError, find_server
+from sbredis.transport import Endpoint, open_transport
 from tests.cli.conftest import Bus
 
 
@@ -128,6 +131,43 @@ def test_a_whole_cluster_is_examined(cluster: LocalCluster, capsys: pytest.Captu
     problems = [finding["problem"] for finding in report["findings"]]
     assert any("this master has no replica" in problem for problem in problems)
     assert not any("failed" in problem or "shard id" in problem for problem in problems)
+
+
+@pytest.mark.slow
+def test_a_master_that_is_away_is_named_beside_what_the_others_say(
+    binary: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once without the entities of one master, and once without the facts of the whole namespace."""
+    config = {"cluster-require-full-coverage": "no"}
+    with LocalCluster(3, 0, node_timeout=60_000, binary=binary, config=config) as cluster:
+
+        async def fill() -> Endpoint | None:
+            async with ServiceBusAdministrationClient(cluster.url) as administration:
+                for number in range(3):
+                    name = f"wide-{number}"
+                    await administration.create_queue(name, enable_partitioning=True, partition_count=16)
+            async with await open_transport(cluster.url) as transport:
+                return transport.endpoint_of(head_keys("default")[0])
+
+        head = asyncio.run(fill())
+        assert head is not None
+        first = next(node for node in cluster.nodes if node.port != head.port)
+        facts = next(node for node in cluster.nodes if node.port == head.port)
+        found: dict[int, dict[str, str]] = {}
+        for node in first, facts:
+            node.pause()
+            try:
+                assert main(["doctor", "--url", cluster.url, "--output", "json"]) == 4
+            finally:
+                node.resume()
+            report = json.loads(capsys.readouterr().out)
+            assert report["away"] == [f"127.0.0.1:{node.port}"]
+            assert len(report["servers"]) == 2
+            found[node.port] = {each["subject"]: each["problem"] for each in report["findings"]}
+            assert "this master cannot be used" in found[node.port][f"127.0.0.1:{node.port}"]
+        assert any("of 16 partitions do not answer" in problem for problem in found[first.port].values())
+        assert "namespace" not in found[first.port]
+        assert "its entities could not be examined" in found[facts.port]["namespace"]
 
 
 def completes_together(bus: Bus, *queues: str) -> bool:

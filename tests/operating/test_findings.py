@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ConnectionReport, ServerReport
+from sbredis.exceptions import (
+    ServerUnsuitableError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
 from sbredis.model import PartitionRuntimeProperties, ReservationStatus
 from sbredis.operating import (
     EntityFacts,
@@ -116,6 +122,26 @@ def test_the_form_of_the_scripts_says_why_it_is_no_library() -> None:
     assert form_of(HEALTHY, memory) == ("single", "a server in memory has no functions")
     refused = replace(HEALTHY, library_refusal="OOM full")
     assert form_of(refused, report) == ("single", "it takes no library of functions: OOM full")
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (ServiceBusConnectionError("h:2 cannot be reached: connection refused."), "let a replica take over"),
+        (ServiceBusServerBusyError("CLUSTERDOWN The cluster is down"), "cluster-require-full-coverage no"),
+        (ServerUnsuitableError("h:2 evicts keys. Set maxmemory-policy noeviction."), "Change the server"),
+    ],
+    ids=["away", "down", "unsuitable"],
+)
+def test_a_master_that_cannot_be_used_is_critical_beside_the_findings_of_the_others(
+    error: ServiceBusError, advice: str
+) -> None:
+    report = ConnectionReport(Target("cluster", (Endpoint("h", 1),)), (HEALTHY,), away={Endpoint("h", 2): error})
+    (found,) = findings_of_servers(report)
+    assert (found.severity, found.subject) == (Severity.CRITICAL, "h:2")
+    assert error.message.rstrip(".") in found.problem
+    assert advice in found.advice
+    assert f"  h:2: {error.message}" in str(report)
 
 
 def test_one_replica_stops_replicated_calls_while_it_is_away() -> None:

@@ -289,7 +289,8 @@ class PartitionCredit(Generic[Message]):
         """The time of the first grant with the prefix."""
         self._met = False
         """Whether the partition has answered that it knows the prefix."""
-        self._under_way = 0
+        self._under_way: set[int] = set()
+        """The numbers of the grants whose calls have not ended. A reply may come after its call has failed."""
         self._again = self._told = False
         self._known = 0
         """The largest serial of the prefix of which the receiver has heard."""
@@ -454,13 +455,13 @@ class PartitionCredit(Generic[Message]):
         if again:
             self._missing_since = math.inf
         self._unreported_since = self._due_at = self._once_after = math.inf
-        self._under_way += 1
+        self._under_way.add(self._number)
         self._used_at = min(self._used_at, now)
         return self._latest
 
     def failed(self, grant: CreditGrant) -> None:
         """Note that a call has failed. It may have run."""
-        self._under_way -= 1
+        self._under_way.discard(grant.number)
         self._again = True
         if grant is self._latest:
             self._latest = None
@@ -469,7 +470,7 @@ class PartitionCredit(Generic[Message]):
         self, grant: CreditGrant, reply: CreditReply[Message], written: float, now: float
     ) -> list[HandedGift[Message]]:
         """Return what to hand out after a reply. The call of the grant was last written at the time ``written``."""
-        self._under_way -= 1
+        self._under_way.discard(grant.number)
         self._clocks(reply.run).replied(reply.clock, written, now)
         handed = self._resolve_retired(grant, reply, now) if reply.again else []
         if grant.prefix != self._prefix:  # the receiver has taken another prefix since

@@ -292,6 +292,21 @@ def test_a_call_that_has_failed_is_asked_for_again() -> None:
     assert scene.grant().again
 
 
+def test_the_answer_to_a_call_that_has_failed_may_still_come() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.opened()
+    scene.credit.want(CreditDemand(callers=2))
+    late = scene.grant()
+    scene.credit.failed(late)
+    assert names(scene.answer(late, scene.gift(late, 1, 2, "a", "b"))) == ["a", "b"]
+    scene.credit.want(CreditDemand())
+    assert not scene.credit.settled  # the receiver asks again, because the call has failed
+    again = scene.grant()
+    assert not scene.credit.settled
+    scene.answer(again)
+    assert scene.credit.settled
+
+
 def test_a_refusal_ends_the_credit_until_the_receiver_asks_again() -> None:
     scene = Scene(CreditDemand(callers=1))
     scene.opened()

@@ -52,8 +52,8 @@ CREDIT_BUGS = (
     Bug(
         "a failed call is not asked for again",
         file=DECIDER,
-        right="self._under_way -= 1\n        self._again = True",
-        wrong="self._under_way -= 1\n        self._again = False",
+        right="self._under_way.discard(grant.number)\n        self._again = True",
+        wrong="self._under_way.discard(grant.number)\n        self._again = False",
     ),
     Bug(
         "a missing serial is not asked for again",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -47,12 +48,15 @@ class Purpose(NamedTuple):
     """The properties that a redrive adds to the application properties, or replaces."""
     to: str | None = None
     """The name of the destination that the client has chosen."""
+    mover: str = ""
+    """A text that only this client has, so that each batch is counted by the client that has frozen it."""
 
     def stored(self) -> bytes:
         """Return the purpose as it is stored with a batch; empty for messages that wait to be moved."""
         if not self.chosen:
             return b""
-        return _CHOSEN + encode_changes(Changes(dict(self.modify or {}) or None, destination=self.to))
+        changes = encode_changes(Changes(dict(self.modify or {}) or None, destination=self.to))
+        return b"%b%b %b" % (_CHOSEN, self.mover.encode(), changes)
 
     def kind(self, message: Delivery) -> MoveKind:
         """Return why a message is moved."""
@@ -64,16 +68,18 @@ class Purpose(NamedTuple):
 
 
 _CHOSEN = b"redrive "
+_STORED = re.compile(rb"redrive ([\w-]*) ")
 
 
 def read_purpose(stored: bytes) -> Purpose:
     """Return the purpose of a batch. Raises :class:`~sbredis.exceptions.DataLayoutError` if it cannot be read."""
     if not stored:
         return Purpose()
-    if not stored.startswith(_CHOSEN):
+    found = _STORED.match(stored)
+    if found is None:
         raise unreadable("The purpose of a batch", "it has a form that this release does not know")
-    changes = decode_changes(stored.removeprefix(_CHOSEN))
-    return Purpose(True, changes.properties, changes.destination)
+    changes = decode_changes(stored[found.end() :])
+    return Purpose(True, changes.properties, changes.destination, found[1].decode())
 
 
 def moved(

@@ -146,7 +146,10 @@ class Carrier:
         self.doors = dict(doors or {})
         """The doors of destinations: before a move, those that were known before the messages were read."""
         self.carried: set[str] = set()
-        """The names of messages that calls of this carrier have moved or frozen, or may have moved."""
+        """The names of messages that calls of this carrier have moved or frozen, or may have moved.
+
+        A batch that another mover has frozen is not among them if batches have the mover in their purpose.
+        """
         self.given_up: set[str] = set()
         """The names of messages that no destination takes. Their source has them with the reason."""
         self.strangers: dict[Origin, tuple[Entity, int]] = {}
@@ -178,6 +181,13 @@ class Carrier:
         routing = None if entity is None else entity.routing
         most = MOST_AT_ONCE if routing is None else min(MOST_AT_ONCE, max(1, routing.most // 2))
         group = MoveGroup(moves, same_slot=same_slot, door=self.doors.get(destination, ""), most=most)
+        try:
+            await self._carry(group, destination, entity)
+        finally:
+            self.carried |= group.carried
+            self.given_up |= group.given_up
+
+    async def _carry(self, group: MoveGroup, destination: Destination, entity: Entity | None) -> None:
         incarnation = (entity or self._source).record.incarnation
         batch: Batch | None = None
         while True:
@@ -224,10 +234,8 @@ class Carrier:
         except ServiceBusError as error:
             if error.outcome is not Outcome.UNKNOWN:
                 raise
-            self.carried.update(each.name for each in bound)
-            group.overtaken()  # the next reading shows whether the call has run
+            group.lost()
         else:
-            self.carried.update(each.name for each in bound)
             group.moved()
 
     async def _refused_in_slot(
@@ -273,7 +281,6 @@ class Carrier:
         if batch is None:
             group.overtaken()
         else:
-            self.carried.update(batch.names)
             group.frozen(batch.number, batch.names, foreign=batch.purpose != purpose)
         return batch
 
@@ -363,7 +370,6 @@ class Carrier:
                 now=now,
             )
         )
-        self.given_up |= {move.message.name for move, _ in action.given_up} if done else set()
         for move, fault in action.given_up if done else ():
             _log.info(
                 "%s: message %s cannot be moved and is dead-lettered: %s: %s",

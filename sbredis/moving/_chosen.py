@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, TypeAlias
 
 from sbredis.client import CALLING, deadline_of
@@ -116,7 +117,7 @@ class ChosenMover:
         self._finder = _ChosenFinder(find, entity)
         self._complete = partial(complete_batches, side.entity, find, entity)
         # It is read as every other mover reads it, so all make the same messages.
-        self._purpose = read_purpose(Purpose(True, modify, entity.record.path).stored())
+        self._purpose = read_purpose(Purpose(True, modify, entity.record.path, token_urlsafe(6)).stored())
         self._doors: dict[Destination, str] = {}
 
     async def open(self) -> None:

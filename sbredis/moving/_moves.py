@@ -176,6 +176,10 @@ class MoveGroup:
     """The last known door of the destination."""
     most: int = MOST_AT_ONCE
     """The largest number of messages in a piece."""
+    carried: set[str] = field(init=False, default_factory=set[str])
+    """The names of messages that this mover has moved or frozen, or may have moved, and that are not back."""
+    given_up: set[str] = field(init=False, default_factory=set[str])
+    """The names of messages that this mover has given up."""
     _pieces: deque[_MovePiece] = field(init=False, default_factory=deque[_MovePiece])
     _most_now: int = field(init=False, default=0)
     """The largest number of messages in a piece now."""
@@ -254,8 +258,13 @@ class MoveGroup:
 
     def moved(self) -> None:
         """Report that one script has moved the piece."""
-        self._pieces.popleft()
+        self.carried |= _names(self._pieces.popleft().moves)
         self._grow()
+
+    def lost(self) -> None:
+        """Report that one script may have moved the piece. The next reading of the source shows whether it has."""
+        self.carried |= _names(self._pieces[0].moves)
+        self._next = _Next.END
 
     def refused(self, code: str, detail: str, fault: Fault) -> None:
         """Report that the destination has refused the piece within one slot. Nothing was changed.
@@ -269,9 +278,12 @@ class MoveGroup:
     def frozen(self, batch: int, names: Sequence[str], *, foreign: bool = False) -> None:
         """Report the batch that is outstanding now. It may be another one than was asked for.
 
-        A ``foreign`` batch has another purpose, so the destination gets other messages.
+        A ``foreign`` batch has another purpose: another mover has frozen it, and its destination may get other
+        messages.
         """
         piece = self._pieces.popleft()
+        if not foreign:
+            self.carried.update(names)
         self._batch = batch
         by_name = {move.message.name: move for move in piece.moves}
         foreign = foreign or not by_name.keys() >= set(names)
@@ -331,6 +343,13 @@ class MoveGroup:
 
     def settled(self, *, done: bool) -> None:
         """Report the settlement. ``done`` is false if another mover has settled the batch before."""
+        settle = self._settle
+        assert settle is not None
+        up = _names(move for move, _ in settle.given_up)
+        self.given_up |= up if done else set()
+        # Another mover has settled by the same verdict, unless the destination had none.
+        if settle.verdict != "taken" and (done or self._after is not _Next.END):
+            self.carried -= _names(self._batch_moves) - up - set(settle.names)
         self._batch, self._batch_moves, self._settle = 0, (), None
         self._next = self._after if done else _Next.END
 
@@ -370,3 +389,7 @@ class MoveGroup:
 
     def _grow(self) -> None:
         self._most_now = min(self.most, 2 * self._most_now)
+
+
+def _names(moves: Iterable[Move]) -> set[str]:
+    return {move.message.name for move in moves}

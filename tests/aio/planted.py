@@ -63,6 +63,27 @@ PLANTED = (
         test="tests/moving/test_moves.py::test_a_batch_with_other_messages_or_another_purpose_is_read_before_it_is_taken",
     ),
     Planted(
+        "the batch of another mover is counted",
+        file="sbredis/moving/_moves.py",
+        right="        if not foreign:\n            self.carried.update(names)",
+        wrong="        self.carried.update(names)",
+        test="tests/moving/test_moves.py::test_a_batch_of_another_mover_does_not_count",
+    ),
+    Planted(
+        "messages that are back are counted",
+        file="sbredis/moving/_moves.py",
+        right="self.carried -= _names(self._batch_moves) - up - set(settle.names)",
+        wrong="pass",
+        test="tests/moving/test_moves.py::test_messages_that_are_back_do_not_count",
+    ),
+    Planted(
+        "clients that move the same messages have one name",
+        file="sbredis/moving/_chosen.py",
+        right="entity.record.path, token_urlsafe(6)).stored()",
+        wrong="entity.record.path).stored()",
+        test="tests/aio/test_chosen_moves.py::test_clients_that_move_side_by_side_count_each_message_once",
+    ),
+    Planted(
         "an index beyond the piece is used",
         file="sbredis/moving/_moves.py",
         right="if place.isdigit() and int(place) < len(moves):",

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -130,10 +131,33 @@ async def test_clients_that_move_side_by_side_with_a_receiver_share_the_messages
                         received.append(str(message))
                         await receiver.complete_message(message)
 
-        await asyncio.gather(move(flow.client), move(other), receive())
-        await move(flow.client)
+        first, second, _ = await asyncio.gather(move(flow.client), move(other), receive())
+        last = await move(flow.client)
         there = bodies(await everything(flow.client, "to"))
         assert Counter(there + received) == Counter(sent)
+        assert first + second + last == len(there)
+
+
+async def test_clients_that_move_side_by_side_count_each_message_once(url: str) -> None:
+    """Both have read the same messages before one of them freezes them. The other one completes the batch."""
+    async with flow_at(url) as flow, flow.other_client() as first, flow.other_client() as second:
+        await queues(flow, near=False)
+        await flow.send("from", *"abc")
+        both = asyncio.Barrier(2)
+        for client in first, second:
+            transport: Any = client._connection.transport
+            divert(transport, partial(_wait_before_the_first_freeze, [both], transport.call))
+        counts = await asyncio.gather(move(first), move(second))
+        assert bodies(await everything(flow.client, "to")) == ["a", "b", "c"]
+        assert sorted(counts) == [0, 3]
+
+
+async def _wait_before_the_first_freeze(
+    barriers: list[asyncio.Barrier], through: Callable[..., Any], script: Any, *arguments: Any, **options: Any
+) -> Any:
+    if script.name == "freeze" and barriers:
+        await barriers.pop().wait()
+    return await through(script, *arguments, **options)
 
 
 @pytest.mark.parametrize("completed", [False, True])

@@ -113,11 +113,12 @@ async def test_any_later_redrive_completes_what_a_killed_one_has_left_behind(url
 @pytest.mark.slow
 async def test_a_batch_that_another_redrive_has_just_frozen_is_completed_as_that_one_would_have(url: str) -> None:
     """Both have chosen the same messages for the same destination, and change them in other ways."""
-    own, others = (Purpose(True, changes, "to").stored() for changes in (CHANGES, {"other": True}))
+    others = Purpose(True, {"other": True}, "to", "another").stored()
 
     async def call(script: Any, keys: Any, arguments: Any, **options: Any) -> Any:
         if script.name == "freeze" and not frozen:
-            frozen.append(await through(script, keys, [others if each == own else each for each in arguments]))
+            replaced = [others if _is_purpose(each) else each for each in arguments]
+            frozen.append(await through(script, keys, replaced))
         return await through(script, keys, arguments, **options)
 
     frozen: list[Any] = []
@@ -132,8 +133,12 @@ async def test_a_batch_that_another_redrive_has_just_frozen_is_completed_as_that
             async with client.get_queue_receiver("from", sub_queue="deadletter") as letters:
                 result = await letters.redrive_messages(to="to", properties_to_modify=CHANGES)
         assert frozen, "the two queues are in one slot"
-        assert (result.moved, result.skipped) == (2, 0)
+        assert result.moved == 0  # the other one counts them
         assert [each.application_properties for each in await peeked(flow, "to")] == [{"kept": 1, "other": True}] * 2
+
+
+def _is_purpose(argument: Any) -> bool:
+    return isinstance(argument, bytes) and argument.startswith(b"redrive ")
 
 
 @pytest.mark.slow

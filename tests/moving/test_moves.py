@@ -345,3 +345,161 @@ def test_each_message_is_moved_or_given_up_once_and_in_order(
     assert set(world.given_up) >= refused & set(source)
     if room >= count:
         assert set(world.given_up) == refused & set(source)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "detail", "done", "carried"),
+    [
+        ("taken", "", True, "abc"),
+        ("taken", "", False, "abc"),
+        ("TOOLARGE", "1", True, "b"),  # it is given up, and the others return
+        ("TOOLARGE", "1", False, "b"),
+        ("QUOTA", "", True, ""),
+        ("GONE", "", True, "abc"),
+        ("over", "", True, ""),
+        ("over", "", False, "abc"),  # the other mover may have found out that they were taken
+    ],
+)
+def test_messages_that_are_back_do_not_count(verdict: str, detail: str, *, done: bool, carried: str) -> None:
+    group = MoveGroup(moves("abc"), same_slot=False)
+    group.frozen(1, "abc")
+    group.judged(verdict, detail, fault=FULL)
+    group.settled(done=done)
+    assert group.carried == set(carried)
+
+
+def test_a_batch_of_another_mover_does_not_count() -> None:
+    group = MoveGroup(moves("abc"), same_slot=False)
+    group.frozen(1, "abc", foreign=True)
+    group.read(1, moves("abc"))
+    group.judged("taken")
+    group.settled(done=True)
+    assert group.carried == set()
+
+
+def test_messages_count_if_one_script_has_moved_them_or_may_have() -> None:
+    group = MoveGroup(moves("abc"), same_slot=True, most=2)
+    assert group.next() == MoveInSlot(moves("ab"))
+    group.moved()
+    assert group.carried == set("ab")
+    assert group.next() == MoveInSlot(moves("c"))
+    group.lost()
+    assert group.carried == set("abc")
+    assert group.next() == Ended()
+
+
+# -- two movers of one source ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Shared:
+    """A source that two movers serve at the same time, and a destination that remembers its verdicts."""
+
+    left: list[str]
+    refused: set[str]
+    same_slot: bool
+    there: list[str] = field(default_factory=list[str])
+    given_up: list[str] = field(default_factory=list[str])
+    batch: tuple[int, int, list[str]] | None = None
+    """The number of the outstanding batch, the mover that has frozen it, and its messages."""
+    verdicts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    batches: int = 0
+
+    def judge(self, wanted: list[str]) -> tuple[str, str]:
+        bad = [place for place, name in enumerate(wanted) if name in self.refused]
+        if bad:
+            return "TOOLARGE", str(bad[0])
+        self.there += wanted
+        return "taken", ""
+
+    def step(self, group: MoveGroup, mover: int) -> bool:
+        """Carry out one action of a group. Return whether it has ended."""
+        match action := group.next():
+            case Ended():
+                return True
+            case MoveInSlot():
+                self.move(group, list(names(action.moves)))
+            case Freeze():
+                self.freeze([name for name in names(action.moves) if name in self.left], mover)
+                if self.batch is None:
+                    group.overtaken()
+                else:
+                    group.frozen(self.batch[0], self.batch[2], foreign=self.batch[1] != mover)
+            case ReadBatch():
+                if self.batch is None:
+                    group.overtaken()
+                else:
+                    group.read(self.batch[0], moves("".join(self.batch[2])))
+            case Take():
+                if action.batch > len(self.verdicts):
+                    self.verdicts.append(self.judge(list(names(action.moves))))
+                code, detail = self.verdicts[action.batch - 1]
+                group.judged(code, detail, fault=None if code == "taken" else FULL)
+            case Settle():
+                done = self.batch is not None and self.batch[0] == action.batch
+                if done:
+                    self.settle(action)
+                group.settled(done=done)
+        return False
+
+    def move(self, group: MoveGroup, wanted: list[str]) -> None:
+        if gone := set(wanted) - set(self.left):
+            group.absent(gone)
+        elif (judged := self.judge(wanted))[0] == "taken":
+            self.left = [name for name in self.left if name not in wanted]
+            group.moved()
+        else:
+            group.refused(*judged, FULL)
+
+    def freeze(self, wanted: list[str], mover: int) -> None:
+        if self.batch is None and wanted:
+            self.batches += 1
+            self.batch = self.batches, mover, wanted
+            self.left = [name for name in self.left if name not in wanted]
+
+    def settle(self, action: Settle) -> None:
+        assert self.batch is not None
+        frozen, self.batch = self.batch[2], None
+        self.verdicts += [("", "")] * (action.batch - len(self.verdicts))  # it was given up, and never judged
+        if action.verdict != "taken":
+            gone = [move.message.name for move, _ in action.given_up]
+            self.given_up += gone
+            self.left = sorted([*self.left, *(name for name in frozen if name not in gone)])
+
+
+@given(
+    count=st.integers(1, 12),
+    refused=st.sets(st.sampled_from("abcdefghijkl")),
+    most=st.integers(1, 12),
+    same_slot=st.booleans(),
+    stale=st.integers(0, 3),
+    turns=st.lists(st.integers(0, 1), max_size=60),
+)
+def test_each_message_is_counted_by_the_one_mover_that_has_moved_it(
+    *, count: int, refused: set[str], most: int, same_slot: bool, stale: int, turns: list[int]
+) -> None:
+    """Two movers take turns in any order. Nobody counts the batch of a third one that has died."""
+    world = Shared(list("abcdefghijkl"[:count]), refused, same_slot)
+    of_dead = world.left[:stale]
+    if of_dead:
+        world.batches, world.batch, world.left = 1, (1, 2, of_dead), world.left[stale:]
+
+    def begin() -> MoveGroup:
+        if world.batch is not None:
+            return MoveGroup((), same_slot=False)
+        return MoveGroup(moves("".join(world.left)), same_slot=same_slot, most=most)
+
+    groups, counted = [begin(), begin()], [set[str](), set[str]()]
+    for mover in [*turns, *[0, 1] * 400]:
+        if world.step(groups[mover], mover):
+            counted[mover] |= groups[mover].carried
+            groups[mover] = begin()
+    left = set(world.there + world.given_up)
+    assert world.left == []
+    assert world.batch is None
+    assert sorted(world.there + world.given_up) == list("abcdefghijkl"[:count])
+    first, second = (each & left for each in counted)
+    assert not first & second
+    assert first | second | set(of_dead) == left
+    if not refused & set(of_dead):  # otherwise its messages come back, and one of the two moves them
+        assert not (first | second) & set(of_dead)

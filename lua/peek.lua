@@ -178,11 +178,26 @@ else
   until not list or n == wanted
 end
 
+-- Usually no message has an entry, and all are of one list. Then the records are the reply, as they are.
+local last, first = #members, nil
+if last > 0 and not letter_of then
+  first = read_entries(p, members, room)
+  local plain = #first == last
+  for i = 1, #first do
+    plain = plain and not first[i]
+  end
+  if plain then
+    local fit = count_records_that_fit(p, members, room)
+    local fitting = fit == last and members or { unpack(members, 1, fit) }
+    return { o.more, fitting, string.rep(lists[1].letter, fit), read_records(p.keys, fitting), {} }
+  end
+end
+
 local names, states, found, extras = {}, {}, {}, {}
-local last, at, full = #members, 1, false
+local at, full = 1, false
 while at <= last and not full do
   local part = at == 1 and members or { unpack(members, at, last) }
-  local entries, numbers, ends = read_entries(p, part, room), {}, {}
+  local entries, numbers, ends = at == 1 and first or read_entries(p, part, room), {}, {}
   for i = 1, #entries do
     local m, text = moves[at + i - 1], entries[i]
     if m and m.record then

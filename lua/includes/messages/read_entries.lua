@@ -1,9 +1,16 @@
 -- Returns the entries of the first of these messages: of all that fit into `room` bytes, and perhaps of some more; at
 -- least one. An entry with changed properties can be as long as a message. So entries are read in parts until there is
 -- no room, unless messages as large as the largest that the partition has had would all fit.
--- @use changes_size read_many
+-- @use changes_size read_many sentinel
 local function read_entries(p, members, room)
   local n = #members
+  if redis.call('HLEN', p.entries) <= redis.call('HEXISTS', p.entries, SENTINEL.name) then -- the usual case
+    local none = {}
+    for i = 1, n do
+      none[i] = false
+    end
+    return none
+  end
   if n * p.biggest <= room then
     return read_many('HMGET', p.entries, members)
   end

@@ -23,14 +23,16 @@
 --   from 1, then the name of the operation, the number of its arguments, and these arguments. They are the arguments
 --   that the script of this name has after `call`. The operations are send, publish, complete, abandon, defer,
 --   dead_letter, renew and set_state. Four more have no script of their own: once (see check_once.lua), advance (see
---   check_advance.lua), transfer (see check_transfer.lua) and withdraw (see check_withdraw.lua)
+--   check_advance.lua), transfer (see check_transfer.lua) and withdraw (see check_withdraw.lua). Up to 16 grants to the
+--   first participant may follow the transactions, in the form of engine/_grants.py
 --
 -- Result: { more, for each transaction a text: the result of each operation, with a bar after each; or an exclamation
 --   mark and the refusal }. The result of send and of publish is the first number, the places, counted from 0, of the
 --   messages that were dropped, and the numbers of scheduled messages as runs, separated by semicolons. The result of
 --   once is the number of other keys that were forgotten too early. The result of advance is an equals sign and the
 --   number that is stored with the watermark. The result of renew is a tilde and the lock duration, and the names of
---   the messages that have a lease of their own. The other operations have an empty result.
+--   the messages that have a lease of their own. The other operations have an empty result. With grants, the answers
+--   follow, as in grant.lua
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; the detail is its index, counted
 --   from 0), QUOTA (an entity is full; the detail gives its bytes and its quota), DUE (an entity is full, but due work
 --   had to be done first), SESSIONS (a message has no session, or the entity has none), TARGET (a subscription does not
@@ -42,26 +44,37 @@
 --   the most), ABSENT (some messages to withdraw are not there as named, or a caller holds them; the detail is their
 --   names)
 -- Facts: use, at_limit
--- @use advance_participants answer_repetition apply_transaction begin check_transaction finish finish_targets
--- @use open_participants parse_transactions split_words
+-- @use advance advance_participants answer_repetition apply_transaction begin check_transaction finish finish_targets
+-- @use open_participants parse_grants parse_transactions refuse split_words take_grants
 local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)
 if not p then
   return refusal
 end
-local results = { 0 }
+local results, others = { 0 }, split_words(ARGV[7])
+local participants, count = {}, 1 + #others / 2
+if not p.repeated then
+  participants, count = open_participants(p, KEYS, ARGV, others, 8)
+end
+if not participants then
+  return count
+end
+local transactions, after, gave_back = parse_transactions(participants, count, KEYS, ARGV)
+local grants = transactions and parse_grants(p, ARGV, after)
+if not grants then
+  return transactions and refuse('BADCALL', 'grants') or after
+end
 if p.repeated then
   for text in string.gmatch(p.repeated, '([^\n]*)\n') do
     results[#results + 1] = text
   end
-  return answer_repetition(p, results)
-end
-local participants, count = open_participants(p, KEYS, ARGV, split_words(ARGV[7]), 8)
-if not participants then
-  return count
-end
-local transactions, malformed = parse_transactions(participants, count, KEYS, ARGV)
-if not transactions then
-  return malformed
+  if #grants == 0 then
+    return answer_repetition(p, results)
+  end
+  advance(p, 100)
+  results[#results + 1] = take_grants(p, grants, gave_back)
+  finish(p, p.repeated)
+  results[1] = p.more
+  return results
 end
 
 local targets = {}
@@ -78,6 +91,7 @@ for i = 1, #transactions do
 end
 advance_participants(participants, count)
 finish_targets(targets)
+local answers = #grants > 0 and take_grants(p, grants, gave_back) or nil
 for place = count, 1, -1 do
   local p = participants[place]
   if not p.refused then
@@ -85,4 +99,5 @@ for place = count, 1, -1 do
     results[1] = math.max(results[1], p.more)
   end
 end
+results[#results + 1] = answers
 return results

@@ -263,17 +263,23 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             if message is not None:
                 self._peekings.received(hold_of(message))
                 return message
-        messages = await self._receive(1, self._max_wait_time)
+        messages = await self._receive(1, self._max_wait_time, iterates=True)
         if not messages:
             raise StopAsyncIteration
         return messages[0]
 
     async def _receive(
-        self, wanted: int, seconds: float | None, *, gather: bool = True, watched: bool = True
+        self,
+        wanted: int,
+        seconds: float | None,
+        *,
+        gather: bool = True,
+        watched: bool = True,
+        iterates: bool = False,
     ) -> list[ServiceBusReceivedMessage]:
         if watched and self._telemetry.watching:
             with self._telemetry.operation("receive", self.entity_path) as operation:
-                messages = await self._receive(wanted, seconds, gather=gather, watched=False)
+                messages = await self._receive(wanted, seconds, gather=gather, watched=False, iterates=iterates)
                 operation.received(messages)
                 return messages
         inbox = self._inbox
@@ -283,6 +289,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             inbox = await self._open(self._deadline(seconds), seconds)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
             self._held.check()  # buffered messages that are already deleted need no lock
+        inbox.comes_back = iterates
         messages = await inbox.take(wanted, seconds, gather=gather)
         if messages:
             for message in messages:

@@ -21,6 +21,7 @@ from sbredis.client._lane_kinds import (
     CallJob,
     RenewJob,
     SettleJob,
+    SettleManyJob,
     TransactionJob,
     lock_lost,
     note_renewal,
@@ -28,6 +29,7 @@ from sbredis.client._lane_kinds import (
 from sbredis.client._partition_client import SETTLEMENTS, PartitionClient, do_due, read_after_due
 from sbredis.client._pauses import Pauses
 from sbredis.client._pushing import PushMember
+from sbredis.client._riding import GrantRide, GrantRider
 from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, is_held
 from sbredis.client._routing import RoutedCopies, Routing, facts_of
 from sbredis.client._send_lane import SendJob
@@ -59,6 +61,8 @@ __all__ = [
     "ConnectionReference",
     "Creation",
     "Entity",
+    "GrantRide",
+    "GrantRider",
     "LiveWatch",
     "PartitionClient",
     "Pauses",
@@ -72,6 +76,7 @@ __all__ = [
     "ServerClock",
     "ServerClocks",
     "SettleJob",
+    "SettleManyJob",
     "Throttle",
     "Tick",
     "Timings",

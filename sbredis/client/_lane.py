@@ -16,7 +16,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sbredis.client._delivering import DisplacedError
@@ -32,6 +32,7 @@ from sbredis.exceptions import (
 
 if TYPE_CHECKING:
     from sbredis.client._partition_client import PartitionClient
+    from sbredis.client._riding import GrantRider
 
 __all__ = ["OTHER_LOOP", "Job", "Lane"]
 
@@ -96,6 +97,8 @@ class Lane(ABC, Generic[J, R]):
 
     spans: ClassVar[bool] = False
     """Whether a call also changes partitions other than the one of the lane."""
+    carries: ClassVar[bool] = False
+    """Whether a call may carry grants."""
 
     def __init__(self, link: PartitionClient) -> None:
         self.link = link
@@ -125,6 +128,10 @@ class Lane(ABC, Generic[J, R]):
     @abstractmethod
     def answer(self, jobs: Sequence[J], result: R) -> None:
         """Give each job its outcome, and end it."""
+
+    def riders(self, jobs: Sequence[J]) -> Mapping[GrantRider, int]:  # noqa: ARG002 -- most calls settle nothing
+        """Return the receivers of the messages that a call for these jobs settles, and how many messages of each."""
+        return {}
 
     def own_error(self, partition: Partition, job: J) -> Exception | None:
         """Return the error if the arguments of the job make its call impossible, and ``None`` otherwise."""

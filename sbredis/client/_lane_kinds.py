@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -39,6 +39,7 @@ from sbredis.exceptions import (
 
 if TYPE_CHECKING:
     from sbredis.client._partition_client import PartitionClient
+    from sbredis.client._riding import GrantRider
     from sbredis.model import Hold, MessageLease
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Renewable",
     "SettleJob",
     "SettleLane",
+    "SettleManyJob",
     "SettleMethod",
     "TransactionJob",
     "TransactionLane",
@@ -67,7 +69,7 @@ MOST_MESSAGES_TOGETHER = 200
 class SettleJob(Job):
     """A message to settle."""
 
-    __slots__ = ("done", "hold", "lock", "session")
+    __slots__ = ("done", "hold", "locks", "session")
 
     def __init__(self, lock: Lock, deadline: float, hold: Hold | None, session: str | None = None) -> None:
         # There is a settlement for each message, so all fields are set here, without a further call.
@@ -75,10 +77,26 @@ class SettleJob(Job):
         self.size = len(lock.changes)
         self.future = asyncio.get_running_loop().create_future()
         self.over = self.done = False
-        self.lock = lock
+        self.locks: Sequence[Lock] = (lock,)
         self.hold = hold
         self.session = hold.lease.session if hold is not None and hold.lease is not None else session
         """The session, if the lock is the lock of a session."""
+
+    def settled(self, link: PartitionClient, lost: Collection[str], unfit: Collection[str]) -> None:
+        """Set the outcome: the messages of the call were settled, except those that are ``lost`` or ``unfit``."""
+        name, error = self.locks[0].name, None
+        if name in lost:
+            error = lock_lost(link, name, self.session)
+        elif name in unfit:
+            error = _dead_already(link, name)
+        if error is None:
+            self.done = True  # the job is done even if no caller waits for it any more
+        if not self.future.done():
+            if error is None:
+                self.future.set_result(None)
+            else:
+                self.future.set_exception(error)
+        self.end()
 
     def ended(self) -> None:
         """Mark the message as not settled if the call did not settle it. So it can be settled later."""
@@ -90,62 +108,112 @@ class SettleJob(Job):
         elif hold.watchers:
             hold.let_go()
 
+    def count_riders(self, riders: dict[GrantRider, int]) -> None:
+        """Add to the numbers of messages that the call settles for each receiver."""
+        hold = self.hold
+        if hold is not None and (rider := hold.reception.rider) is not None:
+            riders[rider] = riders.get(rider, 0) + 1
+
+
+class SettleManyJob(Job):
+    """Messages to settle together, each of them once. The future has the holds of those that were not settled.
+
+    The job itself records which messages were settled, because the caller may not wait for it any more.
+    """
+
+    __slots__ = ("done", "holds", "locks")
+
+    def __init__(self, holds: Sequence[Hold], deadline: float) -> None:
+        super().__init__(deadline)
+        self.done = False
+        self.holds = holds
+        self.locks: Sequence[Lock] = [hold.lock() for hold in holds if hold.lease is not None]
+
+    def settled(self, link: PartitionClient, lost: Collection[str], unfit: Collection[str]) -> None:
+        """Set the outcome: the messages of the call were settled, except those that are ``lost`` or ``unfit``."""
+        del link
+        self.done = True
+        left: list[Hold] = []
+        for hold in self.holds:
+            hold.settled = hold.name not in lost and hold.name not in unfit
+            if not hold.settled:
+                left.append(hold)
+            elif hold.watchers:
+                hold.let_go()
+        if not self.future.done():
+            self.future.set_result(left)
+        self.end()
+
+    def ended(self) -> None:
+        """Mark the messages as not settled if the call did not run. So they can be settled later."""
+        if not self.done:
+            for hold in self.holds:
+                hold.settled = False
+
+    def count_riders(self, riders: dict[GrantRider, int]) -> None:
+        """Add to the numbers of messages that the call settles for each receiver."""
+        reception, rider = None, None
+        for hold in self.holds:
+            if hold.reception is not reception:
+                reception = hold.reception
+                rider = reception.rider
+            if rider is not None:
+                riders[rider] = riders.get(rider, 0) + 1
+
 
 SettleMethod = Callable[[Partition, CallId, Sequence[Lock]], Request[Settled]]
 
 
-class SettleLane(Lane[SettleJob, Settled]):
-    """Settlements of one kind."""
+class SettleLane(Lane[SettleJob | SettleManyJob, Settled]):
+    """Settlements of one kind. Their calls carry grants of the receivers whose messages they settle."""
 
     depth: ClassVar[int] = 2
+    carries: ClassVar[bool] = True
 
     def __init__(self, link: PartitionClient, letter: str, method: SettleMethod) -> None:
         self.letter = letter  # type: ignore[misc]  # one class for all kinds
         self._method = method
         super().__init__(link)
 
-    def gather(self, queue: deque[SettleJob], *, ordered: bool) -> list[SettleJob]:
+    def gather(self, queue: deque[SettleJob | SettleManyJob], *, ordered: bool) -> list[SettleJob | SettleManyJob]:
         """Take the jobs for one call. A call contains each message only once, because the answer names messages."""
         del ordered
-        jobs: list[SettleJob] = []
+        jobs: list[SettleJob | SettleManyJob] = []
         names: set[str] = set()
-        size = 0
-        while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
-            job = queue.popleft()
+        size = count = 0
+        while queue:
+            job = queue[0]
             if job.future.done():
-                job.end()
+                queue.popleft().end()
                 continue
             size += job.size
-            name = job.lock.name
-            if name in names or (size > MAXIMUM_CALL_BYTES and jobs):
-                queue.appendleft(job)
+            count += len(job.locks)
+            if jobs and (count > MAXIMUM_CALL_MESSAGES or size > MAXIMUM_CALL_BYTES):
                 break
-            names.add(name)
-            jobs.append(job)
+            names.update([lock.name for lock in job.locks])
+            if len(names) < count:
+                break
+            jobs.append(queue.popleft())
         return jobs
 
-    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SettleJob]) -> Request[Settled]:
+    def request(
+        self, partition: Partition, call_id: CallId, jobs: Sequence[SettleJob | SettleManyJob]
+    ) -> Request[Settled]:
         """Return one call for all jobs."""
-        return self._method(partition, call_id, [job.lock for job in jobs])
+        return self._method(partition, call_id, [lock for job in jobs for lock in job.locks])
 
-    def answer(self, jobs: Sequence[SettleJob], result: Settled) -> None:
-        """Tell each job whether its message was settled, and end it."""
-        failed: dict[str, ServiceBusError] = {}
-        if result.lost or result.unfit:
-            lost = set(result.lost)
-            failed = {
-                job.lock.name: lock_lost(self.link, job.lock.name, job.session) for job in jobs if job.lock.name in lost
-            }
-            failed |= {name: _dead_already(self.link, name) for name in result.unfit}
+    def riders(self, jobs: Sequence[SettleJob | SettleManyJob]) -> Mapping[GrantRider, int]:
+        """Return the receivers of the messages, and how many messages of each are settled."""
+        riders: dict[GrantRider, int] = {}
         for job in jobs:
-            error = failed.get(job.lock.name) if failed else None
-            if error is None:
-                job.done = True  # the job is done even if no caller waits for it any more
-                if not job.future.done():
-                    job.future.set_result(None)
-            elif not job.future.done():
-                job.future.set_exception(error)
-            job.end()
+            job.count_riders(riders)
+        return riders
+
+    def answer(self, jobs: Sequence[SettleJob | SettleManyJob], result: Settled) -> None:
+        """Tell each job which messages were settled, and end it."""
+        lost, unfit = set(result.lost), set(result.unfit)
+        for job in jobs:
+            job.settled(self.link, lost, unfit)
         if result.more:
             self.link.catch_up()
 

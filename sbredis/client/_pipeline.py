@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from sbredis.client._delivering import CallDelivery, DefectError, Halving, NextStep, UnmadeError
-from sbredis.engine import CallId, Request, is_full, perform
+from sbredis.client._riding import rides_of
+from sbredis.engine import CallId, Carried, Request, carrying, is_full, perform
 from sbredis.exceptions import DataLayoutError, Outcome, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.client._lane import Job, Lane
+    from sbredis.client._riding import GrantRide, GrantRider
     from sbredis.registry import EntityRecord
 
 __all__ = ["Pipeline"]
@@ -65,6 +67,10 @@ class Pipeline(Generic[J, R]):
         self._known = False
         """Whether the partition has answered a call of this lane, so that it has recorded the lane."""
         self._name = ""
+        self._rides: Sequence[GrantRide] = ()
+        """The grants that the call under way carries."""
+        self._since = 0.0
+        """The time at which a call with grants was last written to a connection."""
         self._defect_logged = False
         """Whether a defect in the jobs under way was already logged."""
         self._start_lane()
@@ -101,7 +107,7 @@ class Pipeline(Generic[J, R]):
                 request.arguments,
                 timeout=lane.patience(jobs, max(map(_deadline, jobs)) - attempt.at),
                 repeatable=request.repeatable,
-                written=self._noting(jobs) if lane.notes_time else None,
+                written=self._noting(jobs) if lane.notes_time or self._rides else None,
                 answered=self._answered,
                 failed=self._failed,
             )
@@ -124,6 +130,7 @@ class Pipeline(Generic[J, R]):
                 self._lane.fail(jobs, error)
             except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
                 self._fail_by_defect(jobs, defect)
+        self._fail_rides()
         self._go_on()
 
     def _failed(self, rest: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -158,6 +165,8 @@ class Pipeline(Generic[J, R]):
                 lane.close()
                 return
             self._fail_by_defect(jobs, defect)
+        finally:
+            self._fail_rides()
         self._go_on()
 
     def _fail_by_defect(self, jobs: list[J], defect: Exception) -> None:
@@ -201,7 +210,7 @@ class Pipeline(Generic[J, R]):
                 if delivery is None or not delivery.maybe_ran:
                     seconds = lane.patience(jobs, seconds)
                 first = attempt.rest() if attempt.rest is not None else None
-                written = self._noting(jobs) if lane.notes_time else None
+                written = self._noting(jobs) if lane.notes_time or self._rides else None
                 result = await perform(
                     lane.connection.transport, request, timeout=seconds, first=first, written=written
                 )
@@ -235,9 +244,22 @@ class Pipeline(Generic[J, R]):
         self._lane.fail([job for job in jobs if id(job) not in kept], error)
         jobs[:] = rest
 
-    def _end_call(self, jobs: list[J], result: R) -> None:
+    def _end_call(self, jobs: list[J], result: Any) -> None:
         self._known = True
-        self._lane.answer(jobs, result)
+        if not self._rides:
+            self._lane.answer(jobs, result)
+            return
+        carried: Carried[R] = result
+        self._lane.answer(jobs, carried.result)
+        rides, self._rides = self._rides, ()
+        for ride, reply in zip(rides, carried.credits, strict=True):
+            ride.answered(reply, self._since)
+
+    def _fail_rides(self) -> None:
+        """End the rides of a call that gets no result. Their receivers ask for themselves."""
+        rides, self._rides = self._rides, ()
+        for ride in rides:
+            ride.failed()
 
     async def _carry_out(
         self,
@@ -254,7 +276,9 @@ class Pipeline(Generic[J, R]):
             self._lane.unreachable()
         if step is NextStep.MOVE:
             step = delivery.moved(some=self._move(jobs), time_is_left=time_is_left)
-        elif step in _OBSTACLE_STEPS:
+        if step is not NextStep.AGAIN:
+            self._fail_rides()
+        if step in _OBSTACLE_STEPS:
             assert delivery.error is not None
             step = delivery.obstacle_removed(await self._remove_obstacle(step, delivery.error, record, until))
         self._known = delivery.lane_is_known
@@ -302,6 +326,8 @@ class Pipeline(Generic[J, R]):
             since = lane.connection.clock.now() if lane.notes_time else 0.0
             call_id = CallId(self._name, self._number + 1, lane.connection.clock.told())
             request = lane.request(lane.link.partition, call_id, jobs)
+            if lane.carries and (riders := lane.riders(jobs)):
+                request = self._carrying(request, riders)
         except ServiceBusError as error:
             error.outcome = error.outcome or Outcome.NEVER_SENT
             raise
@@ -313,6 +339,23 @@ class Pipeline(Generic[J, R]):
                 job.since = since
         return request
 
+    def _carrying(self, request: Request[R], riders: Mapping[GrantRider, int]) -> Request[R]:
+        """Return the request with the grants of these receivers. The reply then has their answers, too.
+
+        No grant makes the call fail.
+        """
+        try:
+            self._rides = rides_of(riders)
+            if not self._rides:
+                return request
+            self._since = self._lane.connection.clock.now()
+            carried: Any = carrying(request, [ride.sent for ride in self._rides])
+            return cast("Request[R]", carried)
+        except Exception as defect:  # noqa: BLE001  # the call is made without grants
+            _log.error("%s: a call carries no grants because of a defect", self._lane.link, exc_info=defect)
+            self._fail_rides()
+            return request
+
     def _noting(self, jobs: Sequence[J]) -> Callable[[], None] | None:
         """Return a function that notes the time in the jobs each time before their call is written to a connection.
 
@@ -323,10 +366,13 @@ class Pipeline(Generic[J, R]):
         if clock.told() is not None:
             return None
 
+        notes_time = self._lane.notes_time
+
         def note() -> None:
-            now = clock.now()
-            for job in jobs:
-                job.since = now
+            now = self._since = clock.now()
+            if notes_time:
+                for job in jobs:
+                    job.since = now
 
         return note
 

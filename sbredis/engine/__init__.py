@@ -30,7 +30,15 @@ from sbredis.engine._credit_values import (
     GiftPlace,
     SessionGift,
 )
-from sbredis.engine._grants import NEXT_SESSION, Granted, SentGrant, read_push
+from sbredis.engine._grants import (
+    MAXIMUM_GRANTS,
+    NEXT_SESSION,
+    Carried,
+    Granted,
+    SentGrant,
+    carrying,
+    read_push,
+)
 from sbredis.engine._keys import (
     ENTITIES_PATTERN,
     bucket_keys,
@@ -161,6 +169,7 @@ __all__ = [
     "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
+    "MAXIMUM_GRANTS",
     "MAXIMUM_MESSAGE_BYTES",
     "MAXIMUM_PARTICIPANTS",
     "MAXIMUM_TRANSACTIONS",
@@ -181,6 +190,7 @@ __all__ = [
     "Awoken",
     "Batch",
     "CallId",
+    "Carried",
     "Changes",
     "Clock",
     "Closing",
@@ -268,6 +278,7 @@ __all__ = [
     "bucket_of_id",
     "bucket_word",
     "calling",
+    "carrying",
     "columns_of",
     "decode",
     "decode_changes",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
 from sbredis._unreadable import decodes
@@ -25,20 +25,22 @@ from sbredis.engine._credit_values import (
     SessionGift,
 )
 from sbredis.engine._packing import signed, token_of, within
-from sbredis.engine._results import FACTS, Delivery, Settled, deliveries, settled
+from sbredis.engine._request import Request
+from sbredis.engine._results import FACTS, Delivery, deliveries
 from sbredis.transport import Argument
 
 __all__ = [
     "MAXIMUM_CREDIT",
     "MAXIMUM_GRANTS",
     "NEXT_SESSION",
+    "Carried",
     "Granted",
     "PushHeard",
     "SentGrant",
+    "carrying",
     "granted",
     "packed_grants",
     "read_push",
-    "settled_and_granted",
 ]
 
 MAXIMUM_GRANTS: Final = 16
@@ -52,6 +54,8 @@ NEXT_SESSION: Final = "next"
 _MOST_RETIRED: Final = 32
 _MOST_FIRST: Final = 1000
 _LARGEST: Final = 999_999_999_999_999
+
+T = TypeVar("T")
 
 _RECEIVER = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _CHANNEL = re.compile(rb"[\x21-\x7e]{0,500}")
@@ -96,6 +100,14 @@ class Granted(NamedTuple):
 
     more: bool
     """Whether due work is left in the partition, because a call does only a share of it. Another call is needed."""
+    credits: tuple[CreditReply[Delivery], ...]
+    """The answer to each grant, in the order of the grants."""
+
+
+class Carried(NamedTuple, Generic[T]):
+    """The result of another call that carries grants."""
+
+    result: T
     credits: tuple[CreditReply[Delivery], ...]
     """The answer to each grant, in the order of the grants."""
 
@@ -180,9 +192,20 @@ def granted(reply: list[Any]) -> Granted:
     return Granted(bool(reply[0]), _credits(reply[1]))
 
 
-def settled_and_granted(reply: list[Any]) -> Settled:
-    """Read the result of a settlement that carries grants."""
-    return settled(reply[:3])._replace(credits=_credits(reply[3]))
+def carrying(request: Request[T], grants: Sequence[SentGrant]) -> Request[Carried[T]]:
+    """Return a settlement or a transaction with grants. They follow its other arguments, and their answers its result.
+
+    A call that is refused does not read them.
+    """
+
+    def read(reply: list[Any]) -> Carried[T]:
+        answers = _credits(reply[-1])
+        if len(answers) != len(grants):
+            raise ValueError("another number of grants was answered")
+        return Carried(request.read(reply[:-1]), answers)
+
+    arguments = (*request.arguments, *packed_grants(grants))
+    return Request(request.script, request.keys, arguments, read, request.repeatable, request.at_limit)
 
 
 def _credits(reply: list[Any]) -> tuple[CreditReply[Delivery], ...]:

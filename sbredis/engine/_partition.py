@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from sbredis._quoting import quoted
 from sbredis.engine._bands import BAND_WIDTH
 from sbredis.engine._columns import Rows, RowsRead
-from sbredis.engine._grants import Granted, SentGrant, granted, packed_grants, settled_and_granted
+from sbredis.engine._grants import Granted, SentGrant, granted, packed_grants
 from sbredis.engine._keys import KINDS, SESSION_KINDS, due_channel, partition_keys
 from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._lock_tokens import NO_LEASE
@@ -397,23 +397,9 @@ class Partition:
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    def complete(self, call_id: CallId, locks: Sequence[Lock], grants: Sequence[SentGrant] = ()) -> Request[Settled]:
-        """Complete messages: they are deleted.
-
-        This settlement and the others may carry grants. Their answers are in the result.
-        """
-        return self._settling("complete", call_id, {}, grouped(locks, 1), grants)
-
-    def _settling(
-        self,
-        name: str,
-        call_id: CallId,
-        scalars: dict[str, Argument],
-        groups: list[Argument],
-        grants: Sequence[SentGrant],
-    ) -> Request[Settled]:
-        read = settled_and_granted if grants else settled
-        return self.request(name, call_id, read, scalars, [*groups, *packed_grants(grants)] if grants else groups)
+    def complete(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
+        """Complete messages: they are deleted."""
+        return self.request("complete", call_id, settled, {}, grouped(locks, 1))
 
     def renew(self, call_id: CallId, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Request[Renewed]:
         """Renew locks for the full duration. Messages that are only a part of their lease get leases of their own.
@@ -427,7 +413,6 @@ class Partition:
         self,
         call_id: CallId,
         locks: Sequence[Lock],
-        grants: Sequence[SentGrant] = (),
         *,
         counted: bool = True,
         interrupted: bool = False,
@@ -436,15 +421,15 @@ class Partition:
         for lock in locks:
             within("delay", lock.delay, 0, NEVER)
         how: dict[str, Argument] = {"counted": "i" if interrupted else int(counted)}
-        return self._settling("abandon", call_id, how, grouped(locks, 3), grants)
+        return self.request("abandon", call_id, settled, how, grouped(locks, 3))
 
-    def defer(self, call_id: CallId, locks: Sequence[Lock], grants: Sequence[SentGrant] = ()) -> Request[Settled]:
+    def defer(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Defer messages: they can then be received by number only."""
-        return self._settling("defer", call_id, {}, grouped(locks, 2), grants)
+        return self.request("defer", call_id, settled, {}, grouped(locks, 2))
 
-    def dead_letter(self, call_id: CallId, locks: Sequence[Lock], grants: Sequence[SentGrant] = ()) -> Request[Settled]:
+    def dead_letter(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Move messages to the dead-letter queue."""
-        return self._settling("dead_letter", call_id, {}, grouped(locks, 2), grants)
+        return self.request("dead_letter", call_id, settled, {}, grouped(locks, 2))
 
     def redrive(self, call_id: CallId, messages: Sequence[Redrive]) -> Request[Redriven]:
         """Move dead letters that no receiver holds back to the main side, as new messages.

@@ -193,8 +193,6 @@ class Settled(NamedTuple):
     """Messages whose lock had ended, or belongs to another token."""
     unfit: tuple[str, ...] = ()
     """Messages that are dead letters already and cannot be dead-lettered."""
-    credits: tuple[CreditReply[Delivery], ...] = ()
-    """The answer to each grant that the call carries."""
 
 
 class Renewed(NamedTuple):

@@ -69,6 +69,9 @@ class Reception:
     owner: object
     """The entity object through which the client received the messages; ``None`` for a copy."""
     peeked: bool = False
+    rider: Any = None
+    """The receiver's object whose grants may ride with the calls that settle the messages; ``None`` if there is none.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -123,4 +126,4 @@ class Hold:
 
     def unlocked(self) -> Hold:
         """Return the hold for a copy of the message. It has no lock and no owner."""
-        return replace(self, reception=replace(self.reception, owner=None), lease=None, watchers=())
+        return replace(self, reception=replace(self.reception, owner=None, rider=None), lease=None, watchers=())

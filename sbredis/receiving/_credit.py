@@ -89,6 +89,8 @@ MOST_UNSEEN: Final = 16
 """The largest number of unseen gifts of a prefix. A reply may add one."""
 _GAP: Final = 0.05
 _REPORT: Final = 0.5
+_MANY_UNREPORTED: Final = MOST_UNSEEN // 4
+"""The number of gifts after which the next call reports them, although they were given a moment ago."""
 _RENEW: Final = 120.0
 _POLL: Final = 1.0
 _UNANSWERED: Final = 10.0
@@ -415,6 +417,14 @@ class PartitionCredit(Generic[Message]):
     def needs_call(self, now: float) -> bool:
         """Return whether a call is needed now."""
         return self._told or self._again or self._wants_other_limits() or self.next_at <= now
+
+    def may_ride(self, now: float) -> bool:
+        """Return whether a call that is made anyway is to carry a grant: one is needed now, or will be before long."""
+        if self.state is CreditState.ENDED:
+            return False
+        if self._latest is not None and self._seen.serial >= self._latest.seen.serial + _MANY_UNREPORTED:
+            return True
+        return self.needs_call(now) or self._unreported_since <= now - _REPORT / 2
 
     def grant(self, now: float, *, leaves: bool = False) -> CreditGrant:
         """Return the grant for a call that is made now. Each grant must be answered: `replied`, or `failed`.

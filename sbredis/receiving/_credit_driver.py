@@ -7,13 +7,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from sbredis.client import CallJob, Pauses, PushMember, may_recover
+from sbredis.client import CallJob, GrantRide, Pauses, PushMember, may_recover
 from sbredis.engine import (
     REFUSALS,
     CallId,
     CreditAnswer,
     CreditGrant,
     CreditPush,
+    CreditReply,
     Delivery,
     Granted,
     Partition,
@@ -78,7 +79,10 @@ class CreditDriver:
         self._listens_at = 0.0
         """The time before which the driver does not try to listen again."""
         self._lane = f"k{identity}{inbox.side}"
-        self._job: CallJob[Granted] | None = None
+        self._under_way: CallJob[Granted] | _DriverRide | None = None
+        """The call under way that carries a grant of the receiver."""
+        self._ending: asyncio.Future[None] | None = None
+        """Gets a result when the call under way ends."""
         self._asked_at = self._late_at = 0.0
         self._pauses = Pauses(*self._timings.asking_again)
         self._paused_until = 0.0
@@ -92,7 +96,7 @@ class CreditDriver:
     @property
     def under_way(self) -> bool:
         """Whether a call is under way."""
-        return self._job is not None
+        return self._under_way is not None
 
     @property
     def able(self) -> bool:
@@ -141,64 +145,105 @@ class CreditDriver:
             self._call(now, _PATIENCE)
 
     def _call(self, now: float, seconds: float) -> None:
-        inbox, member = self._inbox, self._member
-        grant = self.credit.grant(now)
-        heard = member is not None and self.credit.state is not CreditState.UNHEARD
-        channel = member.channel if heard and member is not None else b""
-        sent = SentGrant(self._receiver, channel, inbox.side, grant, delete=not self._locks)
+        sent = self._begin_call(now)
+        grant = sent.grant
 
         def make(partition: Partition, call_id: CallId) -> Request[Granted]:
             return partition.grant((sent,), CallId("", 0, call_id.now))
 
         def orphaned(result: Granted) -> None:
-            self._inbox.received(self._read(result, grant, job))
+            self._inbox.received(self._read(result.credits[0], grant, job.since))
 
-        self.calls += 1
-        self._asked_at = self._loop.time()
-        self._late_at = self._asked_at + self._timings.late
         job = CallJob(make, self._asked_at + seconds, orphaned)
-        self._job = job
+        self._under_way = job
         _ = self.partition_client.calling(self._lane).submit(job)  # `once` handles the end of the job
 
         def once() -> None:
-            if self._job is job:
+            if self._under_way is job:
                 self._ended(job, grant)
 
         job.told = once
         job.future.add_done_callback(lambda _: once())
 
+    def _begin_call(self, now: float) -> SentGrant:
+        """Return the grant for a call that is made now, and note that it is under way."""
+        member = self._member
+        grant = self.credit.grant(now)
+        heard = member is not None and self.credit.state is not CreditState.UNHEARD
+        channel = member.channel if heard and member is not None else b""
+        self.calls += 1
+        self._asked_at = self._loop.time()
+        self._late_at = self._asked_at + self._timings.late
+        return SentGrant(self._receiver, channel, self._inbox.side, grant, delete=not self._locks)
+
     def _ended(self, job: CallJob[Granted], grant: CreditGrant) -> None:
-        self._job, self.late = None, False
         done: asyncio.Future[Granted] = job.future
         if done.cancelled():
+            self._end_call()
             self.credit.failed(grant)
             return
         job.told = None  # the callback refers to the job, so both would keep each other and the messages in memory
         error = done.exception()
         if error is not None:
+            self._end_call()
             self.credit.failed(grant)
             self._failed(error)
             return
         job.orphaned = None
+        self._answered(done.result().credits[0], grant, job.since)
+
+    def _answered(self, reply: CreditReply[Delivery], grant: CreditGrant, since: float) -> None:
+        """Handle the answer to the grant under way."""
+        self._end_call()
         self._pauses.reset()
-        result = done.result()
-        messages = self._read(result, grant, job)
-        answer = result.credits[0]
-        if answer.answer is CreditAnswer.REFUSED:
-            self._failed(self._refusal(answer.refusal))
+        messages = self._read(reply, grant, since)
+        if reply.answer is CreditAnswer.REFUSED:
+            self._failed(self._refusal(reply.refusal))
         elif self.credit.answers_for(grant) and not self.credit.news:
             self._inbox.answered(self)
         self._inbox.received(messages)
 
-    def _read(self, result: Granted, grant: CreditGrant, job: CallJob[Granted]) -> list[ServiceBusReceivedMessage]:
-        reply = result.credits[0]
-        handed = self.credit.replied(grant, reply, job.since, self._clock.now())
+    def _end_call(self) -> None:
+        self._under_way, self.late = None, False
+        if self._ending is not None and not self._ending.done():
+            self._ending.set_result(None)
+
+    def _read(self, reply: CreditReply[Delivery], grant: CreditGrant, since: float) -> list[ServiceBusReceivedMessage]:
+        handed = self.credit.replied(grant, reply, since, self._clock.now())
         member = self._member
         if self.credit.state is CreditState.UNHEARD and member is not None and member.run == self.credit.run:
             self.credit.subscribed(self.credit.run)  # the partition is where the subscription is
         if not self._locks:  # nobody can bring deleted messages again, so all of them are used
             handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
         return self._messages(handed)
+
+    # -- grants that ride with other calls -----------------------------------------------------------------------------
+
+    def ride(self, settled: int) -> GrantRide | None:
+        """Return a grant for a call that settles this number of messages, if a grant is needed, or soon will be.
+
+        A receiver has one call under way, and this is one.
+        """
+        if self._left or self.under_way or not self.able:
+            return None
+        self._inbox.want_for_ride(settled)
+        now = self._clock.now()
+        if not self.credit.may_ride(now):
+            return None
+        ride = _DriverRide(self, self._begin_call(now))
+        self._under_way = ride
+        return ride
+
+    def ride_ended(self, ride: _DriverRide, reply: CreditReply[Delivery] | None, since: float = 0.0) -> None:
+        """Handle the answer to a ride; without one, ask again."""
+        grant = ride.sent.grant
+        self._inbox.ride_ended()
+        if reply is not None:
+            self._answered(reply, grant, since)
+        else:
+            self._end_call()
+            self.credit.failed(grant)
+            self._inbox.received([])
 
     def _failed(self, error: BaseException) -> None:
         self._paused_until = self._loop.time() + self._pauses.next()
@@ -228,7 +273,7 @@ class CreditDriver:
                     continue
                 until_utc = self._clock.utc() + ends - self._clock.now()
                 lease = MessageLease(token, ends, until_utc, gift.fence, partition=link.number)
-            reception = Reception(link.base, self._inbox.mode, link.entity)
+            reception = Reception(link.base, self._inbox.mode, link.entity, rider=self)
             messages += [delivered(each, reception, lease) for each in gift.messages]
         return messages
 
@@ -304,9 +349,13 @@ class CreditDriver:
     def leave(self) -> None:
         """Stop receiving, because the queue is in other partitions now."""
         self._left = True
-        if self._job is not None:
-            self._job.future.cancel()
+        self._forget_call()
         self._stop_listening()
+
+    def _forget_call(self) -> None:
+        """Wait no more for the call under way. If an answer comes later, its messages are released."""
+        if isinstance(self._under_way, CallJob):
+            self._under_way.future.cancel()
 
     def _stop_listening(self) -> None:
         member, self._member = self._member, None
@@ -322,8 +371,9 @@ class CreditDriver:
             self.credit.look_again()
         while self.partition_client.connected and not self._pauses and (left := until - self._loop.time()) > 0:
             now = self._clock.now()
-            if self._job is not None:
-                await asyncio.wait((self._job.future,), timeout=left)
+            if self.under_way:
+                self._ending = self._loop.create_future()
+                await asyncio.wait((self._ending,), timeout=left)
             elif self.credit.needs_call(now):
                 self._call(now, _LEAVING)
             elif self.credit.settled:
@@ -331,6 +381,23 @@ class CreditDriver:
             else:
                 await asyncio.sleep(min(left, max(0.001, self.credit.next_at - now)))
         self._left = True
-        if self._job is not None:
-            self._job.future.cancel()  # if an answer comes later, its messages are released
+        self._forget_call()
         self._stop_listening()
+
+
+class _DriverRide:
+    """A grant of a driver that rides with another call."""
+
+    __slots__ = ("_driver", "sent")
+
+    def __init__(self, driver: CreditDriver, sent: SentGrant) -> None:
+        self._driver = driver
+        self.sent = sent
+
+    def answered(self, reply: CreditReply[Delivery], since: float) -> None:
+        """Handle the answer."""
+        self._driver.ride_ended(self, reply, since)
+
+    def failed(self) -> None:
+        """Note that no answer comes."""
+        self._driver.ride_ended(self, None)

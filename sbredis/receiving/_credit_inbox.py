@@ -26,6 +26,11 @@ _HEARING = 5.0
 """The seconds for which partitions without credit send news to a receiver without a caller."""
 
 
+def _is_used_up(coming: int, wanted: int) -> bool:
+    """Return whether a quarter of the credit for what is wanted is used up."""
+    return 4 * coming <= 3 * wanted
+
+
 class CreditInbox(Inbox[CreditDriver]):
     """The messages of one receiver. :class:`CreditPlaces` divides what it wants between the partitions.
 
@@ -72,12 +77,48 @@ class CreditInbox(Inbox[CreditDriver]):
 
     def _caller_left(self) -> None:
         if not self._callers:
-            self._lingering = max(1, self._coming)
-            self._lingers_until = self._loop.time() + _LINGERING
-            self._hears_until = self._loop.time() + _HEARING
-            self._set_timer()
+            self._linger()
+
+    def _linger(self) -> None:
+        """Let credit stay for a moment, although there is no caller."""
+        self._lingering = max(1, self._coming)
+        self._lingers_until = self._loop.time() + _LINGERING
+        self._hears_until = self._loop.time() + _HEARING
+        self._set_timer()
 
     def _make_calls(self) -> None:
+        drivers = self._sources
+        wanted, only_now = self._set_demands()
+        if not wanted and not self._lingers and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+            self.give_back(self.buffer.cut(self.stock.target))
+        for driver in drivers:
+            driver.call_if_needed()
+            if wanted and not only_now and driver.is_unheard:
+                driver.listen()
+        self._coming = sum([driver.credit.outstanding for driver in drivers if driver.able])
+
+    def want_for_ride(self, settled: int) -> None:
+        """Set what to want from a partition to which a call goes now. It settles this number of messages.
+
+        A caller that iterates comes back for the next message when it has settled this one.
+        """
+        if self._closed:
+            return
+        returning = int(self.comes_back and settled > 0 and not self._callers and not len(self.buffer))
+        if returning:
+            self._linger()
+        self._set_demands(rides=True, returning=returning)
+
+    def ride_ended(self) -> None:
+        """Let credit stay for a moment after a call that carried a grant: only now may its caller come back."""
+        if self.comes_back and not self._callers and not self._closed:
+            self._linger()
+
+    def _set_demands(self, *, rides: bool = False, returning: int = 0) -> tuple[int, bool]:
+        """Set what each driver wants from its partition. Return what is wanted in all, and whether only what is there.
+
+        ``returning`` callers are not there yet. A grant that ``rides`` costs little.
+        """
         drivers = self._sources
         only_now = self.only_wants_what_is_there
         outstanding = [driver.credit.outstanding if driver.able else 0 for driver in drivers]
@@ -87,43 +128,41 @@ class CreditInbox(Inbox[CreditDriver]):
             unanswered = {driver for caller in self._callers for driver in caller.unanswered or ()}
             able = [place for place in able if drivers[place] in unanswered]
         news = [place for place in able if drivers[place].credit.news]
-        wanted = self._wanted(exactly=only_now or any(not outstanding[place] for place in news))
+        demand = self.demand + returning
+        exactly = only_now or any([not outstanding[place] for place in news])  # noqa: C419 -- faster
+        wanted = self._wanted(demand, exactly=exactly, rides=rides)
         if wanted:
             pushes = only_now or (wanted >= len(drivers) and not drivers[0].replies_only)
             asked = sum([outstanding[place] for place, driver in enumerate(drivers) if driver.under_way])
             shares = self._places.shares(max(0, wanted - asked), outstanding, able, news, spreads=pushes)
-            self._want(shares, able, only_now=only_now, pushes=pushes)
+            self._want(demand, shares, able, only_now=only_now, pushes=pushes)
         else:
             self._want_nothing()
-            if not self._lingers and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
-                self.give_back(self.buffer.cut(self.stock.target))
-        for driver in drivers:
-            driver.call_if_needed()
-            if wanted and not only_now and driver.is_unheard:
-                driver.listen()
-        self._coming = sum([driver.credit.outstanding for driver in drivers if driver.able])
+        return wanted, only_now
 
-    def _wanted(self, *, exactly: bool) -> int:
+    def _wanted(self, demand: int, *, exactly: bool, rides: bool) -> int:
         """Return how many messages to want from the partitions in all. If it is not ``exactly`` what is missing, credit
-        of which less than half is used up is left as it is.
+        of which less than half is used up is left as it is; with ``rides``, less than a quarter.
         """
-        stock, coming, kept, demand = self.stock, self._coming, len(self.buffer), self.demand
+        stock, coming, kept = self.stock, self._coming, len(self.buffer)
         stock.lock = self.entity.record.settings.lock_duration / 1000
         missing = max(0, demand - kept)
         if stock.most and not stock.resting:
             more = stock.missing(kept, coming, demand, self._loop.time())
             room = max(0, stock.target + demand - kept)
             self._fills = bool(more) or (self._fills and bool(room))
+            if rides and _is_used_up(coming, room):
+                return room
             if more:
                 return coming + more
             # What partitions without messages have lost to others may not have been given: fill the stock all the same.
             return room if self._fills and exactly and not coming else min(coming, room)
         if missing and not exactly and missing <= 2 * coming <= 2 * missing:
-            return coming
+            return missing if rides and _is_used_up(coming, missing) else coming
         return missing
 
-    def _want(self, shares: Sequence[int], able: Sequence[int], *, only_now: bool, pushes: bool) -> None:
-        callers = max(0, self.demand - len(self.buffer))
+    def _want(self, demand: int, shares: Sequence[int], able: Sequence[int], *, only_now: bool, pushes: bool) -> None:
+        callers = max(0, demand - len(self.buffer))
         for place in able:
             driver, share = self._sources[place], shares[place]
             credit, waiting = driver.credit, min(callers, share)

@@ -184,6 +184,8 @@ class Inbox(ABC, Generic[S]):
         self._sources = self._new_sources()
         self._coming = 0
         """The number of messages that were asked for and have not come."""
+        self.comes_back = False
+        """Whether the last caller iterates, so that it comes back when it has settled its message."""
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -213,6 +215,12 @@ class Inbox(ABC, Generic[S]):
     @abstractmethod
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Distribute the messages that a partition has brought."""
+
+    def want_for_ride(self, settled: int) -> None:
+        """Set what to want from a partition to which a call goes now. It settles this number of messages."""
+
+    def ride_ended(self) -> None:
+        """Note that a call with a grant has ended."""
 
     def _caller_left(self) -> None:
         """Note that a caller does not wait any more."""

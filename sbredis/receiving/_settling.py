@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from weakref import WeakMethod
 
 from sbredis._quoting import quoted
-from sbredis.client import CallJob, SettleJob, deadline_of
+from sbredis.client import SettleJob, SettleManyJob, deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
-    CallId,
-    Partition,
-    Request,
-    Settled,
     decode,
     decode_changes,
     encode_changes,
@@ -276,43 +272,6 @@ def delay_of(delay: timedelta | float | None) -> int:
 # -- many messages together --------------------------------------------------------------------------------------------
 
 
-class _Completion(CallJob[Settled]):
-    """Messages to complete in one call.
-
-    The job itself records which messages were completed, because the caller may not wait for it any more.
-    """
-
-    __slots__ = ("holds",)
-
-    def __init__(self, holds: Sequence[Hold], deadline: float) -> None:
-        super().__init__(self._make, deadline)
-        self.holds = holds
-
-    def _make(self, partition: Partition, call_id: CallId) -> Request[Settled]:
-        request = partition.complete(call_id, [hold.lock() for hold in self.holds if hold.lease is not None])
-
-        def read(reply: Any) -> Settled:
-            return self._note(request.result(reply))
-
-        return request._replace(read=read)
-
-    def _note(self, settled: Settled) -> Settled:
-        self.done = True
-        lost = set(settled.lost)
-        for hold in self.holds:
-            hold.settled = hold.name not in lost
-            if hold.settled:
-                hold.let_go()
-        return settled
-
-    def ended(self) -> None:
-        """Mark the messages as not settled if the call did not run. So they can be settled later."""
-        del self.make  # `make` is a method of this job, so it would keep the job in memory
-        if not self.done:
-            for hold in self.holds:
-                hold.settled = False
-
-
 def _each_message_once(holds: list[Hold]) -> list[list[Hold]]:
     """Divide messages so that each part contains a message once: the answer to a call names messages, not their locks.
 
@@ -343,17 +302,18 @@ async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> l
             reception = hold.reception
             place = places.setdefault(entity.partition_client_of(hold), [])
         place.append(hold)
-    jobs = [
-        (partition_client, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
+    futures = [
+        partition_client.settling("complete").submit(SettleManyJob(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
         for partition_client, listed in places.items()
         for part in _each_message_once(listed)
         for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
     ]
-    futures = [partition_client.calling("m").submit(job) for partition_client, job in jobs]
+    lost: list[Hold] = []
     for outcome in await asyncio.gather(*futures, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
-    return [hold for _, job in jobs for hold in job.holds if not hold.settled]
+        lost += outcome
+    return lost
 
 
 # -- lost locks --------------------------------------------------------------------------------------------------------

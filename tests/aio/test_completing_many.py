@@ -27,7 +27,7 @@ async def test_all_messages_are_completed_with_one_call_per_partition(url: str, 
         assert len(messages) == 60
         with Calls(queue.transport) as calls:
             await receiver.complete_messages(iter(messages))
-        assert calls.by_script == {"complete": len(queue.partitions)}
+        assert calls.by_script["complete"] == len(queue.partitions)
         counts = await queue.counts()
         assert (counts.active, counts.locked, counts.bytes) == (0, 0, 0)
         assert {message.lock_token for message in messages} == {None}
@@ -158,7 +158,7 @@ async def test_cancelled_completing_still_completes_all_messages(url: str) -> No
             gate.open()
             await eventually(lambda: all(hold_of(message).settled for message in messages) and not gate.waiting)
             await eventually(
-                lambda: not queue.entity.partition_client(queue.entity.numbers[0]).calling("m")._all()[0][0]
+                lambda: not queue.entity.partition_client(queue.entity.numbers[0]).settling("complete")._all()[0][0]
             )
         assert (await queue.counts()).locked == 0
 

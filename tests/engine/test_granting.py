@@ -9,17 +9,27 @@ import pytest
 
 from sbredis.engine import (
     CallId,
+    Carried,
     CreditAnswer,
     CreditReply,
     Delivery,
     GiftPlace,
     Lock,
+    MalformedCallError,
+    Operation,
+    Outgoing,
+    PartRefusedError,
     SentGrant,
     Settled,
     SidePrefix,
+    Transacted,
+    carrying,
     read_push,
+    transact,
+    transact_together,
     waiting_channel,
 )
+from sbredis.engine._partition import NO_CALL_ID
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
 from tests.engine.bench import ENTITY, INCARNATION, NAMESPACE, SALT, SETTINGS, Bench, set_to
 from tests.engine.granting import NOTHING, granting
@@ -315,12 +325,12 @@ async def test_a_settlement_brings_the_next_messages(bench: Bench, receiver: Gra
     await bench.send(b"one", b"two", b"three")
     await a.grant(1)
     settle: Any = getattr(bench.partition, operation)
-    request = settle(bench.call_id(), [Lock("aAAAAAAAAAB", "1")], [a.sent(1)])
-    first: Settled = await bench.tell(request)
-    assert first.lost == first.unfit == ()
+    request = carrying(settle(bench.call_id(), [Lock("aAAAAAAAAAB", "1")]), [a.sent(1)])
+    first: Carried[Settled] = await bench.tell(request)
+    assert first.result.lost == first.result.unfit == ()
     assert names(first.credits[0]) == (["1"] if operation == "abandon" else ["2"])
-    again: Settled = await bench.tell(request)
-    assert again.lost == ()
+    again: Carried[Settled] = await bench.tell(request)
+    assert again.result.lost == ()
     assert again.credits[0].answer is CreditAnswer.KNOWN
     assert names(again.credits[0]) == names(first.credits[0])
 
@@ -330,16 +340,68 @@ async def test_what_a_call_abandons_goes_to_others_first(bench: Bench, receiver:
     await bench.send(b"one")
     await a.grant(1)
     await b.grant(1)
-    settled = await bench.tell(bench.partition.abandon(bench.call_id(), [Lock("aAAAAAAAAAB", "1")], [a.sent(1)]))
+    request = bench.partition.abandon(bench.call_id(), [Lock("aAAAAAAAAAB", "1")])
+    settled = await bench.tell(carrying(request, [a.sent(1)]))
     assert names(settled.credits[0]) == []
     assert await b.pushed() == ["1"]
+
+
+async def test_a_transaction_brings_the_next_messages(bench: Bench, receiver: Grantors) -> None:
+    """A repetition shows the same messages again, and has the same results."""
+    a, partition = await receiver("a"), bench.partition
+    await bench.send(b"one", b"two")
+    await a.grant(1)
+    complete = Operation(partition, partition.complete(NO_CALL_ID, [Lock("aAAAAAAAAAB", "1")]))
+    send = Operation(partition, partition.send(NO_CALL_ID, [Outgoing(b"three")]))
+    request = carrying(transact_together(bench.call_id(), [[complete], [send]]), [a.sent(1)])
+    first = await bench.tell(request)
+    assert [isinstance(each, Transacted) for each in first.result.outcomes] == [True, True]
+    assert names(first.credits[0]) == ["2"]
+    again = await bench.tell(request)
+    assert again.result == first.result
+    assert again.credits[0].answer is CreditAnswer.KNOWN
+    assert names(again.credits[0]) == ["2"]
+
+
+async def test_what_a_transaction_abandons_goes_to_others_first(bench: Bench, receiver: Grantors) -> None:
+    a, b, partition = await receiver("a"), await receiver("b"), bench.partition
+    await bench.send(b"one")
+    await a.grant(1)
+    await b.grant(1)
+    abandon = Operation(partition, partition.abandon(NO_CALL_ID, [Lock("aAAAAAAAAAB", "1")]))
+    carried = await bench.tell(carrying(transact(bench.call_id(), [abandon]), [a.sent(1)]))
+    assert names(carried.credits[0]) == []
+    assert await b.pushed() == ["1"]
+
+
+async def test_a_refused_transaction_leaves_its_grants_unread(bench: Bench, receiver: Grantors) -> None:
+    a, partition = await receiver("a"), bench.partition
+    await bench.send(b"one")
+    complete = Operation(partition, partition.complete(NO_CALL_ID, [Lock("x" * 11, "1")]))
+    sent, before = a.sent(1), await bench.whole()
+    with pytest.raises(PartRefusedError):
+        await bench.tell(carrying(transact(bench.call_id(), [complete]), [sent]))
+    assert await bench.whole() == before
+    other = partition.complete(bench.call_id(), [Lock("x" * 11, "7")])
+    assert names((await bench.tell(carrying(other, [sent]))).credits[0]) == ["1"]
+
+
+async def test_a_transaction_with_malformed_grants_is_refused(bench: Bench) -> None:
+    await bench.send(b"one")
+    send = Operation(bench.partition, bench.partition.send(NO_CALL_ID, [Outgoing(b"two")]))
+    request, before = transact(bench.call_id(), [send]), await bench.whole()
+    for wrong in ("a b", ""):
+        with pytest.raises(MalformedCallError):
+            await bench.tell(request._replace(arguments=(*request.arguments, wrong)))
+    assert await bench.whole() == before
 
 
 async def test_a_lost_lock_does_not_refuse_the_grant(bench: Bench, receiver: Grantors) -> None:
     a = await receiver("a")
     await bench.send(b"one")
-    settled = await bench.tell(bench.partition.complete(bench.call_id(), [Lock("x" * 11, "7")], [a.sent(1)]))
-    assert settled.lost == ("7",)
+    request = bench.partition.complete(bench.call_id(), [Lock("x" * 11, "7")])
+    settled = await bench.tell(carrying(request, [a.sent(1)]))
+    assert settled.result.lost == ("7",)
     assert names(settled.credits[0]) == ["1"]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from sbredis.engine import (
     NEXT_SESSION,
+    Carried,
     CreditAnswer,
     CreditGift,
     CreditGrant,
@@ -15,19 +16,17 @@ from sbredis.engine import (
     CreditReply,
     Delivery,
     GiftPlace,
+    Lock,
+    Partition,
+    PartitionSettings,
     SentGrant,
     SessionGift,
     Settled,
+    carrying,
     read_push,
 )
-from sbredis.engine._grants import (
-    MAXIMUM_CREDIT,
-    MAXIMUM_GRANTS,
-    PushHeard,
-    granted,
-    packed_grants,
-    settled_and_granted,
-)
+from sbredis.engine._grants import MAXIMUM_CREDIT, MAXIMUM_GRANTS, PushHeard, granted, packed_grants
+from sbredis.engine._partition import NO_CALL_ID
 from sbredis.exceptions import DataLayoutError
 
 TOKEN = "AAAAAAA-abc"
@@ -189,7 +188,12 @@ def test_a_session_is_read_with_its_first_messages() -> None:
 
 
 def test_a_settlement_has_answers_too() -> None:
-    assert settled_and_granted([0, [b"9"], [b"d8"], [TIME, ANSWER]]) == Settled(False, ("9",), ("d8",), (READ_ANSWER,))
+    partition = Partition("ns", "salt", "e", "incarnation", 1, PartitionSettings())
+    request = partition.dead_letter(NO_CALL_ID, [Lock("x" * 11, "9")])
+    carried = carrying(request, [SENT])
+    assert carried.arguments[:-1] == request.arguments
+    read = carried.result([0, [b"9"], [b"d8"], [TIME, ANSWER]])
+    assert read == Carried(Settled(False, ("9",), ("d8",)), (READ_ANSWER,))
 
 
 WRONG_ANSWERS: dict[str, Any] = {

@@ -1,5 +1,6 @@
 -- Takes the transactions of a call with these keys and arguments apart. Returns a list of transactions; or nil and a
--- refusal. Each transaction is a list of operations. `from` is the place of the first key of the subscriptions that it
+-- refusal. Also returns the place of the first argument after them, which is a grant if there is one: a grant has blanks,
+-- and a number has none; and whether the first participant releases messages. Each transaction is a list of operations. `from` is the place of the first key of the subscriptions that it
 -- publishes to, and `till` is the place after the last of them.
 --
 -- Refusals: BADCALL
@@ -7,7 +8,8 @@
 -- @use refuse whole_number inside
 local function parse_transactions(participants, count, keys, argv)
   local list, at, from, total = {}, 8, KEY_COUNT * count + 1, 0
-  while at <= #argv do
+  local gave_back = false
+  while at <= #argv and not string.find(argv[at], ' ', 1, true) do
     local size, theirs = whole_number(argv[at], 1, 100), whole_number(argv[at + 1], 0, #keys)
     total = total + (size or 0)
     if not size or not theirs or #list == 100 or total > 1000 then
@@ -24,6 +26,7 @@ local function parse_transactions(participants, count, keys, argv)
       for j = 1, length do
         own[j] = argv[at + 2 + j]
       end
+      gave_back = gave_back or place == 1 and argv[at + 1] == 'abandon'
       transaction[i] = { of = participants[place], name = argv[at + 1], argv = own }
       at = at + 3 + length
     end
@@ -32,5 +35,5 @@ local function parse_transactions(participants, count, keys, argv)
   if #list == 0 or from ~= #keys + 1 then
     return nil, refuse('BADCALL', 'targets')
   end
-  return list
+  return list, at, gave_back
 end

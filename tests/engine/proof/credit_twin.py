@@ -31,6 +31,7 @@ from sbredis.engine import (
     Partition,
     PartitionSettings,
     SentGrant,
+    carrying,
     read_push,
     waiting_channel,
 )
@@ -251,13 +252,12 @@ class TwinPartition(CreditPartition):
         if call.token is None or not (call.completed or call.released):
             return _answer_read(on.run(partition.grant(grants, call_id), run).credits[0])
         locks = [Lock(token_of(*call.token), str(name)) for name in (*call.completed, *call.released)]
-        settled = on.run(
-            partition.abandon(call_id, locks, grants, counted=False)
-            if call.released
-            else partition.complete(call_id, locks, grants),
-            run,
+        request = (
+            partition.abandon(call_id, locks, counted=False) if call.released else partition.complete(call_id, locks)
         )
-        return _answer_read(settled.credits[0]) if grants else not settled.lost
+        if not grants:
+            return not on.run(request, run).lost
+        return _answer_read(on.run(carrying(request, grants), run).credits[0])
 
     def _sent(self, call: CreditCall) -> SentGrant:
         grant = call.grant

@@ -1,0 +1,54 @@
+"""Grants that ride with a call: a call that settles messages also asks for the next ones.
+
+A lane asks the receivers of the messages of a call, their *riders*, when it makes the call. Each of them may give a
+*ride*: a grant of credit, which the call carries. The ride ends once: with the answer, or without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from sbredis.engine import MAXIMUM_GRANTS
+
+if TYPE_CHECKING:
+    from sbredis.engine import CreditReply, Delivery, SentGrant
+
+__all__ = ["GrantRide", "GrantRider", "rides_of"]
+
+
+class GrantRide(Protocol):
+    """A grant that a call carries."""
+
+    sent: SentGrant
+
+    def answered(self, reply: CreditReply[Delivery], since: float) -> None:
+        """Handle the answer. The call was last written to a connection at the time ``since`` of the client's clock."""
+        ...
+
+    def failed(self) -> None:
+        """Note that no answer comes: the call was refused, or has failed. It may have run."""
+        ...
+
+
+class GrantRider(Protocol):
+    """A receiver that gets its messages by grants."""
+
+    def ride(self, settled: int) -> GrantRide | None:
+        """Return a grant for a call that is made now, if the receiver wants more messages, or soon will.
+
+        The call settles this number of its messages.
+        """
+        ...
+
+
+def rides_of(riders: Mapping[GrantRider, int]) -> list[GrantRide]:
+    """Return the rides for a call that settles these numbers of messages of receivers. Each ride must be ended."""
+    rides: list[GrantRide] = []
+    for rider, settled in riders.items():
+        ride = rider.ride(settled)
+        if ride is not None:
+            rides.append(ride)
+            if len(rides) == MAXIMUM_GRANTS:
+                break
+    return rides

@@ -135,7 +135,7 @@ class CreditInbox(Inbox[CreditDriver]):
             pushes = only_now or (wanted >= len(drivers) and not drivers[0].replies_only)
             asked = sum([outstanding[place] for place, driver in enumerate(drivers) if driver.under_way])
             shares = self._places.shares(max(0, wanted - asked), outstanding, able, news, spreads=pushes)
-            self._want(demand, shares, able, only_now=only_now, pushes=pushes)
+            self._want(demand, shares, able, only_now=only_now, pushes=pushes, rides=rides)
         else:
             self._want_nothing()
         return wanted, only_now
@@ -161,14 +161,23 @@ class CreditInbox(Inbox[CreditDriver]):
             return missing if rides and _is_used_up(coming, missing) else coming
         return missing
 
-    def _want(self, demand: int, shares: Sequence[int], able: Sequence[int], *, only_now: bool, pushes: bool) -> None:
+    def _want(
+        self,
+        demand: int,
+        shares: Sequence[int],
+        able: Sequence[int],
+        *,
+        only_now: bool,
+        pushes: bool,
+        rides: bool,
+    ) -> None:
         callers = max(0, demand - len(self.buffer))
         for place in able:
             driver, share = self._sources[place], shares[place]
             credit, waiting = driver.credit, min(callers, share)
             callers -= waiting
             left = credit.outstanding_for_callers
-            if share == credit.outstanding and 0 < left < waiting:
+            if share == credit.outstanding and 0 < left < waiting and not (rides and _is_used_up(left, waiting)):
                 waiting = left  # the partition need not know of more callers before it gets more credit
             credit.want(
                 CreditDemand(

@@ -54,7 +54,7 @@ from sbredis.engine._keys import (
     waiting_channel,
 )
 from sbredis.engine._lifecycle import SidePrefix
-from sbredis.engine._lock_tokens import LockToken, lease_token, new_token, read_lock_token
+from sbredis.engine._lock_tokens import LockToken, lease_place, lease_token, new_token, read_lock_token
 from sbredis.engine._moving import MOST_HOPS, Batch, Destination, MovesRead, Origin, Swept, Taken
 from sbredis.engine._names import (
     entity_name,
@@ -295,6 +295,7 @@ __all__ = [
     "identifier",
     "is_dead",
     "is_full",
+    "lease_place",
     "lease_token",
     "library_keys",
     "name_key",

@@ -31,7 +31,7 @@ from uuid import UUID
 from sbredis.engine._bands import number_of, side_of
 from sbredis.engine._lifecycle import SidePrefix
 
-__all__ = ["NO_LEASE", "LockToken", "lease_token", "new_token", "read_lock_token"]
+__all__ = ["NO_LEASE", "LockToken", "lease_place", "lease_token", "new_token", "read_lock_token"]
 
 NO_LEASE = "-" * 11
 """The token for calls that take no lease."""
@@ -50,6 +50,12 @@ def new_token() -> str:
 def lease_token(prefix: str, serial: int) -> str:
     """Return the token of the lease with this serial."""
     return prefix + _ALPHABET[serial >> 12] + _ALPHABET[serial >> 6 & 63] + _ALPHABET[serial & 63]
+
+
+def lease_place(token: str) -> tuple[str, int]:
+    """Return the prefix and the serial of the token of a lease."""
+    first, second, third = map(_ALPHABET.index, token[8:])
+    return token[:8], first << 12 | second << 6 | third
 
 
 class LockToken(NamedTuple):

@@ -21,6 +21,7 @@ from sbredis.engine import (
     Request,
     SentGrant,
     entity_of,
+    lease_place,
     lease_token,
     new_token,
 )
@@ -216,6 +217,10 @@ class CreditDriver:
         if not self._locks:  # nobody can bring deleted messages again, so all of them are used
             handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
         return self._messages(handed)
+
+    def began(self, token: str) -> None:
+        """Note that the application has begun a message of the lease with this token."""
+        self.credit.began(*lease_place(token))
 
     # -- grants that ride with other calls -----------------------------------------------------------------------------
 

@@ -186,7 +186,7 @@ class CreditInbox(Inbox[CreditDriver]):
                     room=MAXIMUM_CALL_BYTES,
                     now=only_now,
                     announced=not share or not (pushes or credit.outstanding),
-                    hands=max(1, share),
+                    hands=max(1, share + len(self.buffer)),
                 )
             )
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from sbredis.client import may_recover
 from sbredis.engine import SidePrefix
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._buffer import Buffer
 from sbredis.receiving._fetching import Stock, keep_for
 
@@ -184,6 +184,10 @@ class Inbox(ABC, Generic[S]):
         self._sources = self._new_sources()
         self._coming = 0
         """The number of messages that were asked for and have not come."""
+        self.begins = True
+        """Whether the application begins each message that a caller gets. Otherwise it says what it has begun."""
+        self._begun: Reception | None = None
+        """The reception of the message that was begun last."""
         self.comes_back = False
         """Whether the last caller iterates, so that it comes back when it has settled its message."""
         self._closed = False
@@ -247,17 +251,34 @@ class Inbox(ABC, Generic[S]):
             got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0)
             now = self._clock.now()
             if all(lease is None or lease.until > now for lease in {hold_of(message).lease for message in got}):
-                return got
+                return self._handed(got)
             # Locks ended during the call. In the partition they may hold a little longer, so release their messages.
             self._release([message for message in got if hold_of(message).lock_expired(now)])
             if live := [message for message in got if not hold_of(message).lock_expired(now)]:
-                return live
+                return self._handed(live)
+
+    def _handed(self, messages: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
+        if self.begins:
+            self.began(messages)
+        return messages
+
+    def began(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Note that the application has begun messages. The next call to their partition says so."""
+        for message in messages:
+            hold = hold_of(message)
+            reception = hold.reception
+            if reception is not self._begun:  # the messages of a gift share their reception
+                self._begun = reception
+                if reception.rider is not None and hold.lease is not None:
+                    reception.rider.began(hold.lease.token)
 
     def next_kept(self) -> ServiceBusReceivedMessage | None:
         """Return the oldest message in the buffer whose lock holds, or ``None``. Do not wait."""
         message = self.buffer.pop(self._clock.now())
         if message is not None:
             self.stock.took(1)
+            if self.begins:
+                self.began((message,))
         if len(self.buffer) + self._coming <= self.stock.refill_at:
             self.pump()
         return message

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.engine import SentGrant
@@ -17,13 +18,15 @@ from sbredis.exceptions import (
     ServiceBusCommunicationError,
     ServiceBusConnectionError,
 )
-from sbredis.model import ServiceBusReceivedMessage, hold_of
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.servers import LocalServer
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls, Queue, on_servers, queue_at
 from tests.aio.scissors import Scissors
+from tests.aio.telemetry_listener import Listener, linked, listener, traceparent
 from tests.waiting import eventually
 
+__all__ = ["listener"]
 pytestmark = pytest.mark.anyio
 
 
@@ -211,6 +214,9 @@ class Stub:
             raise self._sent
         return self
 
+    def began(self, token: str) -> None:
+        raise AssertionError(token)
+
     def answered(self, *_: object) -> None:
         self.ended.append("answered")
 
@@ -245,11 +251,12 @@ async def test_what_is_pushed_to_a_slow_handler_is_reported(url: str) -> None:
         await queue.wait_for_waiters()
         with Calls(queue.transport) as calls:
             await queue.send("a")
+            await queue.send("b")
             message = await getting
 
             async def reported() -> bool:
-                _, _, _, serial, _, _, seen, *_ = await word(queue)
-                return serial == seen
+                _, _, _, _, _, _, seen, begun, *_ = await word(queue)
+                return (seen, begun) == (b"2", b"1")
 
             await eventually(reported)
             assert calls.by_script["complete"] == 0
@@ -278,3 +285,39 @@ async def test_lost_replies_start_no_handler_twice(server: LocalServer) -> None:
             await eventually(lambda: queue.counts_are(0, 0))
         await handlers.end()
     assert handlers.begun == {str(number): 1 for number in range(200)}
+
+
+@pytest.mark.parametrize("other", [False, True])
+async def test_a_message_belongs_to_the_span_of_the_caller_that_gets_it(
+    url: str, listener: Listener, other: bool
+) -> None:
+    """The call that brings it settles another message, in the span of that settlement, perhaps in another task."""
+    listener.set_up_tracing()
+    tracer = trace.get_tracer("test")
+    async with queue_at(url, lock_duration=300_000) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages(ServiceBusMessage("a"))
+        receiver = queue.receiver()
+        first = await anext(receiver)
+        await sender.send_messages(ServiceBusMessage("b"))
+        with Gate(queue.client, "complete") as gate, Calls(queue.transport) as calls:
+            gate.shut = other
+            with tracer.start_as_current_span("the settler"):
+                settling = asyncio.create_task(receiver.complete_message(first))
+            await gate.reached()
+            with tracer.start_as_current_span("the caller"):
+                if not other:
+                    await settling
+                getting = asyncio.create_task(receiver.receive_messages(1, 60))
+            await asyncio.sleep(0)
+            gate.open()
+            (message,) = await getting
+            await settling
+            assert not calls.by_script["grant"]
+        assert str(message) == "b"
+    received = [span for span in listener.all_spans if span.name == "receive q"]
+    sent = [span for span in listener.all_spans if span.name == "send q"]
+    (settled,) = [span for span in listener.all_spans if span.name == "complete q"]
+    assert [linked(span) for span in received] == [[traceparent(span)] for span in sent]
+    assert linked(settled) == [traceparent(sent[0])]
+    assert received[1].parent == listener.spans["the caller"].context
+    assert settled.parent == listener.spans["the settler"].context

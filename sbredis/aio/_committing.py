@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sbredis.client import MOST_COPIES, SETTLEMENTS, PartitionClient, TransactionJob, lock_lost, note_renewal
+from sbredis.client import (
+    MOST_COPIES,
+    SETTLEMENTS,
+    GrantRider,
+    PartitionClient,
+    TransactionJob,
+    lock_lost,
+    note_renewal,
+)
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
     CallId,
@@ -563,6 +571,14 @@ class _CommitJob(TransactionJob):
                 part.hold.settled = False
             elif part.hold.watchers:
                 part.hold.let_go()
+
+    def count_riders(self, link: PartitionClient, riders: dict[GrantRider, int]) -> None:
+        """Add to the numbers of messages that the transaction settles for each receiver at this partition."""
+        for step in self._steps:
+            if isinstance(step, _SettleStep) and step.kind != "renew" and step.link is link:
+                for part in step.parts:
+                    if (rider := part.hold.reception.rider) is not None:
+                        riders[rider] = riders.get(rider, 0) + 1
 
     def happened(self, result: Transacted) -> None:
         """Note what has happened to the messages."""

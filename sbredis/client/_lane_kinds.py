@@ -368,6 +368,9 @@ class TransactionJob(Job, ABC):
         except ServiceBusError:
             return False
 
+    def count_riders(self, link: PartitionClient, riders: dict[GrantRider, int]) -> None:
+        """Add to the numbers of messages that the transaction settles for each receiver at this partition."""
+
     @abstractmethod
     def happened(self, result: Transacted) -> None:
         """Note that the transaction has happened, even if no caller waits for it any more."""
@@ -382,6 +385,7 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
     letter: ClassVar[str] = "z"
     depth: ClassVar[int] = 2
     spans: ClassVar[bool] = True
+    carries: ClassVar[bool] = True
 
     def gather(self, queue: deque[TransactionJob], *, ordered: bool) -> list[TransactionJob]:
         """Take the jobs for one call. The limits of a call keep it from holding the server for long."""
@@ -422,6 +426,13 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
         if copies > MOST_COPIES and len(jobs) > 1:
             raise _NotTogetherError
         return transact_together(call_id, transactions)
+
+    def riders(self, jobs: Sequence[TransactionJob]) -> Mapping[GrantRider, int]:
+        """Return the receivers of the messages that are settled in this partition, which takes the grants."""
+        riders: dict[GrantRider, int] = {}
+        for job in jobs:
+            job.count_riders(self.link, riders)
+        return riders
 
     def at_limit(self, jobs: list[TransactionJob]) -> list[TransactionJob]:
         """Return the jobs that take in no data."""

@@ -111,6 +111,36 @@ async def test_each_settlement_brings_the_next_message(url: str, kind: str) -> N
         await receiver.complete_message(second)
 
 
+async def test_a_transaction_brings_the_next_message(url: str) -> None:
+    async with queue_at(url, lock_duration=300_000) as queue:
+        await queue.send("a", "b")
+        receiver = queue.receiver()
+        first = await anext(receiver)
+        with Calls(queue.transport) as calls:
+            async with queue.client.transaction() as transaction:
+                transaction.complete_message(first)
+                transaction.send_messages(queue.client.get_queue_sender("q"), ServiceBusMessage("c"))
+            assert str(await anext(receiver)) == "b"
+            assert calls.by_script == {"transact": 1}
+
+
+async def test_a_refused_transaction_leaves_its_grant_unread(url: str) -> None:
+    """The receiver asks by itself."""
+    async with queue_at(url, lock_duration=300_000) as queue:
+        await queue.send("a", "b")
+        receiver = queue.receiver()
+        first = await anext(receiver)
+        await queue.lose(first)
+        assert await queue.take()
+        with Calls(queue.transport) as calls:
+            with pytest.raises(MessageLockLostError):
+                async with queue.client.transaction() as transaction:
+                    transaction.complete_message(first)
+            assert str(await anext(receiver)) == "b"
+            assert calls.by_script["transact"] == 1
+            assert calls.by_script["grant"]
+
+
 async def test_what_a_receiver_has_abandoned_goes_to_another_one_first(url: str) -> None:
     async with queue_at(url, lock_duration=300_000) as queue:
         one, other = queue.receiver(), queue.receiver()

@@ -164,7 +164,7 @@ for i = 1, #members do
     p.placed[#p.placed + 1] = (session and side.held or side.locked) + number
     p.placed[#p.placed + 1] = member
     p.entered[#p.entered + 1] = member
-    p.entered[#p.entered + 1] = token .. ' ' .. string.sub(entries[i], 13)
+    p.entered[#p.entered + 1] = token .. string.sub(entries[i], 12)
     if session then
       index_add(p, session, 'h', number)
     end

@@ -15,8 +15,7 @@
 --           their own, the tokens of leases that have ended, of groups that name no message }
 -- Refusals: call
 -- Facts: use
--- @use advance answer_repetition apply_renew begin finish lock_groups refuse split_words still_held
--- @use write_lease
+-- @use advance answer_repetition apply_renew begin finish lock_groups refuse renew_lease split_words still_held
 local p, refusal = begin(KEYS, ARGV, 'renew', 6, true)
 if not p then
   return refusal
@@ -39,8 +38,7 @@ for g = 1, #list do
   if #list[g].members > 0 then
     held[#held + 1] = mine
   elseif tonumber(lease.till) > p.logical and (lease.session or lease.left > 0) then
-    write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)
-    lease.till = string.format('%.0f', p.logical + p.lock)
+    renew_lease(p, mine.token, lease)
   else
     ended[#ended + 1] = mine.token
   end

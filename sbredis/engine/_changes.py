@@ -107,6 +107,7 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
         # what the call will write
         "gone": "messages to delete for good",
         "released": "leases that lose messages, by token",
+        "suspected": "whether a message has become ready as a suspect",
         "stored": "records to write, by key",
         "given": "the gifts of the call, for the stream of settlements",
         # the way the call runs

@@ -103,6 +103,8 @@ class Delivery(NamedTuple):
     """Whether the client that had the message before was interrupted, and released it uncounted."""
     died_as: int | None = None
     """The number that a dead letter had before it died; ``None`` for a message that is no dead letter."""
+    suspect: bool = False
+    """Whether its last deliveries ended with the end of their locks, so that its handler may have ended its process."""
 
 
 class Sent(NamedTuple):
@@ -349,8 +351,8 @@ def require_names(list_: list[bytes]) -> None:
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
     """Read the messages in a reply. ``extras`` has :data:`FACTS` about some of them: the index from 1, a part of the
-    entry, and the changes. The part of the entry has the home, the reason, the failures in five digits, the expiry in
-    13 digits, and the number that a dead letter had before.
+    entry, and the changes. The part of the entry has the home (in capitals if the message is a suspect), the reason,
+    the failures in five digits, the expiry in 13 digits, and the number that a dead letter had before.
 
     The reason of a message whose record is lost is always that.
     """
@@ -369,8 +371,9 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
             if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
                 own = None
             died_as = int(entry[20:36]) if name[:1] == b"d" else None
+            was, interrupted, suspect = int(entry[2:7]), home in "iIgG", home.isupper()
             result.append(
-                Delivery(name.decode(), record, int(entry[2:7]), reason, changes, state, own, home in "ig", died_as)
+                Delivery(name.decode(), record, was, reason, changes, state, own, interrupted, died_as, suspect)
             )
         else:
             result.append(Delivery(name.decode(), record, state=state))

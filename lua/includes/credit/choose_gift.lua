@@ -4,7 +4,7 @@
 -- @use choose_messages gift_token set_aside
 local function choose_gift(p, w, side, most, room, pushes)
   local token, first = gift_token(w.prefix, w.serial + 1), #p.unawaited + 1
-  local chosen = choose_messages(p, side, token, most, room, nil, pushes)
+  local chosen = choose_messages(p, side, token, most, room, nil, pushes, w.suspects)
   chosen.token, chosen.fence, chosen.first, chosen.last = token, w.delete and 0 or p.granted + 1, first, #p.unawaited
   if chosen.lost then
     set_aside(p, chosen.lost, chosen.lost_entries, nil, 'a')

@@ -3,9 +3,10 @@
 -- caller comes next.
 --
 -- A receiver gets its portion: what is ready divided by the number of receivers that want it. What stays ready is
--- announced to one receiver for each portion. Interest that is not answered in a second is passed on.
+-- announced to one receiver for each portion. Interest that is not answered in a second is passed on. If a message has
+-- become a suspect, and no receiver with open credit takes suspects, one of them is told.
 -- @use open_credit
--- @use choose_gift give push_to ranked_keys rank_of side_named words_of
+-- @use choose_gift give push_to ranked_keys rank_of ready_for side_named words_of
 local function distribute(p, caller)
   local c = open_credit(p)
 
@@ -32,7 +33,7 @@ local function distribute(p, caller)
   local function serve(prefix, keys)
     local side, count = side_named(prefix), #keys
     local left = (count > 1 or c.rest) and redis.call('ZCOUNT', p.order, side.from, side.to) or nil
-    local able, aside, served, loaded = {}, {}, {}, 0
+    local able, aside, served, loaded, dry = {}, {}, {}, 0, false -- dry: nothing but suspects is left
 
     -- Read some more of the words.
     local function load(some)
@@ -54,7 +55,7 @@ local function distribute(p, caller)
       local best, rivals = nil, count - loaded
       for i = 1, #able do
         local w = able[i]
-        local rank = not aside[w] and rank_of(c, w, p.now)
+        local rank = not aside[w] and (w.suspects or not dry) and rank_of(c, w, p.now)
         if rank then
           rivals = rivals + (served[w] and 0 or 1)
           if not best or rank < best.rank then
@@ -63,6 +64,38 @@ local function distribute(p, caller)
         end
       end
       return best and best.w, rivals
+    end
+
+    -- If a message has just become a suspect, and only receivers are there that do not take it, tell the first of them.
+    -- If nothing but suspects is left, leave these receivers out.
+    local function leave_suspects()
+      local takers, best = {}, nil
+      for i = 1, #able do
+        local w = able[i]
+        if w.suspects then
+          takers[#takers + 1] = w
+        end
+      end
+      if #takers == #able then
+        return
+      end
+      local there, suspect = ready_for(p, { suspects = false }, side)
+      while suspect and p.suspected and #takers == 0 and not best and #able > 0 do
+        local at = 1
+        for i = 2, #able do
+          local one, other = able[i], able[at]
+          local told, before = one.told > 0, other.told > 0
+          local rank, below = rank_of(c, one, p.now), rank_of(c, other, p.now)
+          if told and not before or told == before and (rank < below or rank == below and one.key < other.key) then
+            at = i
+          end
+        end
+        best = (able[at].told > 0 or push_to(p, able[at])) and able[at]
+        if not best then
+          table.remove(able, at)
+        end
+      end
+      able = there and able or takers
     end
 
     local emptied = left == 0
@@ -83,6 +116,9 @@ local function distribute(p, caller)
         if most > 0 and room > 0 and not w.announced and not w.delete and w.serial - w.seen < 16 and w.serial < 262140
           and p.locks and p.run ~= '?' and p.more == 0 then
           chosen, gift = choose_gift(p, w, side, most, room, true)
+          if chosen.passed and chosen.emptied then
+            dry, chosen.emptied = true, false
+          end
           emptied = chosen.n == 0 and chosen.emptied
         end
         if not chosen or chosen.n == 0 then
@@ -106,6 +142,7 @@ local function distribute(p, caller)
           table.remove(able, i)
         end
       end
+      leave_suspects()
     end
     left = (emptied or caller or #able == 0) and 0 or left or redis.call('ZCOUNT', p.order, side.from, side.to)
     if left > 0 then

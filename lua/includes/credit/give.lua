@@ -19,7 +19,7 @@ local function give(p, w, side, chosen, pushed)
   w.serial, w.messages, w.bytes = w.serial + 1, w.messages + n, w.bytes + chosen.size
   w.unseen[#w.unseen + 1] = { serial = w.serial, time = p.now, pushed = pushed, messages = w.messages, bytes = w.bytes }
   c.turn = c.turn + 1
-  w.turn, w.forget_at = c.turn, math.max(w.forget_at, p.now + p.lock)
+  w.turn, w.forget_at = c.turn, math.max(w.forget_at, p.now + 2 * p.lock + 10000)
   if w.once then
     w.limit = w.messages
   end

@@ -1,6 +1,6 @@
 -- Gives the caller its part of what is ready, in the reply: all of it if no other receiver waits for messages. The
--- first message is given whatever its size. Returns the gift, or nil; and whether nothing is ready after it, if that is
--- known.
+-- first message is given whatever its size. Returns the gift, or nil; whether nothing is ready for the
+-- receiver after it, if that is known; and whether suspects were passed over.
 -- @use choose_gift open_credit side_named
 -- @use give ranked_keys rank_of words_of
 local function reply_gift(p, w)
@@ -24,9 +24,9 @@ local function reply_gift(p, w)
   end
   local chosen, gift = choose_gift(p, w, side, most, math.max(1, math.min(w.most_bytes - w.bytes, 4194304 - c.spent)))
   if chosen.n == 0 then
-    return nil, chosen.emptied
+    return nil, chosen.emptied, chosen.passed
   end
   give(p, w, side, chosen, 0)
   c.given, c.spent = c.given + chosen.n, c.spent + chosen.size
-  return gift, chosen.emptied
+  return gift, chosen.emptied, chosen.passed
 end

@@ -21,7 +21,12 @@ local function take_grant(p, g)
 
   -- Note when the word with this key, which begins, may be forgotten; and forget some words whose time is over.
   local function begin_word(begins)
-    local keys, gone, later = redis.call('ZRANGE', p.kept, 0, p.now, 'BYSCORE', 'LIMIT', 0, 10), {}, { p.now + 70000, begins }
+    local some, later = redis.call('ZRANGE', p.kept, 0, p.now, 'BYSCORE', 'LIMIT', 0, 10), { p.now + 70000, begins }
+    local keys, gone = {}, {}
+    for i = 1, #some do
+      local list = string.find(some[i], ' ', 1, true) and keys or gone -- an earlier prefix has no blank
+      list[#list + 1] = some[i]
+    end
     words_of(p, keys)
     for i = 1, #keys do
       local w = c.words[keys[i]]
@@ -31,6 +36,9 @@ local function take_grant(p, g)
         later[#later + 1], later[#later + 2] = till, keys[i]
       elseif keys[i] ~= begins then
         gone[#gone + 1], c.words[keys[i]], c.dirty[keys[i]] = keys[i], false, nil
+        if w then
+          gone[#gone + 1] = w.prefix
+        end
       end
     end
     if #gone > 0 then
@@ -43,6 +51,7 @@ local function take_grant(p, g)
   words_of(p, { g.key })
   local w, refusal = c.words[g.key], refused()
   if w and w.forget_at <= p.now and w.limit <= w.messages and not w.announced and not w.untold then
+    redis.call('HDEL', p.words, w.prefix)
     w = nil
   end
   local reports = { { prefix = g.prefix, seen = g.seen, begun = g.begun }, unpack(g.retired) }
@@ -70,11 +79,19 @@ local function take_grant(p, g)
     return 'f'
   else
     begin_word(g.key)
-    w = { key = g.key, source = g.source, prefix = '', turn = 0, ranked = w and w.ranked }
+    w = {
+      key = g.key, source = g.source, prefix = w and w.prefix or '', begun = w and w.begun, hands = w and w.hands, turn = 0,
+      ranked = w and w.ranked,
+    }
     c.words[g.key] = w
   end
   local retired = nil
   if g.prefix ~= w.prefix then
+    redis.call('HSET', p.words, g.prefix, '. . ' .. w.key)
+    if w.prefix ~= '' then -- `reach` reads it, as long as leases with this prefix may be there
+      redis.call('HSET', p.words, w.prefix, string.format('%.0f %.0f ', w.begun, w.hands) .. w.key)
+      redis.call('ZADD', p.kept, p.now + 2 * (p.lock or 0) + 10000, w.prefix)
+    end
     local messages, bytes = 0, 0
     retired = {}
     for i = 1, #g.retired do

@@ -2,13 +2,13 @@
 -- completes it: it gives messages to other receivers, and chooses who keeps the due time. With `gave_back`, messages
 -- that the call has released go to other receivers first.
 -- @use flush open_credit side_named
--- @use distribute gifts_again reply_gift take_grant
+-- @use distribute gifts_again ready_for reply_gift take_grant
 local function take_grants(p, grants, gave_back)
   flush(p)
   local c, answers = open_credit(p), { string.format('%s %.0f', string.sub(p.run, 1, 8), p.now) }
   p.granting = {}
   for i = 1, #grants do
-    local g, answer, emptied = grants[i], { '' }, nil
+    local g, answer, emptied, passed = grants[i], { '' }, nil, nil
     local letter, w, refusal, retired = take_grant(p, g)
     local again = w and (g.again or letter ~= 't')
     local asked = w and not g.now and (w.limit > w.messages or w.announced)
@@ -28,7 +28,7 @@ local function take_grants(p, grants, gave_back)
         distribute(p, w)
       end
       local moved = p.moved
-      answer[#answer + 1], emptied = reply_gift(p, w)
+      answer[#answer + 1], emptied, passed = reply_gift(p, w)
       p.moved = moved
       if g.now then
         w.limit, w.announced = math.min(w.limit, w.messages), false
@@ -36,17 +36,16 @@ local function take_grants(p, grants, gave_back)
     end
     local there = false
     if w and not emptied then
-      local side = side_named(w.source)
-      there = #redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', 0, 1) > 0
+      there, passed = ready_for(p, w, side_named(w.source))
     end
     if there and w.limit <= w.messages then
       w.announced = false -- the reply says it
     end
-    p.moved = p.moved or there
+    p.moved = p.moved or there or passed
     p.granting[i] = {
       answer = answer, letter = letter, w = w, asked = asked, refusal = refusal or '',
       serial = w and w.serial or 0, messages = w and w.messages or 0, bytes = w and w.bytes or 0,
-      flags = (again and 'a' or '') .. (there and 'm' or ''),
+      flags = (again and 'a' or '') .. (there and 'm' or '') .. (passed and 's' or ''),
     }
     answers[i + 1] = answer
   end

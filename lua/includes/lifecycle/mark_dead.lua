@@ -6,5 +6,5 @@ local function mark_dead(e, member, reason)
   elseif e.record ~= member then
     e.before = member
   end
-  e.reason, e.expires, e.level, e.home = reason, NEVER_TEXT, '0', 'a'
+  e.reason, e.expires, e.level, e.home, e.mark = reason, NEVER_TEXT, '0', 'a', ' '
 end

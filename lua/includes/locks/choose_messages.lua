@@ -3,7 +3,9 @@
 -- are passed over, and so are messages of the main side whose records are lost. The messages get the token of their
 -- lock; the caller writes their entries and their new states, or deletes them. `members_of` returns a part of the
 -- members, beginning after `seen` of them; without it, the members of the side are chosen. With `pushes` the messages
--- are for a push: then they end before the first one that does not fit or has more than 16 KB, and there may be none.
+-- are for a push: then they end before the first one that does not fit or has more than 16 KB, and there may be none. A
+-- suspect is chosen alone if `suspects` is true, and passed over if it is false; if it is nil, suspects are messages
+-- like others.
 --
 -- Result, a table:
 --   n          the number of messages
@@ -11,24 +13,25 @@
 --   extras     what delivery_extras adds for some of them
 --   size       the number of their bytes, changed properties included
 --   entries    their entries, with the token
---   emptied    whether there are no further messages
+--   emptied    whether there are no further messages of this kind
+--   passed     whether suspects were passed over
 --   lost       the names of messages whose records are lost, if there are any; the caller sets these messages aside.
 --              `lost_entries` are their entries
 -- @use changes_size count_records_that_fit delivery_extras due_name lost_record never_text read_entries read_records
 -- @use record_key record_of
-local function choose_messages(p, side, token, most, room, members_of, pushes)
-  local names, numbers, found, extras, entered, held = {}, {}, {}, {}, {}, token .. ' '
+local function choose_messages(p, side, token, most, room, members_of, pushes, suspects)
+  local names, numbers, found, extras, entered, held, passed = {}, {}, {}, {}, {}, token .. ' ', false
   local n, seen, full, late, spent, emptied, lost, lost_entries = 0, 0, false, 0, 0, false, nil, nil
   local header, length, tail, whole = nil, nil, nil, room
   local main, from = side.prefix == '', #side.prefix + 1
   while n < most and not full do
-    local members
+    local members, wanted = nil, most - n + (passed and 32 or 0)
     if members_of then
-      members = members_of(seen, most - n)
+      members = members_of(seen, wanted)
     else
-      members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, most - n)
+      members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, wanted)
     end
-    local asked, there, wanted = #members, #members, most - n
+    local asked, there = #members, #members
     if asked == 0 then
       emptied = late == 0
       break
@@ -48,7 +51,8 @@ local function choose_messages(p, side, token, most, room, members_of, pushes)
       end
     end
     local fit = count_records_that_fit(p, stored, room, entries)
-    if pushes and p.biggest > 16384 and redis.call('HSTRLEN', record_key(p.keys, stored[1]), stored[1]) > 16384 then
+    local passes = suspects == false and entries[1] and string.byte(entries[1], 12) == 50
+    if pushes and p.biggest > 16384 and not passes and redis.call('HSTRLEN', record_key(p.keys, stored[1]), stored[1]) > 16384 then
       break
     end
     if fit < asked then
@@ -65,7 +69,13 @@ local function choose_messages(p, side, token, most, room, members_of, pushes)
       elseif main and string.byte(head) == 120 then
         expires = string.sub(record, 16, 28)
       end
-      if unread then
+      local suspect = suspects ~= nil and text and string.byte(text, 12) == 50
+      if suspect and not suspects then
+        passed = true
+      elseif suspect and n > 0 then
+        full = true
+        break
+      elseif unread then
         lost, lost_entries = lost or {}, lost_entries or {}
         lost[#lost + 1] = member
         lost_entries[#lost] = text
@@ -92,7 +102,7 @@ local function choose_messages(p, side, token, most, room, members_of, pushes)
         names[n], numbers[n], found[n] = member, counted[i], record
         if text then
           room = room - delivery_extras(extras, n, text)
-          entered[n] = held .. string.sub(text, 13)
+          entered[n] = token .. string.sub(text, 12)
         elseif expires ~= NEVER_TEXT then
           entered[n] = table.concat({ held, string.sub(head, 2), 'a-00000', expires, size, ';;;' })
         else
@@ -105,7 +115,8 @@ local function choose_messages(p, side, token, most, room, members_of, pushes)
         if expires ~= NEVER_TEXT then
           p.unawaited[#p.unawaited + 1] = due_name('e', member)
         end
-        if n == most then
+        if n == most or suspect then
+          full = true
           break
         end
       end
@@ -117,7 +128,7 @@ local function choose_messages(p, side, token, most, room, members_of, pushes)
   end
   return {
     n = n, names = names, numbers = numbers, records = found, extras = extras, entries = entered, emptied = emptied,
-    size = whole - room,
+    size = whole - room, passed = passed,
     lost = lost, lost_entries = lost_entries,
   }
 end

@@ -1,6 +1,6 @@
 -- Ends the lock of a message that was not settled for good. The message's next state depends, in this order, on the
 -- delivery limit, its home (a message that was deferred is deferred again), its expiry and the requested delay. With
--- `counted`, the delivery counts as failed. With `interrupted`, the next delivery reports that this one was
+-- `counted`, the delivery counts as failed, and the message is no suspect any more. With `interrupted`, the next delivery reports that this one was
 -- interrupted. If `e.session` names a session, the index of that session lists the message
 -- as held, and `release` removes it from there.
 -- @use bury due_name entry_text expire index_remove make_deferred make_ready never side_of state_after_lock
@@ -10,6 +10,9 @@ local function release(p, member, e, counted, delay, interrupted)
   local expires = tonumber(e.expires)
   if e.session then
     index_remove(p, e.session, 'h', number)
+  end
+  if counted then
+    e.mark = ' '
   end
   local fate = state_after_lock(p, side, e, counted, p.now, interrupted)
   if p.noted and (fate == 'deferred' or fate == 'ready') then

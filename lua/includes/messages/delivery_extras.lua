@@ -1,13 +1,16 @@
 -- Adds to a reply the facts about a message that its record does not contain: its index in the reply, a part of its
--- entry (home, reason, failed deliveries and expiry, see `entry`; and the number that a dead letter had before it
--- died), and its changed properties. Returns the size of its changed properties. `at` is the position after which these
+-- entry (home, in capitals if it is a suspect; reason, failed deliveries and expiry, see `entry`; and the number that a
+-- dead letter had before it died), and its changed properties. Returns the size of its changed properties. `at` is the position after which these
 -- begin, if the caller knows it.
 local function delivery_extras(list, place, text, at)
   local _
   if not at then
     _, at = string.find(text, ';%d*;%d*;', 34)
   end
-  local n, facts = #list, string.sub(text, 14, 33)
+  local n, facts, mark = #list, string.sub(text, 14, 33), string.byte(text, 12)
+  if mark == 50 or mark == 113 then -- 2, q
+    facts = string.upper(string.sub(facts, 1, 1)) .. string.sub(facts, 2)
+  end
   if string.byte(facts, 2) ~= 45 then -- not -: a dead letter
     local record, before = string.match(text, '^%d+;(%d*);(%d*);', 34)
     facts = facts .. (before ~= '' and before or record)

@@ -2,7 +2,9 @@
 -- body.
 --
 --   1-11   the token of the lock that holds it, or blanks
---   12     o if it has a lease of its own too (see includes/locks/still_held.lua), otherwise a blank
+--   12     a blank, 1 or 2; o, p or q if it has a lease of its own too (see includes/locks/still_held.lua). 1 or p: its
+--          holder ended, or lost the lock. 2 or q: it is a suspect (see includes/time/lapse_message.lua). A settlement
+--          makes it a blank
 --   13     level
 --   14     home: a active, f deferred, x a transfer; i active and g deferred, if the last work on it was interrupted
 --   15     the reason why it is a dead letter
@@ -11,8 +13,9 @@
 --   34-    size;number of its record, or empty;the number that it had before it died, or empty if that is the number of
 --          its record;changed properties
 local function entry(text)
-  local size, record, before, at = string.match(text, '^(%d+);(%d*);(%d*);()', 34)
+  local mark, size, record, before, at = string.byte(text, 12), string.match(text, '^(%d+);(%d*);(%d*);()', 34)
   return {
+    mark = mark == 32 and ' ' or mark < 111 and string.char(mark) or string.sub(' 12', mark - 110, mark - 110),
     level = string.sub(text, 13, 13),
     home = string.sub(text, 14, 14),
     reason = string.sub(text, 15, 15),

@@ -5,7 +5,7 @@ local function entry_or_default(text, record)
     return entry(text)
   end
   return {
-    level = string.sub(record, 2, 2), home = 'a', reason = '-', failures = 0,
+    mark = ' ', level = string.sub(record, 2, 2), home = 'a', reason = '-', failures = 0,
     expires = string.byte(record) == 120 and string.sub(record, 16, 28) or NEVER_TEXT,
     size = #record, record = '', before = '', changes = '',
   }

@@ -3,7 +3,7 @@
 -- named messages gets a lease of its own, or keeps it, under the token and its name, and the lease of the group stays
 -- as it is. Returns the names of these messages. All is written immediately, so that a later transaction of the call
 -- sees it.
--- @use write_lease
+-- @use renew_lease
 -- @use note_lease_end write_many inside
 local function apply_renew(p, held)
   local till, apart = p.logical + p.lock, {}
@@ -13,8 +13,7 @@ local function apply_renew(p, held)
     local lease, alone, names = mine.lease, mine.alone, mine.names
     local whole = #names > 0 and (mine.session or #names == lease.left and tonumber(lease.till) > p.logical)
     if whole then
-      write_lease(p, mine.token, till, lease.left, lease.runs)
-      lease.till = string.format('%.0f', till) -- `flush` may write the lease again
+      renew_lease(p, mine.token, lease)
     end
     for i = 1, (not whole or alone) and #names or 0 do
       local name, text = names[i], mine.entries[i]
@@ -25,7 +24,8 @@ local function apply_renew(p, held)
       if not whole and not key then
         key = mine.token .. name
         marks[#marks + 1] = name
-        marks[#marks + 1] = mine.token .. 'o' .. string.sub(text, 13)
+        local mark = string.byte(text, 12)
+        marks[#marks + 1] = mine.token .. (mark == 49 and 'p' or mark == 50 and 'q' or 'o') .. string.sub(text, 13)
       end
       if key then
         leases[#leases + 1] = key

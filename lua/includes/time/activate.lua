@@ -19,7 +19,7 @@ local function activate(p, o, member, at)
   end
   local head, expires = o.alike.head, o.alike.expires
   local m = note_moved(o, member, 'a', {
-    level = o.alike.level, home = 'a', reason = '-', failures = 0, expires = o.alike.text, size = #head + #record - 15,
+    mark = ' ', level = o.alike.level, home = 'a', reason = '-', failures = 0, expires = o.alike.text, size = #head + #record - 15,
     record = '', before = '', changes = '',
   })
   o.seq = o.seq or tonumber(redis.call('HGET', p.store, 'seq')) + o.leap

@@ -1,6 +1,6 @@
 -- Does a share of the due work: writes the events that `compute_due` has computed.
 -- @use epoch_leap flush never
--- @use bury compute_due discard group_records index_remove make_deferred make_ready record_key turns inside
+-- @use bury compute_due discard group_records index_remove make_deferred make_ready record_key turns words_of inside
 -- @use unlock_session write_many inside
 local function apply_due(p, share)
   if p.epoch then
@@ -92,6 +92,16 @@ local function apply_due(p, share)
       redis.call('ZREM', p.locks, lease.token)
     end
   end
+  for prefix, begun in pairs(o.reach) do
+    if begun and begun.changed and begun.lives then
+      words_of(p, { begun.key })
+      local w = p.credits.words[begun.key]
+      w.hands, p.credits.dirty[w.key] = begun.left, w
+    elseif begun and begun.changed then
+      redis.call('HSET', p.words, prefix, string.format('%.0f %.0f ', begun.begun, begun.left) .. begun.key)
+    end
+  end
+  p.suspected = p.suspected or o.suspects
   for i = 1, #o.unblocked do
     redis.call('HDEL', p.states, '~' .. o.unblocked[i])
     p.unawaited[#p.unawaited + 1] = 'b' .. o.unblocked[i]

@@ -6,7 +6,7 @@ local function find_due(p, share, turning)
     moved = {}, by = {}, dead = {}, activated = {}, leases = {}, unlocked = {}, unblocked = {}, turns = {},
     horizon = p.horizon, head = p.head, more = 0, leap = p.epoch and EPOCH_LEAP or 0,
     share = share, turning = turning, room = p.room or 2097152, alike = {},
-    locks = {}, at_lock = 1, due = {}, members = {}, entries = {}, at_due = 1, made = {}, at_made = 1, levels = {},
+    reach = {}, locks = {}, at_lock = 1, due = {}, members = {}, entries = {}, at_due = 1, made = {}, at_made = 1, levels = {},
   }
   if p.next_lock <= p.logical then
     o.locks = redis.call('ZRANGE', p.locks, '-inf', p.logical, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')

@@ -15,7 +15,7 @@ local function lapse_session(p, o, token, name, at)
   for i = 1, #members do
     local m = note_moved(o, members[i], 'L', entry(found[i]))
     m.session = name
-    lapse_message(p, o, m, at)
+    lapse_message(p, o, m, at, true)
   end
   if #members < o.share then
     o.unlocked[#o.unlocked + 1] = { token = token, session = name }

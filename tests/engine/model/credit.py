@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sbredis.engine import lease_token
 from sbredis.engine._bands import EPOCH_LEAP
 from sbredis.receiving._credit import (
     CreditAnswer,
@@ -63,6 +64,13 @@ NEXT_SESSION = "next"
 
 NEVER = 1 << 62
 NOTHING = GiftPlace(0, 0, 0)
+
+
+def _text(token: tuple[str, int]) -> str:
+    """Return a token as the scripts have it. Leases that end at the same time lapse in the order of these texts."""
+    prefix, serial = token
+    return lease_token(f"{prefix:-<8}", serial)
+
 
 Publish = Callable[[str, str, CreditPush[int]], int]
 """Pushes to the listeners of a channel, for the receiver with this word. Returns the number of listeners."""
@@ -144,6 +152,14 @@ class Word:
         return self.last.messages < self.callers
 
 
+@dataclass
+class Begun:
+    """How far a receiver has begun: all gifts up to a serial, and for how many messages of later gifts it has hands."""
+
+    serial: int
+    hands: int
+
+
 class DueKeeper(NamedTuple):
     """A receiver that calls when something is due."""
 
@@ -169,9 +185,6 @@ class CreditCall(NamedTuple):
 class CreditPartition:
     """A partition. Each method that a client calls is one script, and takes the clock of the server in milliseconds."""
 
-    has_suspects = True
-    """Whether deliveries that end with the end of a lock are counted. The scripts do not mark suspects yet."""
-
     def __init__(self, run: str, now: int, publish: Publish, *, lock: int, seen: Counter[str], sessions: bool) -> None:
         self.publish, self.lock, self.cases, self.sessions = publish, lock, seen, sessions
         self.pushes, self.room = MOST_PUSHES, MOST_BYTES
@@ -186,6 +199,10 @@ class CreditPartition:
         self.leases: dict[tuple[str, int], Lease] = {}
         self.holders: dict[str, tuple[str, int]] = {}
         self.words: dict[str, Word] = {}
+        self.earlier: dict[str, Begun] = {}
+        """For each earlier prefix of a word how far its receiver had begun."""
+        self.suspected = False
+        """Whether a message has become ready as a suspect in the present call."""
         self.keeper: DueKeeper | None = None
         self.deputy: DueKeeper | None = None
         self.asked_at = -PATIENCE - 1
@@ -255,6 +272,7 @@ class CreditPartition:
                 self._stop(word)
         last = word.last if word else NOTHING  # pushes of this call come after it
         there = word is not None and bool(self._there(word))
+        suspects = word is not None and not word.suspects and self._suspect_first(word.source)
         if word is not None and there and not word.credit:
             word.announced = False  # the reply says it
         self._distribute()
@@ -270,9 +288,7 @@ class CreditPartition:
             gifts=gifts,
             again=answers_again,
             there=there,
-            suspects=word is not None
-            and not word.suspects
-            and any(map(self._suspect, self.ready.get(word.source, []))),
+            suspects=suspects,
             due=due,
         )
 
@@ -294,7 +310,7 @@ class CreditPartition:
             self.items[self.number] = dataclasses.replace(item, name=self.number)
             self._make_ready(self.number)
             self.cases["due: scheduled"] += 1
-        for token, lease in sorted(self.leases.items(), key=lambda entry: entry[1].until):
+        for token, lease in sorted(self.leases.items(), key=lambda entry: (entry[1].until, _text(entry[0]))):
             if lease.until <= logical and token in self.leases:
                 self._lapse(token, lease)
         if epoch or self.next_lock <= logical or self.next_scheduled <= now:
@@ -324,19 +340,35 @@ class CreditPartition:
             word.unseen.clear()
 
     def _lapse(self, token: tuple[str, int], lease: Lease) -> None:
-        """End a lease whose time is over. A delivery is counted as far as the holder has begun, and its hands reach."""
+        """End a lease whose time is over. A delivery counts as far as the holder has begun, and its hands reach."""
         del self.leases[token]
         self.cases["lapse"] += 1
         if lease.source == NEXT_SESSION:
             for name in lease.names:
                 self._free_session(self._session_of(name))
             return
-        word = self.words.get(lease.word)
-        hands = word.hands if word is not None and token[1] > word.begun else len(lease.names)
-        for name in lease.names[: max(1, hands)] if self.has_suspects else ():
-            self.items[name].lapses += 1
-            self.cases["suspect"] += self.items[name].lapses == 2
+        for name in lease.names[: self._begun(token, lease)]:
+            item = self.items[name]
+            item.lapses += 1
+            self.suspected = self.suspected or item.suspect
+            self.cases["suspect"] += item.lapses == 2
         self._put_back(lease.names)
+
+    def _begun(self, token: tuple[str, int], lease: Lease) -> int:
+        """Return how many messages of a lapsing lease its holder may have begun: they are the first ones.
+
+        Its hands are taken by the earlier gifts.
+        """
+        prefix, serial = token
+        count, word = len(lease.names), self.words.get(lease.word)
+        known: Word | Begun | None = word if word is not None and word.prefix == prefix else self.earlier.get(prefix)
+        if known is None or serial <= (known.begun if isinstance(known, Word) else known.serial):
+            self.cases["lapse: begun"] += 1
+            return count
+        taken = min(known.hands, count)
+        known.hands -= taken
+        self.cases["lapse: not begun"] += taken < count
+        return taken
 
     # -- 2. settlements ------------------------------------------------------------------------------------------------
 
@@ -424,7 +456,10 @@ class CreditPartition:
             self.cases["grant: forgotten" if word is None else "grant: before the epoch"] += 1
             return CreditAnswer.FORGOTTEN, None, False
         else:
-            word = self.words[key] = Word(key, call.channel, call.source)
+            before, word = word, Word(key, call.channel, call.source)
+            self.words[key] = word
+            if before is not None:
+                self.earlier[before.prefix] = Begun(before.begun, before.hands)
             self.cases["word begun"] += 1
         if grant.prefix != word.prefix:
             self._count_anew(word, grant)
@@ -447,6 +482,8 @@ class CreditPartition:
             for name in lease.names
         ]
         size = sum(map(self._size, names))
+        if word.prefix:
+            self.earlier[word.prefix] = Begun(word.begun, word.hands)
         word.prefix, word.seen, word.begun = grant.prefix, 0, 0
         word.last = GiftPlace(0, grant.seen.messages + len(names), grant.seen.size + size)
         word.unseen.clear()
@@ -496,6 +533,14 @@ class CreditPartition:
     def _size(self, name: int) -> int:
         return self.items[name].size if name > 0 else 0
 
+    def _suspect_first(self, source: str) -> bool:
+        """Return whether the first ready message is a suspect."""
+        return any(map(self._suspect, self.ready.get(source, [])[:1]))
+
+    def _left(self, word: Word) -> int:
+        """Return how much is ready, suspects that the receiver does not take included. Portions are parts of it."""
+        return len(self._there(word) if word.source == NEXT_SESSION else self.ready.get(word.source, []))
+
     def _suspect(self, name: int) -> bool:
         return name > 0 and self.items[name].suspect
 
@@ -532,7 +577,7 @@ class CreditPartition:
             self.cases["reply: too much unseen"] += bool(there and word.credit and not self.closed)
             return []
         rivals = [other for other in self._others(word) if other.source == word.source and self._eligible(other)]
-        most = min(word.credit, max(1, len(there) // (1 + len(rivals))))
+        most = min(word.credit, max(1, self._left(word) // (1 + len(rivals))))
         room = max(word.size_limit - word.last.size, self._size(there[0]))
         lease = self._give(word, self._choose(word, most, room), 0)
         self.cases["gift: reply"] += 1
@@ -555,7 +600,7 @@ class CreditPartition:
         self.next_lock = min(self.next_lock, until)
         self.turns += 1
         word.turn = self.turns
-        word.forget_at = max(word.forget_at, self.now + self.lock)
+        word.forget_at = max(word.forget_at, self.now + 2 * self.lock + 10_000)
         word.unseen[serial + 1] = self.now, pushed
         if word.once:
             word.limit = word.last.messages
@@ -590,7 +635,7 @@ class CreditPartition:
                 break
             word = min(able, key=self._rank)
             rivals = sum(other.source == word.source and other.key not in served for other in able)
-            most = min(word.credit, MOST_PUSHES, max(1, len(self._there(word)) // max(1, rivals)))
+            most = min(word.credit, MOST_PUSHES, max(1, self._left(word) // max(1, rivals)))
             names = self._pushable(word, most, self.room)
             if not names:
                 announced.add(word.key)
@@ -603,6 +648,7 @@ class CreditPartition:
         self.cases["bound of a call"] += not self.pushes
         if caller is None:
             self._announce()
+            self.suspected = False
 
     def _pushable(self, word: Word, most: int, room: int) -> list[int]:
         """Return the messages to push to a word; none if it gets only interest."""
@@ -648,8 +694,10 @@ class CreditPartition:
         """Announce what stays ready: one interest for each portion. One that was not answered is passed on."""
         for source in {word.source for word in self.words.values()}:
             able = [word for word in self.words.values() if word.source == source and self._eligible(word)]
-            able = [word for word in able if self._there(word)]
-            left = max((len(self._there(word)) for word in able), default=0)
+            if self.suspected and self._suspect_first(source) and not any(word.suspects for word in able):
+                self._tell_of_suspects(able)
+            able = [word for word in able if self._eligible(word) and self._there(word)]
+            left = max((self._left(word) for word in able), default=0)
             rivals = len(able) or 1
             order = sorted(able, key=lambda word: (not word.credit, word.told_at is None, self._rank(word)))
             for told, word in enumerate(order):
@@ -659,6 +707,13 @@ class CreditPartition:
                     continue
                 left -= max(1, min(word.credit, MOST_PUSHES, left // rivals))
                 self.cases["interest: without credit"] += not word.credit
+
+    def _tell_of_suspects(self, able: list[Word]) -> None:
+        """Tell the first of these receivers, which take no suspects, that there is one: its reply says so."""
+        for word in sorted(able, key=lambda word: (word.told_at is None, self._rank(word))):
+            if word.told_at is not None or self._tell(word):
+                self.cases["interest: a suspect"] += 1
+                return
 
     def _tell(self, word: Word) -> bool:
         self.cases["interest"] += 1

@@ -40,6 +40,10 @@ class Lives(Contents):
     ) -> None:
         """Apply an event to a message; the table decides the next state."""
         message.failures += (message.side, event) in COUNTED
+        if event is Event.LAPSE:
+            message.lapses = 2 if message.lapses or self.settings.max_delivery_count <= 2 else 1
+        elif event in (Event.ABANDON, Event.DEFER):
+            message.lapses = 0
         expired = message.expires <= now
         facts = {
             Condition.DUPLICATE: duplicate,
@@ -75,6 +79,8 @@ class Lives(Contents):
             message.level = 0 if message.session is not None else int(message.record[1:2])
             message.enqueue(now, self.settings.time_to_live)
         locked = (State.LOCKED, State.HELD)
+        if outcome.side is not side:
+            message.lapses = 0
         if outcome.side is not side or (state in locked and outcome.state not in locked):
             kept = event is Event.RELEASE and message.interrupted  # it was released unread
             message.interrupted = (interrupted or kept) and outcome.side is side

@@ -137,6 +137,7 @@ class Delivery:
     expires: int = NEVER
     interrupted: bool = False
     died_as: int | None = None
+    suspect: bool = False
 
 
 @dataclass(frozen=True)
@@ -341,6 +342,7 @@ class Message:
     side: Side = Side.MAIN
     state: State = State.NEW
     failures: int = 0
+    lapses: int = 0  # the deliveries that ended with the ends of locks since the last settlement; 2 is a suspect
     home: str = "a"
     reason: Reason = Reason.NONE
     changes: bytes = b""
@@ -394,6 +396,7 @@ class Message:
             expires,
             self.interrupted,
             self.died_as,
+            self.lapses == 2,
         )
 
 
@@ -444,6 +447,7 @@ class Row(NamedTuple):
     token: str
     alone: bool
     failures: int
+    lapses: int
     expires: int
     home: str
     reason: str
@@ -505,6 +509,7 @@ def row(message: Message) -> Row:
         message.token,
         message.alone,
         message.failures,
+        message.lapses,
         message.expires,
         {"a": "i", "f": "g"}[message.home] if message.interrupted else message.home,
         message.reason.value,

@@ -409,6 +409,7 @@ def _delivery(real: Delivery) -> m.Delivery:
         expires,
         real.interrupted,
         real.died_as,
+        real.suspect,
     )
 
 

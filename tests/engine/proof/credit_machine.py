@@ -9,6 +9,7 @@ What must hold, always:
 - No message is in two hands while both believe in their locks.
 - No lock is given beyond what the callers and the stock of a receiver allow.
 - A session has one holder, and its messages come in their order.
+- A suspect is given alone, and only to a receiver that takes suspects.
 - After a call, no message is ready beside open credit, unless interest was announced less than a second ago.
 
 After some seconds without a fault:
@@ -288,12 +289,21 @@ class CreditMachine:
             self.cases["the time of the partition leaps"] += 1
         self.called_at = self.time
         self.check_partition(now)
+        for token in partition.leases.keys() - leases - self.restored:
+            self.check_suspects(token)
         given = {token for token in {*partition.leases} - leases - self.restored if token[0] not in self.void}
         require(not given & self.given, "a token is given twice", given & self.given)
         self.given |= given
         require(not self.unheard & {*partition.leases}, "given although nobody listens", self.unheard)
         self.unheard.clear()
         return result
+
+    def check_suspects(self, token: tuple[str, int]) -> None:
+        """Check that a new gift has a suspect alone, and that its receiver takes suspects."""
+        lease = self.partition.leases[token]
+        if any(name > 0 and self.partition.items[name].suspect for name in lease.names):
+            word = self.partition.words[lease.word]
+            require(len(lease.names) == 1 and word.suspects, "a suspect among others", token, lease.names)
 
     def check_partition(self, now: int) -> None:
         partition = self.partition
@@ -792,6 +802,7 @@ class CreditMachine:
             self.refuse_and_move,
             self.refuse_and_wait,
             self.refuse_in_two_epochs,
+            self.let_locks_end,
         )
         self.random.choice(aims)()
 
@@ -977,6 +988,17 @@ class CreditMachine:
         at = self.server.now(self.time + 0.5)
         self.at_partition(lambda run, now: self.partition.send(run, now, [10], at=at))
         self.step_calm()
+
+    def let_locks_end(self) -> None:
+        """Let the locks of receivers that take no suspects end, again and again."""
+        self.newcomer()
+        for _ in range(3):
+            for receiver in (one for client in self.clients for one in client.receivers.values()):
+                receiver.callers, receiver.flags = max(1, receiver.callers), {"suspects": False}
+                receiver.credit.ask_again()
+            self.work()
+            self.time += LOCK / 1000 + 0.2
+            self.step_touch()
 
     def move_away_and_back(self) -> bool:
         """Let another server have the partition for a moment. Return whether the clock has leapt."""

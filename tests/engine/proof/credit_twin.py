@@ -2,8 +2,8 @@
 
 Their replies, pushes, words, leases and ready messages must be equal after each call. The clients, the network and the
 faults are those of the machine of credit (``credit_machine.py``); a failover that loses writes restores the keys of the
-partition. Sessions, suspects and steps of the server's clock are left out: the scripts lack the first two, and they
-judge some waiting times only when they read a word.
+partition. Sessions and steps of the server's clock are left out: the scripts lack the first, and they judge some
+waiting times only when they read a word.
 
 python -m tests.engine.proof.credit_twin [--steps N] [--seconds N] [--begin-at SEED]
 """
@@ -54,7 +54,8 @@ CASES = (
     *("due: scheduled", "epoch", "gift: push", "gift: reply", "grant expired", "grant: before the epoch"),
     *("grant: forgotten", "grant: new prefix", "grant: of another process", "grant: older", "grant: refused"),
     *("grant: repeated", "grant: taken", "grant: withdrawn", "interest", "interest: announced"),
-    *("interest: passed on", "interest: size", "interest: unseen gifts", "interest: without credit", "lapse"),
+    *("interest: a suspect", "interest: passed on", "interest: size", "interest: unseen gifts"),
+    *("interest: without credit", "lapse", "lapse: begun", "lapse: not begun", "suspect"),
     *("no listener", "once", "reply: too much unseen", "server: a failover loses writes", "settings end credit"),
     *("settlement: completed", "settlement: lost", "settlement: released", "word begun", "word forgotten"),
 )
@@ -147,8 +148,6 @@ class Scripts:
 class TwinPartition(CreditPartition):
     """The model of a partition and its twin on a server. Each call runs in both, and they must not differ."""
 
-    has_suspects = False
-
     def __init__(
         self, run: str, now: int, publish: Publish, *, scripts: Scripts, hears: Callable[[str], bool], **options: Any
     ) -> None:
@@ -188,6 +187,10 @@ class TwinPartition(CreditPartition):
         ask = self.scripts.on.ask
         ready = [int(name) for name in ask("ZRANGE", keys[1], 0, LEVELS * BAND_WIDTH - 1, "BYSCORE")]
         require(ready == self.ready.get("", []), "other ready messages", ready, self.ready)
+        entries = ask("HMGET", keys[2], *ready) if ready else []
+        lapses = [0 if entry is None else b" 12".index(entry[11]) for entry in entries]
+        counted = [min(2, self.items[name].lapses) for name in ready]
+        require(lapses == counted, "other lapses", lapses, counted)
         tokens = {token.decode() for token in ask("HKEYS", keys[3])}
         require(tokens == {token_of(*token) for token in self.leases}, "other leases", tokens, [*self.leases])
         stored = {key.decode(): text.decode().split(" ") for key, text in ask("HGETALL", keys[33]).items()}
@@ -200,8 +203,7 @@ class TwinPartition(CreditPartition):
         require(not ranked or credit.split(" ")[3][0] == "1", "the partition does not know its open grants", credit)
 
     def _stored(self, words: Sequence[str]) -> tuple[object, ...]:
-        channel, number, prefix, serial, messages, size, seen, begun, hands, callers, *_ = words
-        del channel
+        _, number, prefix, serial, messages, size, seen, begun, hands, callers, *_ = words
         counts = int(serial), int(messages), int(size)
         return int(number), short(prefix), counts, int(seen), int(begun), int(hands), int(callers), int(words[17])
 
@@ -280,13 +282,13 @@ def _read(gift: CreditGift[Delivery], prefix: str) -> tuple[object, ...]:
 def _answer(reply: CreditReply[int]) -> tuple[object, ...]:
     gifts = [_gift(gift, reply.prefix) for gift in reply.gifts]
     known = reply.run, reply.clock, reply.answer, reply.prefix, tuple(reply.last), reply.limit
-    return (*known, gifts, reply.again, reply.there, reply.due)
+    return (*known, gifts, reply.again, reply.there, reply.suspects, reply.due)
 
 
 def _answer_read(reply: CreditReply[Delivery]) -> tuple[object, ...]:
     gifts = [_read(gift, reply.prefix) for gift in reply.gifts]
     known = reply.run, reply.clock, reply.answer, short(reply.prefix), tuple(reply.last), reply.limit
-    return (*known, gifts, reply.again, reply.there, reply.due)
+    return (*known, gifts, reply.again, reply.there, reply.suspects, reply.due)
 
 
 class TwinMachine(CreditMachine):

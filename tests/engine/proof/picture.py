@@ -25,11 +25,11 @@ SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(
-    rb"([A-Za-z0-9_-]{11}[o ]| {12})([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);"
-    rb"([1-9][0-9]*|);(.*)",
+    rb"([A-Za-z0-9_-]{11}[ 12opq]| {11}[ 12])([0-7])([afig])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);"
+    rb"([1-9][0-9]*|);([1-9][0-9]*|);(.*)",
     re.DOTALL,
 )
-_LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
+_LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) \+?(d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
 _SESSION_LOCK = re.compile(rb"([0-9]+) 0 @(.*)", re.DOTALL)
 _SEAT = re.compile(rb"([^\xff]*)\xff([ahps])([0-9a-f]{12})", re.DOTALL)
 _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
@@ -51,6 +51,7 @@ _KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
 class Entry(NamedTuple):
     token: str
     alone: bool
+    lapses: int
     level: int
     home: str
     reason: str
@@ -132,10 +133,11 @@ def _entry(text: bytes) -> Entry:
     assert match, f"{text!r} is no entry"
     token, home, reason = (match[place].decode() for place in (1, 3, 4))
     number, before = (int(match[place]) if match[place] else None for place in (8, 9))
-    alone = token[11] == "o"
+    alone = token[11] in "opq"
     return Entry(
         token[:11],
         alone,
+        " 12opq".index(token[11]) % 3,
         int(match[2]),
         home,
         reason,
@@ -189,7 +191,7 @@ class Standing(NamedTuple):
 
     @property
     def row(self) -> Row:
-        blank = Entry(BLANK, False, self.level, "a", "-", 0, self.expires, len(self.record), None, None, b"")
+        blank = Entry(BLANK, False, 0, self.level, "a", "-", 0, self.expires, len(self.record), None, None, b"")
         entry = self.entry or blank
         return Row(
             self.state,
@@ -197,6 +199,7 @@ class Standing(NamedTuple):
             entry.token.strip(),
             entry.alone,
             entry.failures,
+            entry.lapses,
             self.expires,
             entry.home,
             entry.reason,

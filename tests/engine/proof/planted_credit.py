@@ -196,6 +196,25 @@ CREDIT_BUGS = (
         right="heard = self.publish(",
         wrong="heard = 1 + self.publish(",
     ),
+    # -- the partition: suspects
+    Bug(
+        "a suspect is given with those behind it",
+        file=MODEL,
+        right="            room -= size\n            if self._suspect(name):\n",
+        wrong="            room -= size\n            if False:\n",
+    ),
+    Bug(
+        "a suspect is given with those before it",
+        file=MODEL,
+        right="if size > room or (chosen and self._suspect(name)):",
+        wrong="if size > room:",
+    ),
+    Bug(
+        "a suspect is given to a receiver that takes none",
+        file=MODEL,
+        right="return ready if word.suspects else",
+        wrong="return ready if True else",
+    ),
     # -- the partition: interest, due times, ends
     Bug(
         "interest that nobody answers is not passed on",

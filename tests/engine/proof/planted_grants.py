@@ -188,6 +188,91 @@ GRANT_BUGS = (
         right="(w.callers > w.messages and 0 or RANKS.stock)",
         wrong="(w.callers > w.messages and RANKS.stock or 0)",
     ),
+    # -- suspects
+    Bug(
+        "a lapse counts what was not begun",
+        file="includes/lapse_lease",
+        right="other or not begun or begun.left > 0",
+        wrong="true",
+    ),
+    Bug(
+        "a lapse counts nothing",
+        file="includes/lapse_lease",
+        right="other or not begun or begun.left > 0",
+        wrong="false",
+    ),
+    Bug(
+        "each lapse has all hands",
+        file="includes/lapse_lease",
+        right="begun.left, begun.changed = begun.left - 1, true",
+        wrong="begun.changed = true",
+    ),
+    Bug(
+        "what was reported as begun does not count whole",
+        file="includes/lapse_lease",
+        right="if begun and serial_of(token) <= begun.begun then",
+        wrong="if false then",
+    ),
+    Bug(
+        "the hands that lapses have counted are not written",
+        file="includes/apply_due",
+        right="w.hands, p.credits.dirty[w.key] = begun.left, w",
+        wrong="p.credits.dirty[w.key] = w",
+    ),
+    Bug(
+        "of an earlier prefix everything was begun",
+        file="includes/take_grant",
+        right="string.format('%.0f %.0f ', w.begun, w.hands) .. w.key)",
+        wrong="'0 99999 ' .. w.key)",
+    ),
+    Bug(
+        "one lapse makes a suspect",
+        file="includes/lapse_message",
+        right="m.e.mark ~= ' ' or p.deliveries <= 2",
+        wrong="true",
+    ),
+    Bug(
+        "a receipt clears the mark of a suspect",
+        file="includes/choose_messages",
+        right="entered[n] = token .. string.sub(text, 12)",
+        wrong="entered[n] = held .. string.sub(text, 13)",
+    ),
+    Bug(
+        "a suspect is given with those behind it",
+        file="includes/choose_messages",
+        right="if n == most or suspect then",
+        wrong="if n == most then",
+    ),
+    Bug(
+        "a suspect is given with those before it",
+        file="includes/choose_messages",
+        right="elseif suspect and n > 0 then",
+        wrong="elseif false then",
+    ),
+    Bug(
+        "a suspect is given to a receiver that takes none",
+        file="includes/choose_gift",
+        right="pushes, w.suspects)",
+        wrong="pushes, true)",
+    ),
+    Bug(
+        "a reply does not say that suspects wait",
+        file="includes/take_grants",
+        right="(passed and 's' or '')",
+        wrong="''",
+    ),
+    Bug(
+        "suspects count as there for a receiver that takes none",
+        file="includes/ready_for",
+        right="      if not entries[i] or string.byte(entries[i], 12) ~= 50 then",
+        wrong="      if true then",
+    ),
+    Bug(
+        "nobody is told that a message has become a suspect",
+        file="includes/distribute",
+        right="while suspect and p.suspected and",
+        wrong="while false and",
+    ),
     # -- due times
     Bug(
         "the deputy calls with the keeper",

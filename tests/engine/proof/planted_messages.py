@@ -178,6 +178,18 @@ OF_MESSAGES = (
         wrong="interrupted or (e.home",
     ),
     Bug(
+        "a settlement leaves the mark of a suspect",
+        file="includes/release",
+        right="    e.mark = ' '\n",
+        wrong="",
+    ),
+    Bug(
+        "an uncounted release clears the mark of a suspect",
+        file="includes/release",
+        right="  if counted then\n    e.mark",
+        wrong="  if true then\n    e.mark",
+    ),
+    Bug(
         "an interruption is forgotten when a message is released unread",
         file="includes/state_after_lock",
         right="interrupted or not counted and (e.home == 'i' or e.home == 'g')",

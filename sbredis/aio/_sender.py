@@ -21,7 +21,7 @@ from sbredis.model import (
     as_messages,
     contents_of,
     keep_id,
-    outgoing,
+    prepared,
     use_id,
 )
 from sbredis.sending import Outbox, cancel_scheduled, log_unread_error, scheduled
@@ -126,13 +126,15 @@ class ServiceBusSender:
         if entity is None or outbox.closed or entity.gone:
             entity = await outbox.ready(deadline)
         if type(message) is ServiceBusMessage:
-            made = outgoing(message, detects_duplicates=entity.detects_duplicates)
+            # The garbage collector looks at each container that a waiting caller holds, so it holds few of them.
+            one = prepared(message, detects_duplicates=entity.detects_duplicates)
             message_id = use_id(message)
-            one, size, job = (message,), len(made[0]), None
+            made, size = (one, len(one)) if isinstance(one, bytes) else ((one,), len(one.payload))
+            job = None
             try:
-                job = outbox.begin_at_once(one, (made,), size, entity, deadline)
+                job = outbox.begin_at_once((message,), made, size, entity, deadline)
                 if job is None:
-                    job = await outbox.begin(one, (made,), size, entity, deadline)
+                    job = await outbox.begin((message,), made, size, entity, deadline)
                 await job.future
             except BaseException as error:
                 keep_id(message, message_id)

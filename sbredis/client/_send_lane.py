@@ -44,15 +44,14 @@ class SendJob(Job):
     The partition accepts all of them or none. The result is the sequence number of the first message.
     """
 
-    __slots__ = ("facts", "messages", "movable", "ordered", "throttle", "widths")
+    __slots__ = ("count", "facts", "made", "movable", "ordered", "throttle", "widths")
 
     def __init__(  # noqa: PLR0917 -- the message and its place, passed on
         self,
-        messages: Sequence[Outgoing],
+        made: Sequence[Outgoing] | bytes,
         size: int,
         deadline: float,
         throttle: Throttle,
-        facts: Sequence[MessageView | None],
         movable: bool,
         ordered: bool,
     ) -> None:
@@ -61,8 +60,11 @@ class SendJob(Job):
         self.size = size
         self.future = asyncio.get_running_loop().create_future()
         self.over = False
-        self.messages = messages
-        self.facts = facts
+        self.made = made
+        """The messages; or the payload of a single message that has nothing else, as nearly all have."""
+        self.count = 1 if isinstance(made, bytes) else len(made)
+        """The number of messages."""
+        self.facts: Sequence[MessageView | None] = ()
         """The view of each message for a topic's rules; ``None`` for a message that is scheduled and judged later."""
         self.throttle = throttle
         self.movable = movable
@@ -72,15 +74,20 @@ class SendJob(Job):
         self.widths: Sequence[int] = ()
         """The count of sequence numbers that each message takes; empty if each takes one."""
 
+    @property
+    def messages(self) -> Sequence[Outgoing]:
+        """The messages. Calls of nothing but payloads do not need them."""
+        return (Outgoing(self.made),) if isinstance(self.made, bytes) else self.made
+
     def numbers(self, first: int) -> list[int]:
         """Return the sequence numbers of all messages. ``first`` is the number of the first message."""
         if not self.widths:
-            return list(range(first, first + len(self.messages)))
+            return list(range(first, first + self.count))
         return list(accumulate(self.widths[:-1], initial=first))
 
     def ended(self) -> None:
         """Return the allowance of the throttle."""
-        self.throttle.release(len(self.messages), self.size)
+        self.throttle.release(self.count, self.size)
 
 
 class SendLane(Lane[SendJob, Sent]):
@@ -105,7 +112,7 @@ class SendLane(Lane[SendJob, Sent]):
             if job.future.done():
                 job.end()
                 continue
-            count += len(job.messages)
+            count += job.count
             size += job.size
             if ((count > largest or size > MAXIMUM_CALL_BYTES) and jobs) or (job.ordered and not ordered):
                 queue.appendleft(job)
@@ -115,7 +122,6 @@ class SendLane(Lane[SendJob, Sent]):
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SendJob]) -> Request[Sent]:
         """Return one call that sends all messages. For a topic, it sends the copies that the current rules make."""
-        messages = [message for job in jobs for message in job.messages]
         entity = self.entity
         routing = entity.routing
         if routing is None:
@@ -123,13 +129,17 @@ class SendLane(Lane[SendJob, Sent]):
                 raise SettingsStaleError("The entity is a topic now, and this client has not read its rules yet.")
             for job in jobs:
                 job.widths = ()
-            return partition.send(call_id, messages)
+            payloads = [job.made for job in jobs if isinstance(job.made, bytes)]
+            if len(payloads) == len(jobs):
+                return partition.send_payloads(call_id, payloads)
+            return partition.send(call_id, [message for job in jobs for message in job.messages])
+        messages = [message for job in jobs for message in job.messages]
         facts = [each for job in jobs for each in (job.facts or map(_facts, job.messages))]
         request, widths = routing.published(partition, self.link.number, call_id, messages, facts)
         at = 0
         for job in jobs:
-            job.widths = widths[at : at + len(job.messages)]
-            at += len(job.messages)
+            job.widths = widths[at : at + job.count]
+            at += job.count
         return request
 
     def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
@@ -145,7 +155,7 @@ class SendLane(Lane[SendJob, Sent]):
         number = self.link.base + result.first
         throttle, released, size = jobs[0].throttle, 0, 0
         for job in jobs:
-            future, count = job.future, len(job.messages)
+            future, count = job.future, job.count
             if not future.done():
                 future.set_result(number)
             number += sum(job.widths) if job.widths else count

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         keep_id,
         message_key,
         outgoing,
+        prepared,
         routing_key,
         use_id,
     )
@@ -219,6 +220,7 @@ __all__ = [
     "names_keywords",
     "outgoing",
     "parse_duration",
+    "prepared",
     "property_docs",
     "read_purpose",
     "readable_content",
@@ -301,6 +303,7 @@ if not TYPE_CHECKING:
                 "keep_id",
                 "message_key",
                 "outgoing",
+                "prepared",
                 "routing_key",
                 "use_id",
             ),

@@ -56,6 +56,7 @@ __all__ = [
     "keep_id",
     "message_key",
     "outgoing",
+    "prepared",
     "routing_key",
     "use_id",
 ]
@@ -452,7 +453,13 @@ def _from_mapping(given: Mapping[Any, Any]) -> ServiceBusMessage:
 
 
 def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing:
-    """Return a message in the form for a partition.
+    """Return a message in the form for a partition, like :func:`prepared`."""
+    made = prepared(message, detects_duplicates=detects_duplicates)
+    return Outgoing(made) if isinstance(made, bytes) else made
+
+
+def prepared(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing | bytes:
+    """Return a message in the form for a partition: only its payload, if the partition needs nothing else of it.
 
     The message gets a new id if it has none, or if another send has used the id that sbredis assigned to it.
 
@@ -470,7 +477,7 @@ def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoin
         require_small_header(content, BODY_SECTIONS)
     due = content.scheduled
     if due is None and content.time_to_live is None and not detects_duplicates:
-        return Outgoing(payload)
+        return payload
     return Outgoing(
         payload,
         content.time_to_live,

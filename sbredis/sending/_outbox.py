@@ -132,7 +132,7 @@ class Outbox:
     async def begin(
         self,
         messages: Sequence[ServiceBusMessage],
-        made: Sequence[Outgoing],
+        made: Sequence[Outgoing] | bytes,
         size: int,
         entity: Entity,
         deadline: float,
@@ -141,12 +141,13 @@ class Outbox:
     ) -> SendJob:
         """Submit messages as soon as the throttle has room for them. The job has their outcome.
 
+        ``made`` are the same messages in the form for a partition, or the payload of a single one (:func:`prepared`).
         In a partition, ``ordered`` messages never overtake ordered messages that were submitted earlier.
         """
         job = self.begin_at_once(messages, made, size, entity, deadline, ordered=ordered)
         if job is not None:
             return job
-        count = len(made)
+        count = len(messages)
         if entity.requires_sessions:
             await require_sessions(entity, messages, deadline)
         if not _fits(entity, count, size):
@@ -170,7 +171,7 @@ class Outbox:
     def begin_at_once(
         self,
         messages: Sequence[ServiceBusMessage],
-        made: Sequence[Outgoing],
+        made: Sequence[Outgoing] | bytes,
         size: int,
         entity: Entity,
         deadline: float,
@@ -183,7 +184,7 @@ class Outbox:
         If the throttle has ``admitted`` the messages already, nothing must be awaited. If the submission fails, the
         allowance is returned.
         """
-        count, throttle = len(made), self.throttle
+        count, throttle = len(messages), self.throttle
         if not admitted:
             if entity.requires_sessions and any(message.session_id is None for message in messages):
                 return None  # the entity may be without sessions by now
@@ -200,10 +201,9 @@ class Outbox:
                 link = entity.next_partition_client() if key is None else entity.pinned(key)
             if entity.forwards:
                 self.connection.observer.moves_from(self.connection, entity.record, waits=True)
-            facts: Sequence[MessageView | None] = ()
+            job = SendJob(made, size, deadline, throttle, movable, ordered and not movable)
             if entity.routing is not None:
-                facts = views_for_rules(self.connection, entity, messages, made)
-            job = SendJob(made, size, deadline, throttle, facts, movable, ordered and not movable)
+                job.facts = views_for_rules(self.connection, entity, messages, job.messages)
         except BaseException as error:
             throttle.release(count, size)
             if not isinstance(error, Exception) or isinstance(error, (ServiceBusError, TypeError, ValueError)):

@@ -67,6 +67,8 @@ async def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]
 
 def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes | None:
     """Return the key that decides the partition of these messages, or ``None`` if they may go to any partition."""
+    if len(messages) == 1:
+        return sent_key(entity, messages[0])
     keys = list(dict.fromkeys(key for message in messages if (key := sent_key(entity, message)) is not None))
     if len(keys) > 1:
         raise ValueError(

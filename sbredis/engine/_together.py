@@ -9,7 +9,7 @@ from sbredis.engine._moving import Swept, Taken, read_taken
 from sbredis.engine._packing import within
 from sbredis.engine._partition import COMMON_ARGUMENTS
 from sbredis.engine._request import Request
-from sbredis.transport import Keys
+from sbredis.transport import Argument, Keys
 
 __all__ = ["MOST_SWEPT", "MOST_TAKEN", "sweep_together", "take_together"]
 
@@ -50,11 +50,14 @@ def sweep_together(requests: Sequence[Request[Swept]]) -> Request[tuple[Swept, .
         raise ValueError("the sources of a call must be in one slot")
     if len({each.keys[0] for each in requests}) < len(requests):
         raise ValueError("a source is in a call only once")
-    rest = [part for each in others for part in (*each.arguments[:2], *each.arguments[COMMON_ARGUMENTS + _LIMITS :])]
+    rest: list[Argument] = []
+    for each in others:
+        rest += each.arguments[:2]
+        rest += each.arguments[COMMON_ARGUMENTS + _LIMITS :]
 
     def read(reply: list[Any]) -> tuple[Swept, ...]:
         more, now, *found = reply
         return tuple(request.read([more, now, one]) for request, one in zip(requests, found, strict=True))
 
-    keys = Keys(key for each in requests for key in each.keys)
+    keys = Keys.joined(each.keys for each in requests)
     return Request(first.script, keys, (*first.arguments, *rest), read, repeatable=True)

@@ -108,6 +108,8 @@ _READING = 5.0
 _TURN = 0.5
 """The seconds after which a partition with many messages lets other partitions go first."""
 _MOST_REMEMBERED = 10_000
+_MOST_SOURCES = 2_000
+"""The number of partitions that are kept to be swept again. Each takes some 8 KB."""
 _AGAIN = {SweepEnd.NOTHING: None, SweepEnd.LATER: Again.TOGETHER, SweepEnd.OTHER: Again.ALONE}
 """How a source is visited again after a sweep."""
 
@@ -125,6 +127,8 @@ class Mover:
         self._looked_at = 0
         """How many of them were there when they were last compared with the census."""
         self._sweeper = Sweeper(self.connection, self._doors, self._strangers)
+        self._sources: dict[VisitPlace, tuple[EntityRecord, Partition]] = {}
+        """Partitions that were swept before, and the records that describe them. They have their keys packed."""
 
     async def calling(self, number: int, entities: Sequence[str]) -> Sequence[bool]:
         """Return for each of these entities whether messages wait in its partition of this number."""
@@ -188,7 +192,10 @@ class Mover:
         destination = destination_of_all(to, place.number)
         if destination is None:
             return None
-        partition = self.connection.namespace.partition(record, place.number)
+        known, partition = self._sources.get(place, (None, None))
+        if partition is None or known is not record:
+            partition = self.connection.namespace.partition(record, place.number)
+            self._sources[place] = record, partition
         return SweptSource(MoveSource(record, place.number), partition, to, destination)
 
     async def move_all(self, source: Entity, number: int) -> bool:
@@ -232,6 +239,8 @@ class Mover:
         for forgettable in (self._doors, self._strangers):
             if len(forgettable) > _MOST_REMEMBERED:
                 forgettable.clear()
+        if len(self._sources) > _MOST_SOURCES:
+            self._sources.clear()
         self._looked_at = min(self._looked_at, len(self._strangers))
 
     def knows_the_gone(self, *, changed: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
@@ -151,10 +151,22 @@ class Keys(tuple[bytes, ...]):  # noqa: SLOT001 -- what is computed once is kept
         """The hash slot that all of the keys are in."""
         return key_slot(self[0])
 
+    @classmethod
+    def joined(cls, parts: Iterable[tuple[bytes, ...]]) -> Keys:
+        """Return the keys of several calls for one call. What the parts have packed is not packed again."""
+        found = [part if type(part) is cls else cls(part) for part in parts]
+        keys = cls(chain.from_iterable(found))
+        keys.__dict__["_each"] = b"".join([part._each for part in found])
+        return keys
+
     @cached_property
     def packed(self) -> bytes:
         """The number of keys and the keys, as they are sent."""
-        return _packed(b"", (len(self), *self))
+        return _packed(b"", (len(self),)) + self._each
+
+    @cached_property
+    def _each(self) -> bytes:
+        return _packed(b"", self)
 
 
 class Call:

@@ -154,6 +154,19 @@ async def test_a_source_that_was_deleted_does_not_hold_up_the_others(url: str) -
             assert sorted(bodies(await flow.take(len(left), "to"))) == sorted(f"two {number}" for number in left)
 
 
+async def test_sources_that_were_changed_or_made_again_are_swept_as_they_are_now(url: str) -> None:
+    async with scattered(url, count=3) as flow, flow.mover():
+        sent = await send_round(flow, "first", 3)
+        assert sorted(bodies(await flow.take(3, "to"))) == sent
+        changed = await flow.admin.get_queue("from-0")
+        changed.max_delivery_count = 7
+        await flow.admin.update_queue(changed)
+        await flow.admin.delete_queue("from-1")
+        await flow.admin.create_queue("from-1", forward_to="to")
+        sent = await send_round(flow, "second", 3)
+        assert sorted(bodies(await flow.take(3, "to"))) == sent
+
+
 async def test_what_a_transaction_has_sent_elsewhere_is_moved_beside_what_is_forwarded(url: str) -> None:
     async with scattered(url, sinks=("to", "elsewhere", "third")) as flow:
         source = "from-0"

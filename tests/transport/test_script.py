@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redis._parsers.encoders import Encoder
 from redis.connection import PythonRespSerializer
 
-from sbredis.transport import Script
+from sbredis.transport import Keys, Script
 from sbredis.transport._script import Call, Command, pack
 
 ARGUMENT = st.one_of(st.binary(max_size=2000), st.text(max_size=50), st.integers())
@@ -33,6 +33,15 @@ def test_a_command_is_packed_in_the_same_way_as_by_redis_py(arguments: list[byte
 @pytest.mark.parametrize("length", [0, 1, 9, 10, 1022, 1023, 1024, 1025, 1_000_000])
 def test_arguments_of_every_length_are_packed(length: int) -> None:
     assert pack((b"SET", b"x" * length)) == packed_by_redis_py(b"SET", b"x" * length)
+
+
+@given(st.lists(st.lists(st.binary(max_size=20), max_size=4).map(tuple), min_size=1, max_size=4))
+def test_joined_keys_are_packed_like_keys_that_were_together_from_the_beginning(parts: list[tuple[bytes, ...]]) -> None:
+    packed_before = Keys(parts[0])
+    assert packed_before.packed
+    joined = Keys.joined([packed_before, *parts[1:]])
+    together = Keys(key for part in parts for key in part)
+    assert (joined, joined.packed) == (together, together.packed)
 
 
 class Colour(enum.StrEnum):

@@ -29,7 +29,7 @@ if not idle or not closed or p.lane ~= '' then
   return refuse('BADCALL', 'close')
 end
 
-advance(p, 500)
+advance(p, 250)
 local used, waits = p.used, p.forwards or p.reserved or p.more == 1
 if p.topic then
   used = math.max(used, tonumber(redis.call('HGET', p.store, 'used') or 0))

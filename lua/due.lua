@@ -16,7 +16,7 @@ end
 if p.repeated then
   return answer_repetition(p, { tonumber(p.repeated), next_due(p) })
 end
-advance(p, 500)
+advance(p, 250)
 local due = next_due(p)
 finish(p, p.more)
 return { p.more, due }

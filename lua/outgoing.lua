@@ -30,7 +30,7 @@ if not wanted or not room or not start or ARGV[10] ~= '' and not parse_destinati
   return refuse('BADCALL', 'outgoing')
 end
 
-advance(p, 500)
+advance(p, 250)
 local now, birth = string.format('%.0f', p.now), redis.call('HGET', p.state, 'birth')
 if p.more == 1 then
   finish(p, '')

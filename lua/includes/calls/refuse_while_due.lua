@@ -16,7 +16,7 @@ local function refuse_while_due(p, still)
     return refuse('DUE', 'more')
   end
   p.more = 0
-  advance(p, 500)
+  advance(p, 250)
   local lane = p.lane
   p.lane = ''
   finish(p, '')

@@ -282,7 +282,7 @@ def with_bounds(bounds: Bounds, read: Read = source_at_start) -> Read:
     """Read the files with other bounds for a call. A few messages are enough to reach narrow bounds."""
     told = {
         r"advance\(p, 100\)": f"advance(p, {bounds.share})",
-        r"advance\(p, 500\)": f"advance(p, {5 * bounds.share})",
+        r"advance\(p, 250\)": f"advance(p, {5 * bounds.share})",
         r"compute_due\(p, 500\)": f"compute_due(p, {5 * bounds.share})",
         r"late == 100\b": f"late == {bounds.share}",
         r"math\.ceil\(100 / count\)": f"math.ceil({bounds.share} / count)",

@@ -1,11 +1,15 @@
-"""Growth: many clients, queues, idle topics, moves, workers, subscriptions, sessions and partitions.
+"""Growth: many clients, queues, idle topics, moves, workers, subscriptions, sessions, partitions and due messages.
 
-python -m benchmarks.growth [--part NAME]... [--queues N,N] [--save FILE] [--beside FILE] [--short] [--server NAME]
+python -m benchmarks.growth [--part NAME]... [--queues N,N] [--save FILE] [--beside FILE] [--short] [--serially]
+    [--server NAME]
 
-Each part has servers of its own and prints its figures, with a goal where there is one. The last figure of a part is
-the longest call on its servers, which answer nothing else meanwhile. On a busy machine this figure also contains the
-time in which another program had the processor. With ``--save`` the figures are also written to a file, and with
-``--beside`` those of such a file, perhaps of another release, are printed beside the new ones.
+Each part has servers of its own and prints its figures, with a goal where there is one. The last figures of a part are
+the longest call on its servers, which answer nothing else meanwhile, the number of calls of more than 10 ms, and how
+much of their time the servers waited for a processor. On a busy machine, which the last of these figures shows, the
+times of calls also contain those in which another program had the processor. So ``--serially`` makes one call at a time
+and shows the processor time of the longest calls of this process; the other figures then mean nothing. With ``--save``
+the figures are also written to a file, and with ``--beside`` those of such a file, perhaps of another release, are
+printed beside the new ones.
 """
 
 from __future__ import annotations
@@ -18,15 +22,18 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from redis.asyncio import Redis
 
+from benchmarks.growth_calls import CallTimes, serially, times_of_servers
 from benchmarks.growth_holder import Holder
 from benchmarks.rounds import run_as_program
 from benchmarks.works import CONFIG, PATIENCE, batches, each_by_itself, measure_idle, used_by
@@ -46,7 +53,7 @@ CALM = 10
 """The scripts in a second at which clients are at rest."""
 LONG = 600.0
 """A message that has not come after this many seconds is lost, and the part fails."""
-SLOW_LOG = {"slowlog-log-slower-than": "500", "slowlog-max-len": "20000"}
+SLOW_LOG = {"slowlog-log-slower-than": "2000", "slowlog-max-len": "20000"}
 OWN_COMMANDS = {"CONFIG", "INFO", "SLOWLOG", "FUNCTION", "PSYNC", "CLUSTER"}
 """Commands that no operation of sbredis causes: those of this program and of servers, and the loading of a library."""
 BODY = b"x" * 200
@@ -86,13 +93,15 @@ class Sizes:
     subscriptions: int = 1000
     sessions: int = 1_000_000
     partitions: tuple[int, ...] = (1, 16, 64, 256)
+    expiring: int = 100_000
+    scheduled: int = 1_000_000
     messages: int = 10_000
     trips: int = 50
 
 
 SHORT = Sizes(
     clients=10, queues=(200,), topics=10, topic_partitions=4, seconds=0.5, sources=50, workers=10, subscriptions=20,
-    sessions=500, partitions=(1, 16), messages=200, trips=5,
+    sessions=500, partitions=(1, 16), expiring=300, scheduled=300, messages=200, trips=5,
 )  # fmt: skip
 
 
@@ -102,6 +111,7 @@ class Bench:
     def __init__(self, url: str, nodes: Iterable[LocalServer]) -> None:
         self.url = url
         self._nodes = list(nodes)
+        self.pids = [node.pid for node in self._nodes]
         self.redis: list[Redis] = []
         self.admin: ServiceBusAdministrationClient
         self.client: ServiceBusClient
@@ -142,16 +152,25 @@ class Bench:
         """Return the processor time of all servers, in seconds."""
         return await used_by(*self.redis)()
 
-    async def longest_call(self) -> Figure:
-        """Return the longest call of the part."""
-        longest, name = 0.0, "none took 0.5 ms"
+    async def long_calls(self) -> list[Figure]:
+        """Return the longest call of the part, and the number of calls that took too long, by operation."""
+        longest, name, above = 0.0, "none took 2 ms", Counter[str]()
         for redis in self.redis:
             entries: Sequence[Mapping[str, Any]] = await redis.slowlog_get(-1)
             for entry in entries:
                 command, _, rest = entry["command"].decode("utf-8", "replace").partition(" ")
-                if command.upper() not in OWN_COMMANDS and entry["duration"] / 1000 > longest:
-                    longest, name = entry["duration"] / 1000, _operation(command, rest)
-        return Figure(f"longest call ({name})", longest, "ms", MOST_CALL)
+                if command.upper() in OWN_COMMANDS:
+                    continue
+                took, operation = entry["duration"] / 1000, _operation(command, rest)
+                longest, name = max((longest, name), (took, operation))
+                above[operation] += took > MOST_CALL
+        said = ", ".join(f"{each} {count}" for each, count in above.most_common() if count)
+        ran, waited = times_of_servers(self.pids)
+        return [
+            Figure(f"longest call ({name})", longest, "ms", MOST_CALL),
+            Figure(f"calls above {MOST_CALL:g} ms ({said or 'none'})", above.total(), "", 0),
+            Figure("the servers waited for a processor", 100 * waited / (ran + waited or 1.0), "% of their time"),
+        ]
 
     async def create(self, create: Callable[[int], Awaitable[object]], count: int) -> float:
         """Create things, a hundred at once. Return the number a second."""
@@ -197,6 +216,7 @@ async def arrival(receiver: ServiceBusReceiver) -> float:
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 Part = Callable[[Bench, Sizes], AsyncIterator[Figure]]
+Work = Callable[[Part, Bench, Sizes], Coroutine[Any, Any, dict[str, float]]]
 
 
 async def clients(bench: Bench, sizes: Sizes) -> AsyncIterator[Figure]:
@@ -441,8 +461,60 @@ async def partitions(bench: Bench, sizes: Sizes) -> AsyncIterator[Figure]:
         yield Figure("16 partitions against one: messages a second", speed[16] / speed[1], "x", 0.95, at_least=True)
 
 
+async def send_until(
+    bench: Bench, queue: str, count: int, pace: int, make: Callable[[datetime], ServiceBusMessage]
+) -> float:
+    """Send messages that all have something to do at one instant. Wait for it, and return it."""
+    instant = time.time() + max(3, count / pace)
+    async with bench.client.get_queue_sender(queue) as sender:
+        for many in batches(count):
+            await sender.send_messages([make(datetime.fromtimestamp(instant, UTC)) for _ in range(many)])
+    late = time.time() - instant
+    assert late < 0, f"the messages were sent {late:.1f} s too late"
+    await asyncio.sleep(-late)
+    return instant
+
+
+async def expiry(bench: Bench, sizes: Sizes) -> AsyncIterator[Figure]:
+    """Let very many messages expire at one instant, and become dead letters when the next call comes."""
+    count, named = sizes.expiring, f"{sizes.expiring:,} messages expire at once"
+    await bench.admin.create_queue("brief", dead_lettering_on_message_expiration=True)
+
+    def make(instant: datetime) -> ServiceBusMessage:
+        return ServiceBusMessage(BODY, time_to_live=max(instant - datetime.now(UTC), timedelta(milliseconds=1)))
+
+    await send_until(bench, "brief", count, 5_000, make)
+    began, cpu = time.perf_counter(), await bench.server_cpu()
+    async with bench.client.get_queue_receiver("brief") as receiver:
+        assert not await receiver.receive_messages(1, 0.1)
+        yield Figure(f"{named}: a receiver finds nothing after", (time.perf_counter() - began) * 1000, "ms")
+    async with asyncio.timeout(LONG):
+        while (await bench.admin.get_queue_runtime_properties("brief")).dead_letter_message_count < count:
+            pass
+    yield Figure(f"{named}: all are dead letters after", time.perf_counter() - began, "s")
+    yield Figure(f"{named}: server time of one", (await bench.server_cpu() - cpu) / count * 1_000_000, "µs")
+
+
+async def instant(bench: Bench, sizes: Sizes) -> AsyncIterator[Figure]:
+    """Schedule very many messages for one instant, and receive them all."""
+    count, named = sizes.scheduled, f"{sizes.scheduled:,} scheduled for one instant"
+    await bench.admin.create_queue("later", max_size_in_megabytes=80 * 1024)
+    due = await send_until(
+        bench, "later", count, 10_000, lambda when: ServiceBusMessage(BODY, scheduled_enqueue_time_utc=when)
+    )
+    async with bench.client.get_queue_receiver("later") as receiver:
+        await arrival(receiver)
+        yield Figure(f"{named}: the first is late by", (time.time() - due) * 1000, "ms")
+        left, began = count - 1, time.perf_counter()
+        while left:
+            messages = await receiver.receive_messages(AT_ONCE, LONG)
+            await receiver.complete_messages(messages)
+            left -= len(messages)
+        yield Figure(f"{named}: received and completed", count / (time.perf_counter() - began), "a second")
+
+
 PARTS: Mapping[str, Part] = {
-    part.__name__: part for part in (clients, queues, idle, moves, roles, topic, sessions, partitions)
+    part.__name__: part for part in (clients, queues, idle, moves, roles, topic, sessions, partitions, expiry, instant)
 }
 
 
@@ -460,6 +532,19 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
 
 
+async def timed(part: Part, bench: Bench, sizes: Sizes) -> dict[str, float]:
+    """Run a part with one call at a time. Print the longest calls by the processor time of the server; return them."""
+    times = CallTimes()
+    async with bench:
+        with serially(bench.pids, times):  # the library of functions is loaded
+            async for _ in part(bench, sizes):
+                pass
+    found = {f"{part.__name__}: longest call of {name}": longest for name, longest in times.longest().items()}
+    for name, longest in found.items():
+        print(line_of(Figure(name, longest, "ms", MOST_CALL), {}), flush=True)
+    return found
+
+
 async def measured(part: Part, bench: Bench, sizes: Sizes, beside: Mapping[str, float]) -> dict[str, float]:
     """Run a part, and print its figures. Return them."""
     found: dict[str, float] = {}
@@ -467,20 +552,21 @@ async def measured(part: Part, bench: Bench, sizes: Sizes, beside: Mapping[str, 
         async for figure in part(bench, sizes):
             found[figure.what] = figure.value
             print(line_of(figure, beside), flush=True)
-        longest = await bench.longest_call()
-    name = f"{part.__name__}: {longest.what}"
-    print(line_of(longest._replace(what=name), beside), flush=True)
-    return found | {name: longest.value}
+        for figure in await bench.long_calls():
+            name = f"{part.__name__}: {figure.what}"
+            found[name] = figure.value
+            print(line_of(figure._replace(what=name), beside), flush=True)
+    return found
 
 
-def run(name: str, sizes: Sizes, binary: str | None, beside: Mapping[str, float]) -> dict[str, float]:
+def run(name: str, sizes: Sizes, binary: str | None, work: Work) -> dict[str, float]:
     """Start servers for a part, and run it."""
     config = CONFIG | SLOW_LOG
     if name == "clients":
         with LocalCluster(3, binary=binary, config=config) as cluster:
-            return asyncio.run(measured(PARTS[name], Bench(cluster.url, cluster.nodes), sizes, beside))
+            return asyncio.run(work(PARTS[name], Bench(cluster.url, cluster.nodes), sizes))
     with LocalServer(binary=binary, config=config) as server:
-        return asyncio.run(measured(PARTS[name], Bench(server.url, [server]), sizes, beside))
+        return asyncio.run(work(PARTS[name], Bench(server.url, [server]), sizes))
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -507,6 +593,8 @@ def main() -> None:
         ("workers", "workers beside the one that closes (400)"),
         ("subscriptions", "subscriptions of the topic (1,000)"),
         ("sessions", "sessions (1,000,000)"),
+        ("expiring", "messages that expire at one instant (100,000)"),
+        ("scheduled", "messages that are scheduled for one instant (1,000,000)"),
         ("messages", "messages through each partitioned queue (10,000)"),
         ("trips", "single messages whose times are measured (50)"),
     ):
@@ -517,6 +605,9 @@ def main() -> None:
     parser.add_argument(
         "--short", action="store_true", help="a short run, to see that it works; its figures mean nothing"
     )
+    parser.add_argument(
+        "--serially", action="store_true", help="make one call at a time, and show the processor time of the longest"
+    )
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
     given = vars(parser.parse_args())
     sizes = replace(
@@ -524,6 +615,7 @@ def main() -> None:
         **{name: given[name] for name in vars(Sizes()) if given.get(name) is not None},
     )
     beside: Mapping[str, float] = json.loads(given["beside"].read_text()) if given["beside"] else {}
+    work: Work = timed if given["serially"] else partial(measured, beside=beside)
     logging.getLogger("sbredis").setLevel(logging.ERROR)  # no warning: messages wait for a mover on purpose
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     print(f"{find_server(given['server'])}; Python {sys.version.split()[0]}; load average at the start: {load}")
@@ -534,7 +626,7 @@ def main() -> None:
     for name in given["part"] or PARTS:
         for each in [replace(sizes, queues=(count,)) for count in sizes.queues] if name == "queues" else [sizes]:
             try:
-                found |= run(name, each, given["server"], beside)
+                found |= run(name, each, given["server"], work)
             except (ServiceBusError, TimeoutError, AssertionError) as error:
                 failed = True
                 print(f"  {name}: FAILED, {type(error).__name__}: {error}", flush=True)

@@ -121,6 +121,15 @@ def test_a_part_runs_alone_beside_the_figures_of_an_earlier_run(tmp_path: Path) 
     assert lines[3].split()[-3] == "-"
 
 
+@pytest.mark.long("it runs a part of a benchmark")
+def test_calls_that_are_made_one_at_a_time_have_their_processor_time(tmp_path: Path) -> None:
+    lines = benchmark("growth", "--short", "--serially", "--part", "topic", "--save", str(tmp_path / "figures"))
+    found = json.loads((tmp_path / "figures").read_text())
+    assert {"topic: longest call of publish", "topic: longest call of register_subscription"} <= found.keys()
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert mismatches(lines[1:-1], rows(*(f"{name}!" for name in found))) == ([], 0)
+
+
 @pytest.mark.long("it starts a process to see one line")
 def test_an_invalid_number_is_refused() -> None:
     assert "--queues" in refused("growth", "--queues", "5,0")

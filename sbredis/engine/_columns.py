@@ -199,7 +199,7 @@ def _parsed(names: list[bytes], records: list[bytes], *, body: bool, properties:
     numbers = array("q", map(int, [name[1:] for name in names] if names and names[0][:1] in b"dt" else names))
     if forms <= {_ACTIVE} or forms == {_EXPIRING}:
         start = _START[forms.pop() if forms else _ACTIVE]
-        made = Columns(count, Numbers(numbers), Numbers(array("q", [int(record[2:15]) for record in records])))
+        made = Columns(count, Numbers(numbers), Numbers(_stamps(records)))
         if start == _START[_EXPIRING]:
             ends = Numbers(array("q", [int(record[15:28]) for record in records]))
             made.expires = ends if max(ends.values) < NEVER else _ends(_by_row(ends), count)
@@ -215,21 +215,27 @@ def _parsed(names: list[bytes], records: list[bytes], *, body: bool, properties:
     return made
 
 
+def _stamps(records: list[bytes]) -> array[int]:
+    """Return the enqueued times of records. Messages that were sent together have the same, which is read once."""
+    texts = [record[2:15] for record in records]
+    return array("q", map({text: int(text) for text in set(texts)}.__getitem__, texts))
+
+
 def _fill_plain(made: Columns, records: list[bytes], start: int, *, body: bool) -> bool:
     """Fill in bodies and ids if no message has another field and all ids have the same length. Return whether so.
 
     Such messages are the usual ones, and this takes a quarter of the time of :func:`_fill`.
     """
     begin = start + 2
-    heads = {record[start:begin] for record in records}
-    if heads == {_NAMED}:
-        sizes = {record[begin] for record in records}
-        first, size = begin + 1, sizes.pop()
+    heads = {record[start : begin + 1] for record in records}
+    named = {head for head in heads if head[:2] == _NAMED}
+    if named:
+        first, size = begin + 1, named.pop()[2]
         begin = first + size + 1
-        if sizes or size > 127 or {record[begin - 1 : begin] for record in records} != {b"\x00"}:
+        if len(heads) > 1 or size > 127 or {record[begin - 1 : begin] for record in records} != {b"\x00"}:
             return False
         made.texts["message_id"] = _texts([record[first : begin - 1] for record in records])
-    elif not heads <= {_BARE}:
+    elif any(head[:2] != _BARE for head in heads):
         return False
     if body:
         made.bodies = _joined([record[begin:] for record in records])

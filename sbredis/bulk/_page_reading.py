@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sbredis.client import connection_of, deadline_of
 from sbredis.engine import (
@@ -52,9 +52,23 @@ _RANGE_LANE = "m"
 class PageLimits(NamedTuple):
     """How much a page has at most: the answer to one call, for which the server works without a pause."""
 
-    messages: int = 350
+    messages: int = 600
     bytes: int = 256 * 1024
     """The largest size, except of the first message."""
+
+
+class Turn(Protocol):
+    """Lets a reader wait for its turn at a server, and have it during a block."""
+
+    def __call__(self, server: str) -> AbstractAsyncContextManager[Any]:
+        """Return the turn at a server."""
+        ...
+
+
+def no_turn(server: str) -> AbstractAsyncContextManager[None]:
+    """Let a reader begin at once."""
+    del server
+    return nullcontext()
 
 
 PAGE = PageLimits()
@@ -89,6 +103,7 @@ async def range_pages(  # noqa: PLR0917 -- where, and the range
     page_limits: PageLimits,
     *,
     pinned: bool = True,
+    turn: Turn = no_turn,
 ) -> AsyncGenerator[Rows]:
     """Yield the pages of a planned range. While the caller works on a page, the next one is fetched.
 
@@ -101,7 +116,8 @@ async def range_pages(  # noqa: PLR0917 -- where, and the range
             at = CallId("", 0, call_id.now)
             return partition.read_range(birth, after, upto, wanted=wanted, room=room, pinned=pinned, call_id=at)
 
-        return await partition_client.call(_RANGE_LANE, make, deadline_of(timeout), catches_up=False)
+        async with turn(_server_of(partition_client)):
+            return await partition_client.call(_RANGE_LANE, make, deadline_of(timeout), catches_up=False)
 
     if after >= upto:
         return
@@ -117,6 +133,10 @@ async def range_pages(  # noqa: PLR0917 -- where, and the range
                 ahead.exception()  # asyncio would report an error that nobody reads, if the caller has stopped
     if page.rows.names:
         yield page.rows
+
+
+def _server_of(partition_client: PartitionClient) -> str:
+    return str(partition_client.transport.endpoint_of(partition_client.partition.keys[0]))
 
 
 _log = logging.getLogger("sbredis.client")
@@ -153,8 +173,10 @@ class Browser:
         page_limits: PageLimits,
         *,
         scheduled: bool,
+        turn: Turn,
     ) -> None:
         self._entity = entity
+        self._turn = turn
         self._page_limits = page_limits
         self._side: SidePrefix = SIDES[sub_queue]
         self._timeout = timeout
@@ -170,10 +192,14 @@ class Browser:
         scheduled: bool = False,
         timeout: float = 60.0,
         page_limits: PageLimits = PAGE,
+        turn: Turn = no_turn,
     ) -> Browser:
-        """Return a browser of an entity. Raises :class:`MessagingEntityNotFoundError` if there is none."""
+        """Return a browser of an entity. Raises :class:`MessagingEntityNotFoundError` if there is none.
+
+        Each page of many messages waits for its ``turn`` at the server.
+        """
         entity = await connection_of(client).entity(path, asyncio.get_running_loop().time() + timeout)
-        return cls(entity, sub_queue, timeout, page_limits, scheduled=scheduled)
+        return cls(entity, sub_queue, timeout, page_limits, scheduled=scheduled, turn=turn)
 
     @property
     def path(self) -> str:
@@ -210,8 +236,10 @@ class Browser:
 
     async def pages(self, partition: int, after: int, upto: int) -> AsyncIterator[Rows]:
         """Yield the messages of a partition whose numbers are greater than ``after`` and at most ``upto``."""
+        there = self._entity.partition_client(partition)
         while after < upto:
-            found = await self._page(partition, after + 1, *self._page_limits, self._states)
+            async with self._turn(_server_of(there)):
+                found = await self._page(partition, after + 1, *self._page_limits, self._states)
             if not found.names:
                 return
             after = _last(found)
@@ -225,9 +253,8 @@ class Browser:
 
         Raises :class:`MessagesLostError` if the range is not planned any more, or if the partition was made again.
         """
-        return range_pages(
-            self._entity.partition_client(partition), birth, after, upto, self._timeout, self._page_limits
-        )
+        there = self._entity.partition_client(partition)
+        return range_pages(there, birth, after, upto, self._timeout, self._page_limits, turn=self._turn)
 
     async def remaining_pages(self, partition: int, birth: str, after: int, upto: int) -> AsyncIterator[Rows]:
         """Yield what is left of a range that was planned once. Without a loss, this is the same as ``pinned_pages``."""
@@ -240,7 +267,7 @@ class Browser:
             _log.warning("'%s', partition %d: %s", self.path, partition, lost.message)
             with suppress(MessagesLostError):  # the partition was made again, so nothing is left
                 async for page in range_pages(
-                    client, birth, after, upto, self._timeout, self._page_limits, pinned=False
+                    client, birth, after, upto, self._timeout, self._page_limits, pinned=False, turn=self._turn
                 ):
                     yield page
 

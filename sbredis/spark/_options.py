@@ -100,7 +100,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("minPartitions", values.count(1, 100_000), READS),
     Option("maxTasks", values.count(1, 100_000), READS),
     Option("maxRecordsPerPartition", values.count(), READS),
-    Option("pageMessages", values.count(1, 1000), READS, 350),
+    Option("pageMessages", values.count(1, 1000), READS, 600),
     Option("pageBytes", values.count(1, 64 * 1024 * 1024), READS, 256 * 1024),
     Option("maxBytesPerSecond", values.count(), READS),
     Option("failOnDataLoss", values.boolean, STREAMS, True),
@@ -175,7 +175,7 @@ class QueryOptions:
     least_tasks: int | None = None
     most_tasks: int | None = None
     most_task_rows: int | None = None
-    page_rows: int = 350
+    page_rows: int = 600
     page_bytes: int = 256 * 1024
     most_bytes_a_second: int | None = None
     fail_on_loss: bool = True

@@ -23,6 +23,7 @@ from sbredis.spark._offsets import Offsets
 from sbredis.spark._options import QueryKind, QueryOptions
 from sbredis.spark._planning import PartitionRange, TaskLimits, limits, tasks_of
 from sbredis.spark._secrets import server_of
+from sbredis.spark._turns import turns_of_machine
 
 __all__ = ["Followed", "Query", "ReadTask", "read_limit"]
 
@@ -135,6 +136,7 @@ class Query:
             and options.ending_time is None,
             timeout=options.timeout,
             page_limits=PageLimits(options.page_rows, options.page_bytes),
+            turn=turns_of_machine().at,
         )
         if browser.incarnation != incarnation:
             await browser.refresh()

@@ -136,7 +136,8 @@ class Entity:
 
     def partition_client_of(self, hold: Hold) -> PartitionClient:
         """Return the client for the partition of a received message."""
-        return self.partition_client(self.number_of(hold))
+        number = hold.reception.base >> 48 if self.partitioned else self.numbers[0]
+        return self._partition_clients.get(number) or self.partition_client(number)
 
     def of_session(self, name: str) -> PartitionClient:
         """Return the client for the partition of a session."""

@@ -69,7 +69,7 @@ MOST_MESSAGES_TOGETHER = 200
 class SettleJob(Job):
     """A message to settle."""
 
-    __slots__ = ("done", "hold", "locks", "session")
+    __slots__ = ("_session", "done", "hold", "locks")
 
     def __init__(self, lock: Lock, deadline: float, hold: Hold | None, session: str | None = None) -> None:
         # There is a settlement for each message, so all fields are set here, without a further call.
@@ -79,24 +79,28 @@ class SettleJob(Job):
         self.over = self.done = False
         self.locks: Sequence[Lock] = (lock,)
         self.hold = hold
-        self.session = hold.lease.session if hold is not None and hold.lease is not None else session
-        """The session, if the lock is the lock of a session."""
+        self._session = session
 
     def settled(self, link: PartitionClient, lost: Collection[str], unfit: Collection[str]) -> None:
         """Set the outcome: the messages of the call were settled, except those that are ``lost`` or ``unfit``."""
-        name, error = self.locks[0].name, None
-        if name in lost:
-            error = lock_lost(link, name, self.session)
-        elif name in unfit:
-            error = _dead_already(link, name)
-        if error is None:
+        future = self.future
+        if (lost or unfit) and (error := self._error(link, lost, unfit)) is not None:
+            if not future.done():
+                future.set_exception(error)
+        else:
             self.done = True  # the job is done even if no caller waits for it any more
-        if not self.future.done():
-            if error is None:
-                self.future.set_result(None)
-            else:
-                self.future.set_exception(error)
-        self.end()
+            if not future.done():
+                future.set_result(None)
+        if not self.over:
+            self.over = True
+            self.ended()
+
+    def _error(self, link: PartitionClient, lost: Collection[str], unfit: Collection[str]) -> ServiceBusError | None:
+        """Return why the message was not settled; ``None`` if it was."""
+        hold, name = self.hold, self.locks[0].name
+        if name in lost:
+            return lock_lost(link, name, self._session if hold is None else hold.session)
+        return _dead_already(link, name) if name in unfit else None
 
     def ended(self) -> None:
         """Mark the message as not settled if the call did not settle it. So it can be settled later."""
@@ -179,21 +183,23 @@ class SettleLane(Lane[SettleJob | SettleManyJob, Settled]):
         """Take the jobs for one call. A call contains each message only once, because the answer names messages."""
         del ordered
         jobs: list[SettleJob | SettleManyJob] = []
-        names: set[str] = set()
-        size = count = 0
+        locks: list[Lock] = []
+        size = 0
         while queue:
-            job = queue[0]
+            job = queue.popleft()
             if job.future.done():
-                queue.popleft().end()
+                job.end()
                 continue
             size += job.size
-            count += len(job.locks)
-            if jobs and (count > MAXIMUM_CALL_MESSAGES or size > MAXIMUM_CALL_BYTES):
+            locks += job.locks
+            if jobs and (size > MAXIMUM_CALL_BYTES or len(locks) > MAXIMUM_CALL_MESSAGES):
+                queue.appendleft(job)
                 break
-            names.update([lock.name for lock in job.locks])
-            if len(names) < count:
-                break
-            jobs.append(queue.popleft())
+            jobs.append(job)
+        if len({lock.name for lock in locks}) < len(locks):
+            first = _up_to_a_second_time(jobs)
+            queue.extendleft(reversed(jobs[first:]))
+            del jobs[first:]
         return jobs
 
     def request(
@@ -216,6 +222,17 @@ class SettleLane(Lane[SettleJob | SettleManyJob, Settled]):
             job.settled(self.link, lost, unfit)
         if result.more:
             self.link.catch_up()
+
+
+def _up_to_a_second_time(jobs: Sequence[SettleJob | SettleManyJob]) -> int:
+    """Return how many of the first jobs have no message that an earlier job has."""
+    names: set[str] = set()
+    for place, job in enumerate(jobs):
+        own = [lock.name for lock in job.locks]
+        if place and not names.isdisjoint(own):
+            return place
+        names.update(own)
+    return len(jobs)
 
 
 class Renewable(Protocol):

@@ -16,6 +16,7 @@ from sbredis._quoting import quoted
 from sbredis.client import SettleJob, SettleManyJob, deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
+    Lock,
     decode,
     decode_changes,
     encode_changes,
@@ -73,10 +74,12 @@ class MessageSettler:
 
     def check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Make all checks that need no call, in Azure's order. Return the hold of the message."""
-        hold = require_lock(message, what)
-        self._lookup.check_open()
-        if hold.lock_expired(self._lookup.connection.clock.now()):
-            raise lock_ended(hold, self._lookup.name)
+        hold, lookup = require_lock(message, what), self._lookup
+        if lookup.closed or lookup.connection.closed:  # these checks are made for each message, so few calls are
+            lookup.check_open()
+        lease, now = hold.lease, lookup.connection.clock.now()
+        if lease is not None and lease.until <= now and lease.ended(now):
+            raise lock_ended(hold, lookup.name)
         return hold
 
     async def settle(
@@ -120,8 +123,9 @@ class MessageSettler:
     def _submit(  # noqa: PLR0917 -- the settlement of one message
         self, entity: Entity, kind: SettlementKind, hold: Hold, deadline: float, changes: bytes, delay: int
     ) -> asyncio.Future[None]:
+        assert hold.lease is not None  # the hold was checked
         hold.settled = True
-        job = SettleJob(hold.lock(changes, delay), deadline, hold)
+        job = SettleJob(Lock(hold.lease.token, hold.name, changes, delay), deadline, hold)
         return entity.partition_client_of(hold).settling(kind).submit(job)
 
     async def complete_all(self, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:

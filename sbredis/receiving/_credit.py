@@ -89,7 +89,7 @@ MOST_UNSEEN: Final = 16
 """The largest number of unseen gifts of a prefix. A reply may add one."""
 _GAP: Final = 0.05
 _REPORT: Final = 0.5
-_MANY_UNREPORTED: Final = MOST_UNSEEN // 4
+_MANY_UNREPORTED: Final = MOST_UNSEEN // 2
 """The number of gifts after which the next call reports them, although they were given a moment ago."""
 _RENEW: Final = 120.0
 _POLL: Final = 1.0

@@ -27,7 +27,7 @@ _HEARING = 5.0
 
 
 def _is_used_up(coming: int, wanted: int) -> bool:
-    """Return whether a quarter of the credit for what is wanted is used up."""
+    """Return whether at least a quarter of what is wanted is missing."""
     return 4 * coming <= 3 * wanted
 
 
@@ -151,7 +151,7 @@ class CreditInbox(Inbox[CreditDriver]):
             more = stock.missing(kept, coming, demand, self._loop.time())
             room = max(0, stock.target + demand - kept)
             self._fills = bool(more) or (self._fills and bool(room))
-            if rides and _is_used_up(coming, room):
+            if rides and _is_used_up(kept + coming - demand, stock.target):
                 return room
             if more:
                 return coming + more
@@ -177,7 +177,7 @@ class CreditInbox(Inbox[CreditDriver]):
             credit, waiting = driver.credit, min(callers, share)
             callers -= waiting
             left = credit.outstanding_for_callers
-            if share == credit.outstanding and 0 < left < waiting and not (rides and _is_used_up(left, waiting)):
+            if share == credit.outstanding and 0 < left < waiting and not (rides and 2 * left <= waiting):
                 waiting = left  # the partition need not know of more callers before it gets more credit
             credit.want(
                 CreditDemand(

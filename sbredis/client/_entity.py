@@ -75,6 +75,8 @@ class Entity:
         """The place of the partition whose turn it is. It begins at random, so that many clients with few messages do
         not all send to the same partition.
         """
+        self._turn: PartitionClient | None = None
+        """The client of this partition; ``None`` before the first turn, and after the record has changed."""
         self.adopt(record)
 
     def adopt(self, record: EntityRecord, routing: Routing | None = None) -> None:
@@ -91,6 +93,7 @@ class Entity:
         self.detects_duplicates = record.settings.duplicate_window is not None
         self.largest_message = record.settings.largest_message
         self._partitions: dict[int, Partition] = {}
+        self._turn = None
         hooks = self.connection.test_hooks
         if hooks is not None:
             for used in (record, *(() if routing is None else routing.records)):
@@ -154,17 +157,17 @@ class Entity:
         same partition again, so that calls stay large. It skips partitions that cannot be reached, and probes them in
         the background.
         """
-        numbers = self.numbers
-        self._at %= len(numbers)
-        found = self.partition_client(numbers[self._at])
-        if 0 < found.sending.gathering < _LARGE and not found.down_until:
+        found = self._turn
+        if found is not None and 0 < found.sending.gathering < _LARGE and not found.down_until:
             return found
+        numbers = self.numbers
         for _ in numbers:
             self._at = (self._at + 1) % len(numbers)
-            found = self.partition_client(numbers[self._at])
+            found = self._turn = self.partition_client(numbers[self._at])
             if not found.down_until:
-                return found
+                break
             found.probe_if_due()
+        assert found is not None  # an entity has a partition
         return found
 
     def close(self) -> None:

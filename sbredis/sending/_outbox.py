@@ -193,12 +193,9 @@ class Outbox:
             if not throttle.try_take(count, size):
                 return None
         try:
-            if not entity.partitioned:
-                link, movable = entity.partition_client(entity.numbers[0]), False
-            else:
-                key = key_of(entity, messages)
-                movable = key is None
-                link = entity.next_partition_client() if key is None else entity.pinned(key)
+            key = key_of(entity, messages) if entity.partitioned else None
+            movable = entity.partitioned and key is None
+            link = entity.next_partition_client() if key is None else entity.pinned(key)
             if entity.forwards:
                 self.connection.observer.moves_from(self.connection, entity.record, waits=True)
             job = SendJob(made, size, deadline, throttle, movable, ordered and not movable)

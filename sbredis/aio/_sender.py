@@ -117,13 +117,14 @@ class ServiceBusSender:
         queue that detects duplicates recognises a repetition of the send. A message that was sent successfully gets a
         new id when it is sent again.
         """
-        deadline = deadline_of(timeout)
+        loop = asyncio.get_running_loop()
+        deadline = deadline_of(timeout, loop)
         if self._telemetry.watching:
             await self._send_watched(message, deadline)
             return
         outbox = self._outbox
         entity = outbox.entity
-        if entity is None or outbox.closed or entity.gone:
+        if entity is None or outbox.closed or entity.gone or entity.loop is not loop:
             entity = await outbox.ready(deadline)
         if type(message) is ServiceBusMessage:
             # The garbage collector looks at each container that a waiting caller holds, so it holds few of them.

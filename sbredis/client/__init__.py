@@ -16,6 +16,7 @@ from sbredis.client._clock import Clock
 from sbredis.client._connection import Connected, Connection, ConnectionObserver, ConnectionReference, connection_of
 from sbredis.client._delivering import OF_ONE_JOB, UnmadeError
 from sbredis.client._entity import Creation, Entity
+from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._lane_kinds import (
     MOST_COPIES,
     CallJob,
@@ -47,6 +48,7 @@ __all__ = [
     "MOST_COPIES",
     "MOVE",
     "OF_ONE_JOB",
+    "OTHER_LOOP",
     "OWN",
     "ROUTE",
     "SETTLEMENTS",

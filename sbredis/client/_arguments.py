@@ -43,10 +43,10 @@ def progress_of(progress: Callable[[int], object] | None) -> Callable[[int], obj
     return progress
 
 
-def deadline_of(timeout: float | None) -> float:
+def deadline_of(timeout: float | None, loop: asyncio.AbstractEventLoop | None = None) -> float:
     """Return the deadline of a call with this time-out, as a time of the event loop. The default is 60 s from now."""
     seconds = _TIMEOUT if timeout is None else seconds_of(timeout, "timeout")
-    return asyncio.get_running_loop().time() + seconds
+    return (loop or asyncio.get_running_loop()).time() + seconds
 
 
 def count_of(value: object, name: str, most: int | None = None, *, least: int = 1) -> int:

@@ -56,7 +56,8 @@ class Entity:
 
     def __init__(self, connection: Connection, record: EntityRecord) -> None:
         self.connection = connection
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        """The event loop of the client."""
         self._lock = asyncio.Lock()
         self._confirming = asyncio.Lock()
         self._begun = self._confirmed = 0
@@ -211,7 +212,7 @@ class Entity:
             found, routing = await self._read_or_create(until)
             if found.incarnation == seen.incarnation:
                 _log.warning("%s: a failover has lost a partition; the partition is created again, empty", self.name)
-                found = await self.connection.namespace.restore_entity(found, timeout=until - self._loop.time())
+                found = await self.connection.namespace.restore_entity(found, timeout=until - self.loop.time())
                 if routing is not None:
                     found, routing = await self._read_or_create(until)
             self.adopt(found, routing)
@@ -279,7 +280,7 @@ class Entity:
                 await asyncio.sleep(_READ_AGAIN)
                 with suppress(ServiceBusError):
                     async with self._lock:
-                        self.adopt(*await self._read(self._loop.time() + _READING))
+                        self.adopt(*await self._read(self.loop.time() + _READING))
         finally:
             self._rereading = False
 
@@ -293,7 +294,7 @@ class Entity:
                 "%s: the namespace is gone, because its servers have lost their data; the namespace is created again",
                 self.name,
             )
-            await self.create(self.connection.namespace, self.name, until - self._loop.time())
+            await self.create(self.connection.namespace, self.name, until - self.loop.time())
             self.connection.forget_entities()  # the other entities were lost too
             self.gone = False
             return await self._read(until)
@@ -307,7 +308,7 @@ class Entity:
             namespace, known = self.connection.namespace, self.routing
             try:
                 routes = await namespace.routes(
-                    self.name, None if known is None else known.judge.routes, timeout=until - self._loop.time()
+                    self.name, None if known is None else known.judge.routes, timeout=until - self.loop.time()
                 )
             except MessagingEntityNotFoundError:
                 record = await self._read_record(until)
@@ -324,7 +325,7 @@ class Entity:
     async def _read_record(self, until: float) -> EntityRecord:
         self.connection.check_open()
         try:
-            return await self.connection.namespace.get_entity(self.name, timeout=until - self._loop.time())
+            return await self.connection.namespace.get_entity(self.name, timeout=until - self.loop.time())
         except ServiceBusError as error:
             error.entity = self.name
             raise
@@ -336,12 +337,12 @@ class Entity:
         for number in self.numbers:
             for record, partition in routing.partitions(number):
                 try:
-                    await perform(transport, partition.count(call_id), timeout=until - self._loop.time())
+                    await perform(transport, partition.count(call_id), timeout=until - self.loop.time())
                 except MessagingEntityNotFoundError:
                     _log.warning(
                         "%s: a failover has lost a partition; the partition is created again, empty", record.path
                     )
-                    await namespace.restore_entity(record, timeout=until - self._loop.time())
+                    await namespace.restore_entity(record, timeout=until - self.loop.time())
                     recreated = True
                 except (SettingsBehindError, SettingsStaleError):
                     continue  # the partition exists

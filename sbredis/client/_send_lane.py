@@ -48,6 +48,7 @@ class SendJob(Job):
 
     def __init__(  # noqa: PLR0917 -- the message and its place, passed on
         self,
+        loop: asyncio.AbstractEventLoop,
         made: Sequence[Outgoing] | bytes,
         size: int,
         deadline: float,
@@ -55,10 +56,11 @@ class SendJob(Job):
         movable: bool,
         ordered: bool,
     ) -> None:
+        """``loop`` is the event loop of the caller. It is not looked up here, because that is a call to the system."""
         # There is a send for each message, so all fields are set here, without a further call.
         self.deadline = deadline
         self.size = size
-        self.future = asyncio.get_running_loop().create_future()
+        self.future = loop.create_future()
         self.over = False
         self.made = made
         """The messages; or the payload of a single message that has nothing else, as nearly all have."""

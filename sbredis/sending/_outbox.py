@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbredis.client import SendJob, Throttle, UnmadeError, facts_of
+from sbredis.client import OTHER_LOOP, SendJob, Throttle, UnmadeError, facts_of
 from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, decode
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.model import (
@@ -66,6 +66,8 @@ class Outbox:
         if entity is None or entity.gone:
             entity = self.entity = await self.connection.entity(self._name, deadline, self._create)
             self.check_open()
+        if entity.loop is not asyncio.get_running_loop():
+            raise RuntimeError(OTHER_LOOP)
         if entity.routing is None and entity.record.kind != "queue":
             await _open_topic(entity, deadline)
         return entity
@@ -181,8 +183,8 @@ class Outbox:
     ) -> SendJob | None:
         """Submit messages like :meth:`begin`; or return ``None`` if something must be awaited first.
 
-        If the throttle has ``admitted`` the messages already, nothing must be awaited. If the submission fails, the
-        allowance is returned.
+        The caller is in the event loop of the entity, as :meth:`ready` has found. If the throttle has ``admitted`` the
+        messages already, nothing must be awaited. If the submission fails, the allowance is returned.
         """
         count, throttle = len(messages), self.throttle
         if not admitted:
@@ -198,7 +200,7 @@ class Outbox:
             link = entity.next_partition_client() if key is None else entity.pinned(key)
             if entity.forwards:
                 self.connection.observer.moves_from(self.connection, entity.record, waits=True)
-            job = SendJob(made, size, deadline, throttle, movable, ordered and not movable)
+            job = SendJob(entity.loop, made, size, deadline, throttle, movable, ordered and not movable)
             if entity.routing is not None:
                 job.facts = views_for_rules(self.connection, entity, messages, job.messages)
         except BaseException as error:

@@ -257,7 +257,7 @@ class Machine:
             assert self.throttle.try_take(len(names), size)
             deadline = self.loop.time() + self.draws.choice((1.0, 5.0, 60.0))
             messages = [Outgoing(name) for name in names]
-            job = SendJob(messages, size, deadline, self.throttle, pinned is None, ordered)
+            job = SendJob(self.loop, messages, size, deadline, self.throttle, pinned is None, ordered)
             job.future.add_done_callback(_read)
             _ = (pinned or self.elsewhere()).sending.submit(job)
             self.sent.append(Sending(job, names, pinned))

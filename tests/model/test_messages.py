@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 
-from sbredis.engine import NEVER, decode
+from sbredis.engine import NEVER, Outgoing, decode
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.model import (
     AmqpAnnotatedMessage,
@@ -26,6 +26,7 @@ from sbredis.model import (
     as_message,
     as_messages,
     outgoing,
+    prepared,
     routing_key,
 )
 from tests.model.givens import ARGUMENTS
@@ -271,6 +272,21 @@ def test_a_scheduled_time_may_be_in_any_zone_and_is_shown_in_utc() -> None:
 def test_a_scheduled_time_before_the_epoch_is_due_immediately() -> None:
     message = ServiceBusMessage("x", scheduled_enqueue_time_utc=datetime(1900, 1, 1, tzinfo=UTC))
     assert outgoing(message, detects_duplicates=False).due == 0
+
+
+def test_only_a_message_of_which_the_partition_needs_something_else_is_more_than_its_payload() -> None:
+    message = ServiceBusMessage("x", session_id="s", subject="y", application_properties={"a": 1})
+    payload = prepared(message, detects_duplicates=False)
+    assert isinstance(payload, bytes)
+    assert decode(payload).subject == "y"
+    assert outgoing(message, detects_duplicates=False) == Outgoing(payload)
+    assert prepared(message, detects_duplicates=True) == Outgoing(
+        payload, message_id=decode(payload).message_id.encode()
+    )
+    message.time_to_live = timedelta(seconds=1)
+    assert prepared(message, detects_duplicates=False) == outgoing(message, detects_duplicates=False)
+    later = ServiceBusMessage("x", scheduled_enqueue_time_utc=datetime(2030, 1, 1, tzinfo=UTC))
+    assert isinstance(prepared(later, detects_duplicates=False), Outgoing)
 
 
 # -- application properties --------------------------------------------------------------------------------------------

@@ -66,6 +66,16 @@ def test_spark_finds_the_format_and_reads_a_queue(spark: SparkSession, bus: dict
     assert read(spark, bus, "browsed", maxTasks="1").count() == 200
 
 
+@pytest.mark.long("Spark needs seconds for each query")
+def test_messages_are_read_by_the_pandas_api(spark: SparkSession, bus: dict[str, str], url: str) -> None:
+    pytest.importorskip("pandas")
+    send(url, "table", map(str, range(20)))
+    messages = read(spark, bus, "table").selectExpr("INT(STRING(body)) AS number", "entity").pandas_api()
+    assert len(messages) == 20
+    assert int(messages["number"].sum()) == sum(range(20))
+    assert messages.groupby("entity")["number"].max().to_dict() == {"table": 19}
+
+
 def test_a_queue_goes_through_a_stream_into_another_queue_exactly_once(
     spark: SparkSession, bus: dict[str, str], url: str, tmp_path: Path
 ) -> None:

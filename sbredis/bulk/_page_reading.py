@@ -27,7 +27,7 @@ from sbredis.engine import (
     read_record,
 )
 from sbredis.entities import SIDES
-from sbredis.exceptions import MessagesLostError
+from sbredis.exceptions import MessagesLostError, ScriptRefusedError
 from sbredis.model import ServiceBusSubQueue
 
 if TYPE_CHECKING:
@@ -174,8 +174,10 @@ class Browser:
         *,
         scheduled: bool,
         turn: Turn,
+        from_replica: bool,
     ) -> None:
         self._entity = entity
+        self._from_replica = from_replica
         self._turn = turn
         self._page_limits = page_limits
         self._side: SidePrefix = SIDES[sub_queue]
@@ -193,13 +195,21 @@ class Browser:
         timeout: float = 60.0,
         page_limits: PageLimits = PAGE,
         turn: Turn = no_turn,
+        from_replica: bool = False,
     ) -> Browser:
         """Return a browser of an entity. Raises :class:`MessagingEntityNotFoundError` if there is none.
 
-        Each page of many messages waits for its ``turn`` at the server.
+        Each page of many messages waits for its ``turn`` at the server. With ``from_replica``, replicas answer these
+        calls, and :meth:`pages` may miss the last messages; masters answer all others. Then this raises
+        :class:`~sbredis.exceptions.ServerUnsuitableError` if a master has no replica.
         """
         entity = await connection_of(client).entity(path, asyncio.get_running_loop().time() + timeout)
-        return cls(entity, sub_queue, timeout, page_limits, scheduled=scheduled, turn=turn)
+        if from_replica:
+            transport = entity.connection.transport
+            keys = [entity.partition(number).keys[0] for number in entity.numbers]
+            for key in {transport.endpoint_of(key): key for key in keys}.values():
+                await transport.replicas_of(key, timeout=timeout)
+        return cls(entity, sub_queue, timeout, page_limits, scheduled=scheduled, turn=turn, from_replica=from_replica)
 
     @property
     def path(self) -> str:
@@ -239,7 +249,7 @@ class Browser:
         there = self._entity.partition_client(partition)
         while after < upto:
             async with self._turn(_server_of(there)):
-                found = await self._page(partition, after + 1, *self._page_limits, self._states)
+                found = await self._next_page(partition, after + 1)
             if not found.names:
                 return
             after = _last(found)
@@ -331,6 +341,24 @@ class Browser:
     async def _first(self, partition: int, start: int, states: str) -> Rows | None:
         found = await self._page(partition, start, 1, 1, states)
         return found if found.names else None
+
+    async def _next_page(self, partition: int, start: int) -> Rows:
+        if not self._from_replica or start > LARGEST_NUMBER:
+            return await self._page(partition, start, *self._page_limits, self._states)
+        there, (wanted, room) = self._entity.partition_client(partition), self._page_limits
+        at = CallId("", 0, self._entity.connection.clock.told())
+        request = there.partition.peek_rows(start, wanted, side=self._side, room=room, states=self._states, call_id=at)
+        try:
+            reply = await there.transport.call_replica(
+                request.script, request.keys, request.arguments, timeout=self._timeout
+            )
+        except ScriptRefusedError:  # the replica has not heard of the partition, or of its settings
+            return await self._page(partition, start, wanted, room, self._states)
+        read = request.result(reply)
+        there.note_use()
+        if read.more:  # only the master can do the work that is due
+            return await self._page(partition, start, wanted, room, self._states)
+        return read.rows
 
     async def _page(self, partition: int, start: int, wanted: int, room: int, states: str) -> Rows:
         if start > LARGEST_NUMBER:

@@ -103,6 +103,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     Option("pageMessages", values.count(1, 1000), READS, 600),
     Option("pageBytes", values.count(1, 64 * 1024 * 1024), READS, 256 * 1024),
     Option("maxBytesPerSecond", values.count(), READS),
+    Option("readFrom", values.one_of("master", "replica"), frozenset({QueryKind.BROWSE}), "master"),
     Option("failOnDataLoss", values.boolean, STREAMS, True),
     Option("columns", values.names, READS),
     Option("pushFilters", values.boolean, frozenset({QueryKind.BROWSE}), False),
@@ -178,6 +179,8 @@ class QueryOptions:
     page_rows: int = 600
     page_bytes: int = 256 * 1024
     most_bytes_a_second: int | None = None
+    from_replica: bool = False
+    """Whether replicas give the messages, which may not have the last ones."""
     fail_on_loss: bool = True
     columns: tuple[str, ...] | None = None
     """The names of the columns to read; ``None`` for all."""
@@ -281,6 +284,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool, write: bool) -> Que
         page_rows=value("pageMessages"),
         page_bytes=value("pageBytes"),
         most_bytes_a_second=value("maxBytesPerSecond"),
+        from_replica=value("readFrom") == "replica",
         fail_on_loss=value("failOnDataLoss"),
         columns=value("columns"),
         body=value("includeBody"),
@@ -349,6 +353,8 @@ def _refuse_misplaced(found: Mapping[str, Any], kind: QueryKind) -> None:
         why = ""
         if kind is QueryKind.CONSUME and name.startswith("starting"):
             why = " A consuming query always begins with the oldest message: beginning later would discard the rest."
+        if name == "readFrom":
+            why = " A stream would go past messages that a replica does not have yet, and miss them for good."
         places = ", ".join(each.value for each in QueryKind if each in legal)
         raise SparkSetupError(f"The option {name} has no meaning for {kind.value}; it is for {places}.{why}")
 
@@ -421,6 +427,7 @@ def _refuse_columns(found: Mapping[str, Any]) -> None:
             "subQueue",
             "columns",
             "pushFilters",
+            "readFrom",
             "startingOffsets",
             "startingTimestamp",
             "endingOffsets",

@@ -16,7 +16,12 @@ from sbredis._quoting import quoted
 from sbredis.aio import ServiceBusClient
 from sbredis.bulk import Browser, PageLimits, destination_of, queues_like
 from sbredis.engine import name_key
-from sbredis.exceptions import MessagesLostError, SparkSetupError
+from sbredis.exceptions import (
+    MessagesLostError,
+    ServerUnsuitableError,
+    ServiceBusAuthorizationError,
+    SparkSetupError,
+)
 from sbredis.model import ServiceBusSubQueue
 from sbredis.spark._loop import client_of, run
 from sbredis.spark._offsets import Offsets
@@ -126,7 +131,24 @@ class Query:
         this reads the registry, unless the entity is known under the ``incarnation`` that is wanted.
         """
         options = self.options
-        browser = await Browser.open(
+        try:
+            browser = await self._open_browser(path)
+        except (ServerUnsuitableError, ServiceBusAuthorizationError) as error:
+            if not options.from_replica:
+                raise
+            raise SparkSetupError(f"readFrom=replica is not possible: {error.message}") from None
+        if browser.incarnation != incarnation:
+            await browser.refresh()
+        if browser.is_topic:
+            raise SparkSetupError(
+                f"'{browser.path}' is a topic, which holds no messages: read one of its subscriptions, with the "
+                "options topic and subscription."
+            )
+        return browser
+
+    async def _open_browser(self, path: str) -> Browser:
+        options = self.options
+        return await Browser.open(
             await self.client(),
             path,
             _SUB_QUEUES[options.sub_queue],
@@ -137,15 +159,8 @@ class Query:
             timeout=options.timeout,
             page_limits=PageLimits(options.page_rows, options.page_bytes),
             turn=turns_of_machine().at,
+            from_replica=options.from_replica,
         )
-        if browser.incarnation != incarnation:
-            await browser.refresh()
-        if browser.is_topic:
-            raise SparkSetupError(
-                f"'{browser.path}' is a topic, which holds no messages: read one of its subscriptions, with the "
-                "options topic and subscription."
-            )
-        return browser
 
     def task_limits(self, rows: int = 0) -> TaskLimits:
         """Return the limits of the tasks of a batch of up to ``rows`` rows, by the options and by the cores."""

@@ -23,6 +23,7 @@ from sbredis.transport._listening import ChannelListener, Listening, Subscriptio
 from sbredis.transport._nodes import Node, Nodes
 from sbredis.transport._opening import Opener
 from sbredis.transport._patience import Patience, passes
+from sbredis.transport._replicas import Replicas
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Argument, Call, Command, Keys, Library, Script
 from sbredis.transport._server_facts import ServerFacts, can_lose_acknowledged, not_writable, problems
@@ -116,6 +117,7 @@ class Transport:
         self._closing = asyncio.Event()
         self._root: asyncio.Task[None] | None = None
         self._opener: Opener
+        self._replicas: Replicas
         self._listening: Listening
 
     # -- methods for callers -------------------------------------------------------------------------------------------
@@ -223,6 +225,25 @@ class Transport:
         if key is not None:
             slot = key_slot(key)
         return await self.go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None)
+
+    async def call_replica(
+        self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument], *, timeout: float = 60.0
+    ) -> Any:
+        """Run a script that only reads on a replica of the server of its keys. Its data may be older.
+
+        Raises :class:`ServerUnsuitableError` if there is no replica.
+        """
+        self._check_open()
+        call = self.make_call(script, keys, arguments, repeatable=True, written=None)
+        return await self._replicas.call(call, keys[0], timeout)
+
+    async def replicas_of(self, key: bytes, *, timeout: float = 60.0) -> tuple[Endpoint, ...]:
+        """Return the replicas that the server of a key's slot has now.
+
+        Raises :class:`ServerUnsuitableError` if it has none.
+        """
+        self._check_open()
+        return tuple(await self._replicas.of(key, timeout, anew=True))
 
     async def subscribe(self, channel: bytes, listener: ChannelListener, *, timeout: float = 60.0) -> Subscription:
         """Listen to a sharded channel, in the slot of the channel's name. Returns when the server has confirmed it.
@@ -400,6 +421,7 @@ class Transport:
                     self._library,
                     self.target.scripts == "library",
                 )
+                self._replicas = Replicas(self, self._opener, self._loop.time)
                 self._listening = Listening(
                     self._dialer, tasks, self._nodes.owner_of, self._trouble_at, self._before_dial
                 )

@@ -25,7 +25,7 @@ __all__ = ["MaintenanceOffer"]
 _log = logging.getLogger("sbredis.client")
 _ASKING = 5.0
 _AGAIN = 30.0
-"""The seconds between two questions to the partitions of an entity."""
+"""The seconds between two questions to the partitions of an entity, or whether a client has a role that was held."""
 
 
 class MaintenanceOffer:
@@ -38,6 +38,8 @@ class MaintenanceOffer:
         self._announced: set[str] = set()
         self._asked: dict[str, float] = {}
         """For entities in which messages may wait, when their partitions were asked last."""
+        self._held_until: dict[str, float] = {}
+        """For roles that a client had when they were asked last, until when this counts for all entities."""
         self.maintenance: maintenance.Maintenance | None = None
         """This client's maintenance of the namespace; ``None`` without an offer, or before the client is connected."""
 
@@ -115,8 +117,14 @@ class MaintenanceOffer:
             _log.debug("it is not known whether a client moves the messages of %r: %s", record.path, error)
 
     async def _has_holder(self, connection: Connection, role: str) -> bool:
-        """Return whether this client or another one has a role, or will have it soon."""
-        return self.maintenance is not None or await is_held(connection.transport, connection.namespace.name, role)
+        """Return whether this client or another one has a role, or will have it soon, or had it lately."""
+        loop = asyncio.get_running_loop()
+        if self.maintenance is not None or loop.time() < self._held_until.get(role, -math.inf):
+            return True
+        held = await is_held(connection.transport, connection.namespace.name, role)
+        if held:
+            self._held_until[role] = loop.time() + _AGAIN
+        return held
 
 
 async def _waits_for_mover(connection: Connection, record: EntityRecord) -> bool:

@@ -579,6 +579,31 @@ async def test_messages_wait_for_a_mover_with_one_warning(url: str, caplog: pyte
         assert warnings() == 1
 
 
+async def test_a_sender_to_many_queues_asks_once_whether_there_is_a_mover(url: str) -> None:
+    """All clients would ask the one slot that has the roles."""
+    async with flow_at(url) as flow, flow.mover(), flow.other_client() as client:
+        await flow.admin.create_queue("to")
+        transport: Any = client._connection.transport
+        through, asked, answered = transport.call, list[str](), list[str]()
+
+        async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+            if script.name == "hold_role":
+                asked.append(script.name)
+            reply = await through(script, *arguments, **options)
+            if script.name == "hold_role":
+                answered.append(script.name)
+            return reply
+
+        divert(transport, call)
+        for number in range(4):
+            await flow.admin.create_queue(f"from-{number}", forward_to="to")
+            async with client.get_queue_sender(f"from-{number}") as sender:
+                await sender.send_messages(text(f"{number}"))
+            await eventually(lambda: bool(answered))
+        assert sorted(bodies(await flow.take(4, "to"))) == [*"0123"]
+        assert len(asked) == 1
+
+
 @pytest.mark.parametrize("how", ["dead_letter", "abandon", "receive"])
 async def test_dead_letters_wait_for_a_mover_with_one_warning(
     url: str, how: str, caplog: pytest.LogCaptureFixture

@@ -11,10 +11,12 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from sbredis.aio import ServiceBusClient
+from sbredis.workers.running._collecting import collecting_less
 
 __all__ = ["Holder", "hold"]
 
@@ -74,8 +76,11 @@ class Holder:
 
 
 async def hold(url: str) -> None:
-    """Be the process: do maintenance from the first question on, and answer until there are no more questions."""
-    client = ServiceBusClient(url, maintenance=True)
+    """Be the process: do maintenance from the first question on, and answer until there are no more questions.
+
+    Its garbage is collected as in the program of a worker.
+    """
+    client, program = ServiceBusClient(url, maintenance=True), ExitStack()
     longest = 0.0
 
     async def tick() -> None:
@@ -92,6 +97,7 @@ async def hold(url: str) -> None:
         match word:
             case "begin":
                 await client.__aenter__()
+                program.enter_context(collecting_less())
                 ticking = asyncio.create_task(tick())
                 _say(0)
             case "turn":
@@ -103,6 +109,7 @@ async def hold(url: str) -> None:
     if ticking is not None:
         ticking.cancel()
     await client.close()
+    program.close()
 
 
 def _say(number: float) -> None:

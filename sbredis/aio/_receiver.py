@@ -47,6 +47,7 @@ from sbredis.receiving import (
     Peekings,
     RenewalReport,
     SessionInbox,
+    Taking,
     delay_of,
     purge,
     require_messages,
@@ -67,11 +68,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ServiceBusReceiver",
+    "end_waits",
     "mover_to",
     "prefetch_count_of",
     "report_of",
     "take_back",
     "take_back_by_number",
+    "taking_of",
     "watch_redrives",
 ]
 
@@ -124,6 +127,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._held: HeldSession | None = None
         """The accepted session, in a :class:`ServiceBusSessionReceiver`."""
         self._inbox: Inbox[Any] | None = None
+        self._taking = Taking()
         self._peekings = Peekings(self._side)
         self._settler = MessageSettler(self._lookup, self._ready)
         self._redrive_goes_on: Callable[[int], bool] = lambda _: True
@@ -692,7 +696,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:
                 self._connection.observer.moves_from(self._connection, entity.record, waits=False)
             identity, held = secrets.token_hex(5), self._held
-            options = InboxOptions(self._side, self._mode, self._prefetch, adaptive=self._adaptive)
+            options = InboxOptions(self._side, self._mode, self._prefetch, adaptive=self._adaptive, taking=self._taking)
             if held is None:
                 self._inbox = CreditInbox(entity, identity, options)
             else:
@@ -753,6 +757,18 @@ def watch_redrives(receiver: ServiceBusReceiver, goes_on: Callable[[int], bool])
     If the function returns false, the redrive stops and returns its result.
     """
     receiver._redrive_goes_on = goes_on  # pyright: ignore[reportPrivateUsage]
+
+
+def taking_of(receiver: ServiceBusReceiver) -> Taking:
+    """Return how the application takes messages from a receiver, to be changed. The next receive call follows it."""
+    return receiver._taking  # pyright: ignore[reportPrivateUsage]
+
+
+def end_waits(receiver: ServiceBusReceiver) -> None:
+    """End the waiting receive calls of a receiver with what they have."""
+    inbox = receiver._inbox  # pyright: ignore[reportPrivateUsage]
+    if inbox is not None:
+        inbox.end_waits()
 
 
 def take_back(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> None:

@@ -34,10 +34,6 @@ class GrantRide(Protocol):
 class GrantRider(Protocol):
     """A receiver that gets its messages by grants."""
 
-    def began(self, token: str) -> None:
-        """Note that the application has begun a message of the lease with this token."""
-        ...
-
     def ride(self, settled: int) -> GrantRide | None:
         """Return a grant for a call that is made now, if the receiver wants more messages, or soon will.
 

@@ -249,6 +249,16 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return self._hold.delivery.interrupted
 
     @property
+    def is_suspect(self) -> bool:
+        """Whether the handling of the message may end the process that does it: a *suspect*.
+
+        It is one if at least two deliveries since the last settlement ended with the end of the lock, or one if the
+        entity allows at most two deliveries. A receiver gets a suspect alone. Any settlement, such as an abandon, ends
+        the suspicion. An addition of sbredis.
+        """
+        return self._hold.delivery.suspect
+
+    @property
     def locked_until_utc(self) -> datetime | None:
         """The time at which the lock ends, unless it is renewed. ``None`` if the message has no lock of its own, as in
         a session.

@@ -31,6 +31,14 @@ class Buffer:
         """The time when the first lock on a message ends. The buffer must not be empty."""
         return _end(self._messages[0])
 
+    def first_token(self, partition: int) -> str | None:
+        """Return the token of the lease of the first message of a partition."""
+        for message in self._messages:
+            lease = hold_of(message).lease
+            if lease is not None and lease.partition == partition:
+                return lease.token
+        return None
+
     def put(self, messages: Sequence[ServiceBusReceivedMessage], *, first: bool = False) -> None:
         """Add messages behind the others or, with ``first``, in front of them.
 

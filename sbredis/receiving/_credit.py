@@ -54,6 +54,14 @@ credit at all: a receiver that has its credit in another partition wants only th
 push or in the reply, and the next grant asks for it again. So a receiver with an announced grant makes a call only
 when it wants messages and there is news, whatever its callers want meanwhile.
 
+A grant says up to which gift the application has *begun* everything, and how many messages it may begin before the next
+report: its *hands*. If the receiver ends, its deliveries count so far and no further. Messages that were settled need
+no report, because the partition knows them. So an application that holds a fixed number of messages at most has begun
+the first ones that are left, as many as it has hands.
+
+A *suspect* is a message whose last holders ended. It is given alone. A receiver may say that it takes no suspects, and
+is then told when the next message is one.
+
 A gift whose lock cannot be dated (:mod:`sbredis.client._server_clock`), or has ended before it is handed out, is to
 be given back. It counts as given.
 """
@@ -330,13 +338,19 @@ class PartitionCredit(Generic[Message]):
         """Make a call soon: there may be messages, or a change, of which the receiver has not heard."""
         self._told = True
 
-    def began(self, prefix: str, serial: int) -> None:
-        """Note that the application has begun a message of a gift."""
-        if prefix == self._prefix:
-            self._begun = max(self._begun, serial)
-        elif prefix in self._retired:
-            seen, begun = self._retired[prefix]
-            self._retired[prefix] = (seen, max(begun, serial))
+    def began(self, kept: tuple[str, int] | None) -> None:
+        """Note that the application has begun all messages that it was handed, but those from the gift ``kept`` on.
+
+        The gift is named by its prefix and its serial. One with a forgotten prefix tells nothing.
+        """
+        if kept is not None and kept[0] != self._prefix and kept[0] not in self._retired:
+            return
+        for prefix, (seen, begun) in self._retired.items():
+            if kept is not None and kept[0] == prefix:
+                self._retired[prefix] = seen, max(begun, kept[1] - 1)
+                return
+            self._retired[prefix] = seen, seen
+        self._begun = max(self._begun, self._seen.serial if kept is None else kept[1] - 1)
 
     # -- the subscription ----------------------------------------------------------------------------------------------
 
@@ -602,13 +616,14 @@ class PartitionCredit(Generic[Message]):
             return self._asks or bool(self._retired)
         if latest.now and (demand.now or self.state is CreditState.UNHEARD):  # it ends by itself
             return seen.messages + wanted > latest.limit or (self.news and wanted > 0)
+        if self._asks and latest.suspects != demand.suspects:
+            return True
         if latest.announced and demand.announced:
             return self.news and wanted > 0
         if seen.messages + wanted != self._open or latest.announced != demand.announced:
             return True
         return self._asks and (
-            latest.suspects != demand.suspects
-            or latest.yields != demand.yields
+            latest.yields != demand.yields
             or latest.first != demand.first
             or seen.messages + demand.callers > latest.callers
             or latest.size_limit - seen.size < demand.room // 2

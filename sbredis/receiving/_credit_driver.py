@@ -21,7 +21,6 @@ from sbredis.engine import (
     Request,
     SentGrant,
     entity_of,
-    lease_place,
     lease_token,
     new_token,
 )
@@ -169,6 +168,7 @@ class CreditDriver:
     def _begin_call(self, now: float) -> SentGrant:
         """Return the grant for a call that is made now, and note that it is under way."""
         member = self._member
+        self.credit.began(self._inbox.first_kept(self.partition_client.number))
         grant = self.credit.grant(now)
         heard = member is not None and self.credit.state is not CreditState.UNHEARD
         channel = member.channel if heard and member is not None else b""
@@ -202,6 +202,8 @@ class CreditDriver:
             self._failed(self._refusal(reply.refusal))
         elif self.credit.answers_for(grant) and not self.credit.news:
             self._inbox.answered(self)
+        if self.credit.suspects_wait:
+            self._inbox.suspects_wait()
         self._inbox.received(messages)
 
     def _end_call(self) -> None:
@@ -217,10 +219,6 @@ class CreditDriver:
         if not self._locks:  # nobody can bring deleted messages again, so all of them are used
             handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
         return self._messages(handed)
-
-    def began(self, token: str) -> None:
-        """Note that the application has begun a message of the lease with this token."""
-        self.credit.began(*lease_place(token))
 
     # -- grants that ride with other calls -----------------------------------------------------------------------------
 

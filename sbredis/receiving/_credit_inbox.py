@@ -186,15 +186,26 @@ class CreditInbox(Inbox[CreditDriver]):
                     room=MAXIMUM_CALL_BYTES,
                     now=only_now,
                     announced=not share or not (pushes or credit.outstanding),
-                    hands=max(1, share + len(self.buffer)),
+                    hands=self._hands(share),
+                    suspects=self.taking.suspects,
                 )
             )
 
     def _want_nothing(self) -> None:
         lingers, hears = self._lingers, self._hears
         for driver in self._sources:
-            unchanged = driver.credit.unchanged
-            driver.credit.want(unchanged if lingers else replace(unchanged, stock=0) if hears else CreditDemand())
+            credit, taking = driver.credit, self.taking
+            unchanged = replace(credit.unchanged, hands=self._hands(credit.outstanding), suspects=taking.suspects)
+            credit.want(unchanged if lingers else replace(unchanged, stock=0) if hears else CreditDemand())
+
+    def _hands(self, share: int) -> int:
+        """Return how many messages of a partition may be begun before the next grant, if it still gives ``share``.
+
+        The next grant comes at the latest when the stock is small enough to be filled again.
+        """
+        if self.taking.hands is not None:
+            return self.taking.hands
+        return max(1, share + len(self.buffer) - max(0, self.stock.refill_at))
 
     # -- events --------------------------------------------------------------------------------------------------------
 

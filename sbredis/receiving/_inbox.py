@@ -16,22 +16,22 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from sbredis.client import may_recover
-from sbredis.engine import SidePrefix
+from sbredis.engine import SidePrefix, lease_place
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
-from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._buffer import Buffer
 from sbredis.receiving._fetching import Stock, keep_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sbredis.client import Entity, PartitionClient
 
-__all__ = ["Inbox", "InboxOptions", "InboxSource", "ReceiveCall"]
+__all__ = ["Inbox", "InboxOptions", "InboxSource", "ReceiveCall", "Taking"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
@@ -98,6 +98,18 @@ class InboxSource(Protocol):
 S = TypeVar("S", bound=InboxSource)
 
 
+@dataclass(slots=True)
+class Taking:
+    """How the application takes messages from a receiver. A worker says it; other receivers keep the defaults."""
+
+    hands: int | None = None
+    """The most messages that it has begun at a time; ``None`` if it is not known, because it may keep them."""
+    suspects: bool = True
+    """Whether it takes suspects. Without them, it is told that they wait."""
+    told: Callable[[], None] = lambda: None
+    """Called when a partition says that suspects wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class InboxOptions:
     """What an inbox fetches, and how."""
@@ -108,12 +120,14 @@ class InboxOptions:
     """The largest number of messages to fetch ahead of the callers."""
     adaptive: bool
     """Whether the number of messages to fetch ahead follows the speed of the callers."""
+    taking: Taking = field(default_factory=Taking)
+    """How the application takes the messages."""
 
 
 class ReceiveCall:
     """A receive call of the application that waits at an inbox."""
 
-    __slots__ = ("_loop", "_news", "error", "gathers", "got", "missing", "unanswered")
+    __slots__ = ("_loop", "_news", "ended", "error", "gathers", "got", "missing", "unanswered")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, missing: int, *, gathers: bool) -> None:
         self.missing = missing
@@ -128,6 +142,8 @@ class ReceiveCall:
         """
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None
+        self.ended = False
+        """Whether the call is to end with what it has."""
         self._loop = loop
         self._news: asyncio.Future[bool] = loop.create_future()
         """Whether there is news; false if there was none until the end of a wait."""
@@ -139,8 +155,8 @@ class ReceiveCall:
 
     @property
     def content(self) -> bool:
-        """Whether the call has messages and does not wait for more."""
-        return bool(self.got) and not self.gathers
+        """Whether the call does not wait any more, because it has messages, or is to end."""
+        return self.ended or (bool(self.got) and not self.gathers)
 
     def tell(self) -> None:
         """Record that there is news."""
@@ -171,6 +187,7 @@ class Inbox(ABC, Generic[S]):
         self.identity = identity
         self.side: SidePrefix = options.side
         self.mode = options.mode
+        self.taking = options.taking
         self._loop = asyncio.get_running_loop()
         self._clock = entity.connection.clock
         self._timings = entity.connection.timings
@@ -184,10 +201,6 @@ class Inbox(ABC, Generic[S]):
         self._sources = self._new_sources()
         self._coming = 0
         """The number of messages that were asked for and have not come."""
-        self.begins = True
-        """Whether the application begins each message that a caller gets. Otherwise it says what it has begun."""
-        self._begun: Reception | None = None
-        """The reception of the message that was begun last."""
         self.comes_back = False
         """Whether the last caller iterates, so that it comes back when it has settled its message."""
         self._closed = False
@@ -226,6 +239,16 @@ class Inbox(ABC, Generic[S]):
     def ride_ended(self) -> None:
         """Note that a call with a grant has ended."""
 
+    def suspects_wait(self) -> None:
+        """Note that a partition has suspects that the application does not take."""
+        if not self.taking.suspects:
+            self.taking.told()
+
+    def first_kept(self, partition: int) -> tuple[str, int] | None:
+        """Return the gift of the first message of a partition that no caller has got yet: its prefix and its serial."""
+        token = self.buffer.first_token(partition)
+        return None if token is None else lease_place(token)
+
     def _caller_left(self) -> None:
         """Note that a caller does not wait any more."""
 
@@ -251,34 +274,23 @@ class Inbox(ABC, Generic[S]):
             got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0)
             now = self._clock.now()
             if all(lease is None or lease.until > now for lease in {hold_of(message).lease for message in got}):
-                return self._handed(got)
+                return got
             # Locks ended during the call. In the partition they may hold a little longer, so release their messages.
             self._release([message for message in got if hold_of(message).lock_expired(now)])
             if live := [message for message in got if not hold_of(message).lock_expired(now)]:
-                return self._handed(live)
+                return live
 
-    def _handed(self, messages: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
-        if self.begins:
-            self.began(messages)
-        return messages
-
-    def began(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """Note that the application has begun messages. The next call to their partition says so."""
-        for message in messages:
-            hold = hold_of(message)
-            reception = hold.reception
-            if reception is not self._begun:  # the messages of a gift share their reception
-                self._begun = reception
-                if reception.rider is not None and hold.lease is not None:
-                    reception.rider.began(hold.lease.token)
+    def end_waits(self) -> None:
+        """End the waiting calls with what they have."""
+        for caller in self._callers:
+            caller.ended = True
+            caller.tell()
 
     def next_kept(self) -> ServiceBusReceivedMessage | None:
         """Return the oldest message in the buffer whose lock holds, or ``None``. Do not wait."""
         message = self.buffer.pop(self._clock.now())
         if message is not None:
             self.stock.took(1)
-            if self.begins:
-                self.began((message,))
         if len(self.buffer) + self._coming <= self.stock.refill_at:
             self.pump()
         return message
@@ -322,7 +334,7 @@ class Inbox(ABC, Generic[S]):
             if not caller.got:
                 raise caller.error
             _log.warning("a receive ended early because of an error: %s", caller.error)
-        elif not caller.got and self._sources and all(source.troubled for source in self._sources):
+        elif not caller.got and not caller.ended and self._sources and all(source.troubled for source in self._sources):
             raise self._unreachable()
         self.stock.took(len(caller.got) - before)
         return caller.got

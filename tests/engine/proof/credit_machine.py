@@ -521,7 +521,7 @@ class CreditMachine:
             return
         token, names, ends = receiver.hand.pop(0 if receiver.session else self.random.randrange(len(receiver.hand)))
         self.forget(receiver, token, names)
-        receiver.credit.began(*token)
+        receiver.credit.began((token[0], token[1] + 1))
         if receiver.source == NEXT_SESSION or (receiver.session is None and self.random.random() < 0.2):
             receiver.settles.append((token, (), tuple(names), self.random.random() < 0.3))
         elif len(names) > 1 and self.random.random() < 0.3:
@@ -802,7 +802,6 @@ class CreditMachine:
             self.refuse_and_move,
             self.refuse_and_wait,
             self.refuse_in_two_epochs,
-            self.let_locks_end,
         )
         self.random.choice(aims)()
 
@@ -989,8 +988,10 @@ class CreditMachine:
         self.at_partition(lambda run, now: self.partition.send(run, now, [10], at=at))
         self.step_calm()
 
-    def let_locks_end(self) -> None:
+    def step_let_locks_end(self) -> None:
         """Let the locks of receivers that take no suspects end, again and again."""
+        if self.server_paused or self.sessions:
+            return
         self.newcomer()
         for _ in range(3):
             for receiver in (one for client in self.clients for one in client.receivers.values()):
@@ -1144,6 +1145,7 @@ CHANCES = {
     "kill": 1,
     "calm": 4,
     "seek": 10,
+    "let_locks_end": 0.4,
 }
 STEPS = [*CHANCES]
 FLAGS: list[dict[str, Any]] = [{}, {}, {"once": True}, {"announced": True}, {"now": True}, {"suspects": False}]

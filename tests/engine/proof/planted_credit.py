@@ -27,7 +27,7 @@ DECIDER, DATES, MODEL = (
 )
 LOADED = (DATES, DECIDER, MODEL, "tests/engine/proof/credit_machine.py")
 """The modules of a search, each after those that it imports."""
-RUNS, STEPS = 300, 400
+RUNS, STEPS = 600, 400
 
 CREDIT_BUGS = (
     # -- the decider: counting
@@ -113,8 +113,8 @@ CREDIT_BUGS = (
     Bug(
         "interest is not answered",
         file=DECIDER,
-        right="            self._told = self.news = True",
-        wrong="            self.news = True",
+        right="            self._told = True\n            if push.others_wait:",
+        wrong="            if push.others_wait:",
     ),
     Bug(
         "nobody calls when something is due",
@@ -225,7 +225,7 @@ CREDIT_BUGS = (
     Bug(
         "what is too large to push is not announced",
         file=MODEL,
-        right="        if caller is None:\n            self._announce()\n",
+        right="            self._announce()\n",
         wrong="",
     ),
     Bug(

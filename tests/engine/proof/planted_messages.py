@@ -120,8 +120,8 @@ OF_MESSAGES = (
     Bug(
         "a message that is renewed alone does not say so in its entry",
         file="includes/apply_renew",
-        right="mine.token .. 'o' .. string.sub",
-        wrong="mine.token .. ' ' .. string.sub",
+        right="mark == 50 and 'q' or 'o')",
+        wrong="mark == 50 and 'q' or ' ')",
     ),
     Bug(
         "the lease of a single message is not extended with that of its token",
@@ -204,7 +204,7 @@ OF_MESSAGES = (
     Bug(
         "a whole lease is not extended",
         file="renew",
-        right="write_lease(p, mine.token, p.logical + p.lock, lease.left, lease.runs)",
+        right="renew_lease(p, mine.token, lease)",
         wrong="",
     ),
     Bug(
@@ -222,9 +222,9 @@ OF_MESSAGES = (
     # -- bounds
     Bug(
         "the end of a renewed lock goes unnoticed",
-        file="includes/apply_renew",
-        right="write_lease(p, mine.token, till, lease.left, lease.runs)",
-        wrong="local bound = p.next_lock; write_lease(p, mine.token, till, lease.left, lease.runs); "
+        file="includes/renew_lease",
+        right="write_lease(p, token, p.logical + p.lock, lease.left, lease.runs)",
+        wrong="local bound = p.next_lock; write_lease(p, token, p.logical + p.lock, lease.left, lease.runs); "
         "p.next_lock, p.changed.next_lock = bound, bound",
     ),
     Bug(

@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ServiceBusReceiver",
     "end_waits",
+    "give_back_kept",
+    "has_suspects",
     "mover_to",
     "prefetch_count_of",
     "report_of",
@@ -762,6 +764,19 @@ def watch_redrives(receiver: ServiceBusReceiver, goes_on: Callable[[int], bool])
 def taking_of(receiver: ServiceBusReceiver) -> Taking:
     """Return how the application takes messages from a receiver, to be changed. The next receive call follows it."""
     return receiver._taking  # pyright: ignore[reportPrivateUsage]
+
+
+def has_suspects(receiver: ServiceBusReceiver) -> bool:
+    """Return whether suspects wait that a receiver does not take, as far as it knows."""
+    inbox = receiver._inbox  # pyright: ignore[reportPrivateUsage]
+    return inbox is not None and inbox.has_suspects
+
+
+async def give_back_kept(receiver: ServiceBusReceiver) -> None:
+    """Give back what a receiver has fetched ahead, and wait until that is done."""
+    inbox = receiver._inbox  # pyright: ignore[reportPrivateUsage]
+    if inbox is not None:
+        await inbox.give_back_kept()
 
 
 def end_waits(receiver: ServiceBusReceiver) -> None:

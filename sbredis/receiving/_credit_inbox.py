@@ -198,6 +198,10 @@ class CreditInbox(Inbox[CreditDriver]):
             unchanged = replace(credit.unchanged, hands=self._hands(credit.outstanding), suspects=taking.suspects)
             credit.want(unchanged if lingers else replace(unchanged, stock=0) if hears else CreditDemand())
 
+    @property
+    def has_suspects(self) -> bool:
+        return any([driver.credit.suspects_wait for driver in self._sources])  # noqa: C419 -- faster
+
     def _hands(self, share: int) -> int:
         """Return how many messages of a partition may be begun before the next grant, if it still gives ``share``.
 

@@ -239,6 +239,11 @@ class Inbox(ABC, Generic[S]):
     def ride_ended(self) -> None:
         """Note that a call with a grant has ended."""
 
+    @property
+    def has_suspects(self) -> bool:
+        """Whether a partition has suspects that the application does not take, as far as is known."""
+        return False
+
     def suspects_wait(self) -> None:
         """Note that a partition has suspects that the application does not take."""
         if not self.taking.suspects:
@@ -279,6 +284,12 @@ class Inbox(ABC, Generic[S]):
             self._release([message for message in got if hold_of(message).lock_expired(now)])
             if live := [message for message in got if not hold_of(message).lock_expired(now)]:
                 return live
+
+    async def give_back_kept(self) -> None:
+        """Give back what was fetched ahead, and wait until that is done."""
+        self.give_back(self.buffer.empty())
+        for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
+            await partition_client.given_back()
 
     def end_waits(self) -> None:
         """End the waiting calls with what they have."""

@@ -21,6 +21,7 @@ from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import decoded
 from sbredis.workers.running._locks import Renewable, snapshot
 from sbredis.workers.running._settling import CallSettler
+from sbredis.workers.running._suspects import Alone
 from sbredis.workers.schedules._time import Time
 
 if TYPE_CHECKING:
@@ -178,8 +179,10 @@ class BatchConsumer(RunningCalls):
     which there is no room yet wait, and their locks are renewed.
     """
 
-    def __init__(self, plan: EntityPlan, handling: Handling, settlements: CallSettler) -> None:
-        super().__init__(plan, handling, settlements)
+    def __init__(
+        self, plan: EntityPlan, handling: Handling, settlements: CallSettler, alone: Alone | None = None
+    ) -> None:
+        super().__init__(plan, handling, settlements, alone)
         self._size = BatchSize(plan)
         self._wait = plan.handlers[0].settings.batch_wait
         self._ready: deque[HandlerCall] = deque()
@@ -188,19 +191,36 @@ class BatchConsumer(RunningCalls):
     async def consume(self) -> None:
         """Receive batches and start handlers until cancelled. Errors of the receiver reach the caller."""
         while True:
+            await self.take_suspects()
             await self.room_for_one()
             most = self.handling.limit.at_most(self._size.most)
             messages = await filled(self.origin.receiver, most, 60, self._wait, self.handling.time)
             if self.gates:
                 messages = self.admitted(messages, self._size.most)
-            messages = self.begun(messages)
-            if not messages:
+            if not self.alone.lets_begin(self):
+                self.give_back(messages)
                 continue
-            calls, others = _calls_of(messages, self.handling, self.origin, self.plan)
-            for call, outcome in others:
-                self.settlements.settle_soon(call, outcome)
-            self._ready.extend(calls)
-            await self._start_ready()
+            messages = self.begun(messages)
+            if messages:
+                self._ready.extend(self._calls_for(messages))
+                await self._start_ready()
+
+    def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """Start the handlers of messages, for which there is room."""
+        for call in self._calls_for(messages):
+            call.began = clock.monotonic()
+            self.start(call, self._run(call))
+
+    def _calls_for(self, messages: list[ServiceBusReceivedMessage]) -> list[HandlerCall]:
+        """Return the calls of the handlers that take messages. Settle the messages that no handler takes."""
+        calls, others = _calls_of(messages, self.handling, self.origin, self.plan)
+        for call, outcome in others:
+            self.settlements.settle_soon(call, outcome)
+        return calls
+
+    @property
+    def held(self) -> int:
+        return super().held + len(self._ready)
 
     async def _start_ready(self) -> None:
         """Start the calls that wait, as room comes. If a gate closes meanwhile, give their messages back."""

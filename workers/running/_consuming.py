@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from sbredis.aio._receiver import end_waits, give_back_kept, has_suspects, taking_of
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete
@@ -21,6 +22,7 @@ from sbredis.workers.running._locks import Renewable, RenewalLimit, cover_nothin
 from sbredis.workers.running._prefetching import Prefetching
 from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._starting import SharedTask, new_task
+from sbredis.workers.running._suspects import Alone, SuspectTurns
 
 __all__ = ["CANCELLING", "Consumer", "RunningCalls"]
 
@@ -36,9 +38,15 @@ class RunningCalls:
 
     A finished handler makes room at once; its settlement does not occupy the room. But nothing new starts while more
     settlements are unanswered than handlers may run.
+
+    So the consumer holds at most twice as many messages as handlers may run, and tells the partitions: if the process
+    dies, no more deliveries count. A message whose holders have died again and again is a suspect, which the consumer
+    takes while the process holds nothing else.
     """
 
-    def __init__(self, plan: EntityPlan, handling: Handling, settlements: CallSettler) -> None:
+    def __init__(
+        self, plan: EntityPlan, handling: Handling, settlements: CallSettler, alone: Alone | None = None
+    ) -> None:
         self.plan = plan
         self.handling = handling
         self.settlements = settlements
@@ -57,6 +65,14 @@ class RunningCalls:
         self.gates = Gates(plan.handlers)
         self.cover: Callable[[Sequence[Renewable], float | None], None] = cover_nothing
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
+        self.alone = Alone(handling.time) if alone is None else alone
+        self.alone.join(self)
+        self._turns = SuspectTurns()
+        self._looking: asyncio.Handle | None = None
+        """The next look whether it is time to take the suspects that wait."""
+        self._taking = taking_of(self.origin.receiver)
+        self._taking.hands = self._hands = 3 * self._most_unanswered if plan.in_batches else 2 * self._most_unanswered
+        self._taking.suspects, self._taking.told = False, self._look_for_suspects
 
     @property
     def room(self) -> int:
@@ -67,7 +83,7 @@ class RunningCalls:
     @property
     def _slots(self) -> int:
         """The number of handlers for which there is room, apart from the gates and the limit of the process."""
-        if self.settlements.unacknowledged > self._most_unanswered:
+        if self.settlements.unacknowledged > self._most_unanswered or not self.alone.lets_begin(self):
             return 0
         return self._most - len(self._running)
 
@@ -122,6 +138,66 @@ class RunningCalls:
 
     def _make_room(self) -> None:
         self._room.set()  # the consumer counts again, and asks its gates when to count next
+        self.alone.noted()
+
+    # -- suspects ------------------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """The number of calls that are running, and of settlements that were not answered."""
+        return len(self._running) + self.settlements.unacknowledged
+
+    def rest(self) -> None:
+        """Receive nothing, because another consumer of the process takes suspects."""
+        with suppress(ValueError):  # the client is closed
+            self.origin.receiver.prefetch_count = 0
+        end_waits(self.origin.receiver)
+
+    def resume(self) -> None:
+        """Receive again."""
+        self._make_room()
+
+    def _look_for_suspects(self) -> None:
+        """If suspects wait, end the wait for other messages as soon as it is time to take them."""
+        if self._looking is None:
+            self._looking = self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        if has_suspects(self.origin.receiver):
+            left = self._turns.due_in(self.handling.time.now(), self.alone.held)
+            if left > 0:
+                self._looking = self._loop.call_later(left, self._look)
+            else:
+                end_waits(self.origin.receiver)
+
+    async def take_suspects(self) -> None:
+        """Take the suspects that wait, if it is time for that: one at a time, while the process holds nothing else."""
+        receiver, turns, time = self.origin.receiver, self._turns, self.handling.time
+        stopped = time.now()
+        if not has_suspects(receiver) or turns.due_in(stopped, self.alone.held) > 0 or not self.alone.lets_begin(self):
+            return
+        receiver.prefetch_count = 0
+        try:
+            await self.alone.begin(self)
+            await give_back_kept(receiver)
+            began = time.now()
+            turns.ended(stopped, began)
+            self._taking.suspects, self._taking.hands = True, 1
+            while turns.goes_on(began, time.now()) and self.room > 0:
+                messages = self.begun(await receiver.receive_messages(1, 0))
+                if not messages:
+                    break
+                self.start_messages(messages)
+                await asyncio.sleep(0)
+                await self.alone.calm()
+        finally:
+            self._taking.suspects, self._taking.hands = False, self._hands
+            self.alone.end(self)
+
+    def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """Start the handlers of messages, for which there is room."""
+        raise NotImplementedError
 
     # -- locks ---------------------------------------------------------------------------------------------------------
 
@@ -171,6 +247,8 @@ class RunningCalls:
         coroutine may go on although it was. The message of such a handler is not given back while it runs: another
         worker would handle it at the same time. It comes again when its lock ends, and its delivery counts.
         """
+        if self._looking is not None:
+            self._looking.cancel()
         await self._give_back_stopped([call for call in self._running.values() if call.unqueue()])
         if self._running:
             await asyncio.wait(set(self._running), timeout=seconds)
@@ -202,9 +280,14 @@ class Consumer(RunningCalls):
     """
 
     def __init__(
-        self, plan: EntityPlan, handling: Handling, settlements: CallSettler, prefetching: Prefetching
+        self,
+        plan: EntityPlan,
+        handling: Handling,
+        settlements: CallSettler,
+        prefetching: Prefetching,
+        alone: Alone | None = None,
     ) -> None:
-        super().__init__(plan, handling, settlements)
+        super().__init__(plan, handling, settlements, alone)
         self._prefetching = prefetching
         self._next = deque[HandlerCall]()
         """The calls whose handlers begin in this turn of the event loop, unless the handler before them blocks it."""
@@ -215,6 +298,7 @@ class Consumer(RunningCalls):
     async def consume(self) -> None:
         """Receive messages and start handlers until cancelled. Errors of the receiver reach the caller."""
         while True:
+            await self.take_suspects()
             if self.gates and self.gates.room(self.handling.time.now(), 2) < 2:
                 self._prefetch(0)
                 room = await self.room_for_one()
@@ -226,23 +310,33 @@ class Consumer(RunningCalls):
             messages = await self.origin.receiver.receive_messages(room, 60, gather=False)
             if self.gates:
                 messages = self.admitted(messages)
-            messages = self.begun(messages)
-            self.origin.counts.received += len(messages)
-            self.handling.note_lag(self.origin.counts, messages)
-            waiting, calls = iter(messages), deque[HandlerCall]()
-            try:
-                for message in waiting:
-                    if (call := self._call_for(message)) is not None:
-                        calls.append(call)
-            except Exception:
-                self.give_back(list(waiting))  # the message that failed comes again when its lock ends, and counts
-                raise
-            finally:
-                if calls:
-                    self._next = calls
-                    self.cover([call.message for call in calls], self.plan.settings.max_auto_lock_renewal_duration)
-                    _ = new_task(self._loop, SharedTask(self, calls).run())
+            if not self.alone.lets_begin(self):
+                self.give_back(messages)
+                continue
+            self.start_messages(self.begun(messages))
             await asyncio.sleep(0)  # now all calls have ended, or have tasks of their own
+
+    def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """Start the handlers of messages, for which there is room."""
+        self.origin.counts.received += len(messages)
+        self.handling.note_lag(self.origin.counts, messages)
+        waiting, calls = iter(messages), deque[HandlerCall]()
+        try:
+            for message in waiting:
+                if (call := self._call_for(message)) is not None:
+                    calls.append(call)
+        except Exception:
+            self.give_back(list(waiting))  # the message that failed comes again when its lock ends, and counts
+            raise
+        finally:
+            if calls:
+                self._next = calls
+                self.cover([call.message for call in calls], self.plan.settings.max_auto_lock_renewal_duration)
+                _ = new_task(self._loop, SharedTask(self, calls).run())
+
+    @property
+    def held(self) -> int:
+        return super().held + len(self._next)
 
     async def _room_after_wait(self) -> int:
         """Wait until a handler may start. If that takes long, give back what was fetched ahead: others may be idle."""

@@ -60,6 +60,7 @@ from sbredis.workers.running._senders import Senders
 from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import CallSettler
+from sbredis.workers.running._suspects import Alone
 from sbredis.workers.running._threads import Threads
 from sbredis.workers.running._tracebacks import for_the_log
 from sbredis.workers.schedules._ticking import Ticker
@@ -174,8 +175,10 @@ class Runtime:
             app = Scopes()
             stack.push_async_callback(app.close)
             Gates([handler for plan in self.plans for handler in plan.handlers]).begin(self._parts.time.now)
+            alone = Alone(self._parts.time)
             self.services = [
-                await self._service(plan, own, app, threads, stack) for plan, own in zip(self.plans, facts, strict=True)
+                await self._service(plan, own, app, threads, stack, alone=alone)
+                for plan, own in zip(self.plans, facts, strict=True)
             ]
             stand_in = settings.stuck_after if settings.renewal == "process" else None
             locks = Locks(self.client, [service.consumer for service in self.services], self._pulse, stand_in)
@@ -246,7 +249,14 @@ class Runtime:
             await create_missing(administration, wanted)
 
     async def _service(
-        self, plan: EntityPlan, facts: SourceFacts, app: Scopes, threads: Executor, stack: AsyncExitStack
+        self,
+        plan: EntityPlan,
+        facts: SourceFacts,
+        app: Scopes,
+        threads: Executor,
+        stack: AsyncExitStack,
+        *,
+        alone: Alone,
     ) -> Service:
         client, source, most = self.client, plan.source, facts.max_delivery_count
 
@@ -293,11 +303,13 @@ class Runtime:
 
         receiver, time = client.get_receiver(source.path), self._parts.time
         if facts.requires_session:
-            return Service(plan, SessionConsumer(plan, handling, client, settlements_of, app), receiver, time)
+            return Service(
+                plan, SessionConsumer(plan, handling, client, settlements_of, app, alone=alone), receiver, time
+            )
         await receiver.__aenter__()
         if plan.in_batches:
-            return Service(plan, BatchConsumer(plan, handling, settlements(receiver)), receiver, time)
-        return Service(plan, Consumer(plan, handling, settlements(receiver), prefetching), receiver, time)
+            return Service(plan, BatchConsumer(plan, handling, settlements(receiver), alone), receiver, time)
+        return Service(plan, Consumer(plan, handling, settlements(receiver), prefetching, alone), receiver, time)
 
     def _prepare_ticks(self, plan: EntityPlan, counts: EntityCounts, *, in_session: bool) -> None:
         for handler in plan.handlers:

@@ -22,6 +22,7 @@ from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._locks import Renewable, RenewalLimit, cover_nothing, snapshot
 from sbredis.workers.running._settling import CallSettler
+from sbredis.workers.running._suspects import Alone
 from sbredis.workers.running._tracebacks import for_the_log
 
 if TYPE_CHECKING:
@@ -49,7 +50,14 @@ class SessionConsumer:
     """
 
     def __init__(
-        self, plan: EntityPlan, handling: Handling, client: ServiceBusClient, settlements_of: SettlementsOf, app: Scopes
+        self,
+        plan: EntityPlan,
+        handling: Handling,
+        client: ServiceBusClient,
+        settlements_of: SettlementsOf,
+        app: Scopes,
+        *,
+        alone: Alone | None = None,
     ) -> None:
         self._plan = plan
         self._handling = handling
@@ -76,6 +84,8 @@ class SessionConsumer:
         self._size = BatchSize(plan)
         self.cover: Callable[[Sequence[Renewable], float | None], None] = cover_nothing
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
+        self._alone = Alone(handling.time) if alone is None else alone
+        self._alone.join(self)
 
     async def consume(self) -> None:
         """Accept sessions until cancelled. Errors of accepting reach the caller."""
@@ -118,9 +128,21 @@ class SessionConsumer:
             self._room.clear()
             await time.wait(self._room, self.gates.wait(time.now()) if self.gates else None)
 
+    @property
+    def held(self) -> int:
+        """The number of calls that are running or whose messages are being settled."""
+        return sum([call is not None for call in self._held.values()])
+
+    def rest(self) -> None:
+        """Begin no message, because another consumer of the process takes suspects."""
+
+    def resume(self) -> None:
+        """Begin messages again."""
+        self._room.set()
+
     def _admits(self) -> bool:
         """Return whether the gates, and the number of messages of the process, let a handler start."""
-        if not self._handling.limit.left:
+        if not self._handling.limit.left or not self._alone.lets_begin(self):
             return False
         return not self.gates or self.gates.room(self._handling.time.now(), 1) > 0
 

@@ -1,0 +1,112 @@
+"""Handle suspects alone: while a process handles one, it holds no other message."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+from sbredis.workers.schedules._time import Time
+
+__all__ = ["Alone", "SuspectTurns", "TurnTaker"]
+
+_EVERY: Final = 30.0
+_LASTS: Final = 1.0
+_SHARE: Final = 10
+_LOOKING: Final = 0.5
+
+
+class SuspectTurns:
+    """Decides when a consumer takes suspects. Pure.
+
+    A worker that holds nothing takes suspects at once. One that does stops taking other messages, at most once in 30 s,
+    until it holds nothing, takes suspects one at a time for a second, and goes on. If its handlers are slow, it stops
+    less often, so that this takes a tenth of its time at most.
+    """
+
+    __slots__ = ("_next_at",)
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+
+    def due_in(self, now: float, held: int) -> float:
+        """Return the seconds until the consumer takes the suspects that wait. ``held`` messages are held now."""
+        return max(0.0, self._next_at - now) if held else 0.0
+
+    def goes_on(self, began: float, now: float) -> bool:
+        """Return whether a turn that began to take suspects at a time goes on."""
+        return now < began + _LASTS
+
+    def ended(self, stopped: float, began: float) -> None:
+        """Note a turn: when the consumer stopped taking other messages, and when it began to take suspects."""
+        self._next_at = stopped + max(_EVERY, _SHARE * (began - stopped))
+
+
+class TurnTaker(Protocol):
+    """A consumer of one entity, as the other consumers of its process see it."""
+
+    @property
+    def held(self) -> int:
+        """The number of messages, or calls, that it holds."""
+        ...
+
+    def rest(self) -> None:
+        """Stop receiving until :meth:`resume`: another consumer takes suspects."""
+        ...
+
+    def resume(self) -> None:
+        """Receive again."""
+        ...
+
+
+class Alone:
+    """Lets one consumer of a process handle suspects while all others rest."""
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        self._takers: list[TurnTaker] = []
+        self._owner: TurnTaker | None = None
+        self._changed = asyncio.Event()
+
+    def join(self, taker: TurnTaker) -> None:
+        """Add a consumer."""
+        self._takers.append(taker)
+
+    def lets_begin(self, taker: TurnTaker) -> bool:
+        """Return whether a consumer may begin messages."""
+        return self._owner is None or self._owner is taker
+
+    @property
+    def held(self) -> int:
+        """The number of messages that the process holds."""
+        return sum([taker.held for taker in self._takers])
+
+    def noted(self) -> None:
+        """Look again, because a consumer may hold less."""
+        self._changed.set()
+
+    async def begin(self, taker: TurnTaker) -> None:
+        """Wait until no other consumer takes suspects, let all others rest, and wait until nothing is held."""
+        while self._owner is not None:
+            await self._change()
+        self._owner = taker
+        for other in self._takers:
+            if other is not taker:
+                other.rest()
+        await self.calm()
+
+    async def calm(self) -> None:
+        """Wait until the process holds nothing."""
+        while self.held:
+            await self._change()
+
+    def end(self, taker: TurnTaker) -> None:
+        """Let all consumers receive again."""
+        if self._owner is taker:
+            self._owner = None
+            for other in self._takers:
+                other.resume()
+            self._changed.set()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._time.wait(self._changed, _LOOKING)

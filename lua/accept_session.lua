@@ -14,9 +14,10 @@
 -- ARGV[9]    token       of the lock, chosen at random by the caller
 -- ARGV[10]   waiter      the channel on which the caller waits if it gets no session, or nothing
 -- ARGV[11]   waiting_for 1 if the caller waits for a session; 0 if it does not wait, and an earlier wait ends
+-- ARGV[12...] grants     up to 16 grants in the form of engine/_grants.py, for example for the messages of the session
 --
 -- Result: { more, due, the time in ms until the lock ends, outcome, the name of the session, the fence of the
---   lock as in receive.lua, or 0 }. `outcome` is taken,
+--   lock as in receive.lua, or 0 }, and with grants their answers as in grant.lua. `outcome` is taken,
 --   found (by a look), locked (by another receiver), lapsing (the lock has ended, but some held messages are not
 --   released yet; the next call releases more of them), or none (no session was locked or found). If the outcome is
 --   none, `due` is the time in ms until something is due, or 0 if nothing will be due. Otherwise `due` is 0.
@@ -24,10 +25,14 @@
 --   forwards its messages)
 -- Facts: use, repeatable if take is 0, laneless if take is 0
 -- @use advance answer_repetition begin finish flush next_due next_fence parse_session parse_token refuse same_slot
--- @use session_lock_end sides turns write_lease add_waiter update_session_turns whole_number
-local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)
+-- @use session_lock_end sides turns write_lease add_waiter parse_grants take_grants update_session_turns whole_number
+local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, true)
 if not p then
   return refusal
+end
+local grants = parse_grants(p, ARGV, 12)
+if not grants then
+  return refuse('BADCALL', 'grants')
 end
 local token = parse_token(ARGV[9])
 if p.repeated and token then
@@ -35,8 +40,15 @@ if p.repeated and token then
   local till = session and session_lock_end(p, session, token)
   local outcome = till and 'taken' or session and 'none' or p.repeated
   local due = outcome == 'none' and next_due(p) or 0
-  return answer_repetition(p, { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2),
-    till and tonumber(fence) or 0 })
+  local reply = { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2), till and tonumber(fence) or 0 }
+  if #grants == 0 then
+    return answer_repetition(p, reply)
+  end
+  advance(p, 100)
+  reply[7] = take_grants(p, grants, false)
+  finish(p, p.repeated)
+  reply[1] = p.more
+  return reply
 end
 local session, unfit = parse_session(p, ARGV[7])
 if unfit or not p.index then
@@ -88,5 +100,6 @@ elseif outcome == 'none' then
     add_waiter(p, SIDES.s, waiter, waiting_for)
   end
 end
+local answers = #grants > 0 and take_grants(p, grants, false) or nil
 finish(p, outcome == 'taken' and string.format('=%.0f ', fence) .. session or outcome)
-return { p.more, due, outcome == 'taken' and p.lock or 0, outcome, session or '', fence }
+return { p.more, due, outcome == 'taken' and p.lock or 0, outcome, session or '', fence, answers }

@@ -32,7 +32,6 @@ from sbredis.engine._credit_values import (
 )
 from sbredis.engine._grants import (
     MAXIMUM_GRANTS,
-    NEXT_SESSION,
     Carried,
     Granted,
     SentGrant,
@@ -180,7 +179,6 @@ __all__ = [
     "MOST_SWEPT",
     "MOST_TAKEN",
     "NEVER",
-    "NEXT_SESSION",
     "NO_CALL_ID",
     "REFUSALS",
     "TEXT_VALUE",

@@ -116,7 +116,8 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
         "told": "whether waiters were woken in this call already",
         "credits": "what the call knows of credit, once it needs it",
         "granting": "the grants of the call and their answers",
-        "moved": "whether messages may have become ready in this call",
+        "moved": "whether messages or sessions may have become ready in this call",
+        "roused": "held sessions in which messages may have become ready",
         "awaits_mover": "whether the call has left messages for the mover",
         "room": "the largest number of bytes of records that due work reads",
         # a transaction

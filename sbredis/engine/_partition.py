@@ -449,17 +449,16 @@ class Partition:
         call_id: CallId,
         token: str,
         name: str | None,
-        grants: Sequence[SentGrant] = (),
         *,
         waiter: bytes = b"",
         waiting_for: int = 1,
     ) -> Request[Accepted]:
         """Lock a session under a token: the named session, or else the session that has been free for longest.
 
-        ``waiter`` is the channel on which the caller waits for a free session, if it names no session and gets none. A
-        grant at the named session, whose receiver is the token, brings its first messages.
+        ``waiter`` is the channel on which the caller waits for a free session, if it names no session and gets none. If
+        the call carries a grant at the named session, whose receiver is the token, it brings the first messages.
         """
-        return self._accepting(call_id, token_of(token), name, 1, waiter, waiting_for, packed_grants(grants))
+        return self._accepting(call_id, token_of(token), name, 1, waiter, waiting_for)
 
     def look_for_session(
         self, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
@@ -478,13 +477,11 @@ class Partition:
         take: int,
         waiter: bytes,
         waiting_for: int,
-        grants: Sequence[Argument] = (),
     ) -> Request[Accepted]:
         within("waiting_for", waiting_for, 0, 1)
 
         def read(reply: list[Any]) -> Accepted:
-            answers = granted([0, reply[6]]).credits if grants else ()
-            return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode(), reply[5], answers)
+            return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode(), reply[5])
 
         scalars: dict[str, Argument] = {
             "session": signed(name),
@@ -493,7 +490,7 @@ class Partition:
             "waiter": waiter,
             "waiting_for": waiting_for,
         }
-        return self.request("accept_session", call_id, read, scalars, grants)
+        return self.request("accept_session", call_id, read, scalars)
 
     def renew_session(self, call_id: CallId, session: SessionLock | str) -> Request[int]:
         """Renew the lock on a session for the full duration; the result is the duration in ms."""
@@ -510,16 +507,6 @@ class Partition:
             return int(reply[1])
 
         return self.request("release_session", call_id, read, _locked(session))
-
-    def release_and_grant(
-        self, call_id: CallId, session: SessionLock | str, grants: Sequence[SentGrant]
-    ) -> Request[Granted]:
-        """Release a session as :meth:`release_session` does, and grant credit, for example for the next session."""
-
-        def read(reply: list[Any]) -> Granted:
-            return granted([reply[0], reply[2]])
-
-        return self.request("release_session", call_id, read, _locked(session), packed_grants(grants))
 
     def set_state(self, call_id: CallId, session: SessionLock | str, state: bytes | None) -> Request[bool]:
         """Set the state of a session, or remove it with ``None``; the result says whether more work is due."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from sbredis._unreadable import decodes, unreadable
-from sbredis.engine._credit_values import CreditReply
 from sbredis.engine._lifecycle import NEVER, Reason
 from sbredis.engine._packing import MAXIMUM_CALL_MESSAGES
 
@@ -171,8 +170,6 @@ class Accepted(NamedTuple):
     session: str
     fence: int
     """The fence of the lock; 0 if the session was not locked."""
-    credits: tuple[CreditReply[Delivery], ...] = ()
-    """The answer to each grant that the call carries."""
 
 
 class SessionsListed(NamedTuple):

@@ -1,10 +1,25 @@
-"""Grants of credit for tests: a receiver of a partition on the bench."""
+"""Grants of credit for tests: the receivers of a partition on the bench."""
 
 from __future__ import annotations
 
-from sbredis.engine import CreditGrant, GiftPlace
+from typing import Any
 
-__all__ = ["NOTHING", "granting"]
+from sbredis.engine import (
+    CallId,
+    CreditGrant,
+    CreditPush,
+    CreditReply,
+    Delivery,
+    GiftPlace,
+    SentGrant,
+    read_push,
+    waiting_channel,
+)
+from tests.engine.bench import ENTITY, NAMESPACE, SALT, Bench
+from tests.transport.ears import Ear
+from tests.waiting import eventually
+
+__all__ = ["ENOUGH", "NOTHING", "RUN", "Grantor", "Grantors", "granting", "grantors", "names"]
 
 NOTHING = GiftPlace(0, 0, 0)
 
@@ -29,3 +44,87 @@ def granting(number: int, limit: int = 1, *, run: str = "?", prefix: str = "AAAA
         announced=False,
         suspects=True,
     )
+
+
+RUN = "0123abcd" * 5
+"""The run id that calls carry in memory: a server process without one makes no pushes."""
+
+ENOUGH = b"enough"
+
+
+class Grantor:
+    """A receiver that grants credit and listens."""
+
+    def __init__(self, bench: Bench, name: str, run: str) -> None:
+        self.bench, self.name, self.run = bench, name, run
+        self.channel = waiting_channel(NAMESPACE, SALT, ENTITY, name)
+        self.ear = Ear()
+        self.number = 0
+        self.seen = NOTHING
+
+    def sent(self, credit: int = 1, *, source: str = "", delete: bool = False, **changed: Any) -> SentGrant:
+        """Return the next grant, for this many messages beyond what was seen."""
+        self.number += 1
+        until = self.seen.messages + credit
+        grant = granting(self.number, run=self.run, prefix=f"{self.name:A<8}")._replace(
+            callers=until, limit=until, seen=self.seen, size_limit=self.seen.size + (1 << 20)
+        )
+        return SentGrant(self.name, self.channel, source, grant._replace(**changed), delete)
+
+    async def grant(self, credit: int = 1, **options: Any) -> CreditReply[Delivery]:
+        return await self.call(self.sent(credit, **options))
+
+    async def call(self, *grants: SentGrant) -> CreditReply[Delivery]:
+        bench = self.bench
+        granted = await bench.tell(bench.partition.grant(grants, CallId("", 0, bench.now)))
+        return self.see(granted.credits[0])
+
+    def see(self, reply: CreditReply[Delivery]) -> CreditReply[Delivery]:
+        for gift in reply.gifts:
+            self.seen = max(self.seen, gift.place)
+        return reply
+
+    async def heard(self) -> list[tuple[str, CreditPush[Delivery]]]:
+        """Return all pushes since the last time, each with its receiver and source."""
+        await self.bench.transport.command("SPUBLISH", self.channel, ENOUGH, key=self.channel)
+        await eventually(lambda: ENOUGH in self.ear.heard)
+        heard = [read_push(text) for text in self.ear.heard if text != ENOUGH]
+        self.ear.heard.clear()
+        return [(f"{each.receiver} {each.source}", each.push) for each in heard]
+
+    async def pushed(self) -> list[str]:
+        """Return the names of all messages that were pushed since the last time, and ``""`` for interest."""
+        names: list[str] = []
+        for key, push in await self.heard():
+            assert key.startswith(f"{self.name} ")
+            if push.gift is None:
+                names.append("")
+            else:
+                self.seen = max(self.seen, push.gift.place)
+                names += [message.name for message in push.gift.messages]
+        return names
+
+
+def names(reply: CreditReply[Delivery]) -> list[str]:
+    return [message.name for gift in reply.gifts for message in gift.messages]
+
+
+class Grantors:
+    """Makes receivers of one partition."""
+
+    def __init__(self, bench: Bench, run: str) -> None:
+        self.bench, self.run = bench, run
+
+    async def __call__(self, name: str, *, listens: bool = True) -> Grantor:
+        made = Grantor(self.bench, name, self.run)
+        if listens:
+            await self.bench.transport.subscribe(made.channel, made.ear)
+        return made
+
+
+async def grantors(bench: Bench) -> Grantors:
+    """Return a maker of receivers of the partition on the bench."""
+    run = (await Grantor(bench, "stranger", "-").grant()).run
+    if run == "?":
+        bench.run_id, run = RUN, RUN[:8]
+    return Grantors(bench, run)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
-    NEXT_SESSION,
     Carried,
     CreditAnswer,
     CreditGift,
@@ -25,7 +24,7 @@ from sbredis.engine import (
     carrying,
     read_push,
 )
-from sbredis.engine._grants import MAXIMUM_CREDIT, MAXIMUM_GRANTS, PushHeard, granted, packed_grants
+from sbredis.engine._grants import MAXIMUM_CREDIT, MAXIMUM_GRANTS, NEXT_SESSION, PushHeard, granted, packed_grants
 from sbredis.engine._partition import NO_CALL_ID
 from sbredis.exceptions import DataLayoutError
 

@@ -1,12 +1,17 @@
--- Gives ready messages to open grants in pushes, and announces interest in what is left. A call makes at most 16 pushes
--- of 64 KB together. With `caller`, only the other receivers get gifts, and no interest is announced: the reply to the
--- caller comes next.
+-- Gives ready messages, and free sessions, to open grants in pushes, and announces interest in what is left. A call
+-- makes at most 16 pushes of 64 KB together. With `caller`, only the other receivers get gifts, and no interest is
+-- announced: the reply to the caller comes next.
 --
 -- A receiver gets its portion: what is ready divided by the number of receivers that want it. What stays ready is
 -- announced to one receiver for each portion. Interest that is not answered in a second is passed on. If a message has
--- become a suspect, and no receiver with open credit takes suspects, one of them is told.
+-- become a suspect, and no receiver with open credit takes suspects, one of them is told. Sessions are given one at a
+-- time, and their receivers take suspects.
+--
+-- The messages of a held session have one receiver. So only the sessions in `p.roused` are looked at, and up to 64 of
+-- their holders get interest. The others have a score of their own in the key `turns`, and the next calls look at them.
 -- @use open_credit
 -- @use choose_gift give push_to ranked_keys rank_of ready_for side_named words_of
+-- @use read_many ready_count turns write_many
 local function distribute(p, caller)
   local c = open_credit(p)
 
@@ -29,10 +34,45 @@ local function distribute(p, caller)
     c.untold = #keys > 16
   end
 
+  -- Push messages or a session to a receiver. Returns how many, or 0 if it can get only interest, or nil if nobody
+  -- listens; whether nothing is ready after that, if this is known; and whether only suspects are, which the receiver does
+  -- not take.
+  local function push_gift(w, side, most)
+    local size = 0
+    for i = 1, #w.unseen do
+      size = size + w.unseen[i].pushed
+    end
+    local room = math.min(c.room, 65536 - size, side and w.most_bytes - w.bytes or 65536)
+    if most <= 0 or room <= 0 or w.announced or w.delete or w.serial - w.seen >= 16 or w.serial >= 262140
+      or not p.locks or p.run == '?' or p.more ~= 0 then
+      return 0
+    end
+    local chosen, gift = choose_gift(p, w, side or side_named(''), most, side and room or math.min(room, w.first_bytes), true)
+    if chosen.passed and chosen.emptied then
+      chosen.emptied, chosen.dry = false, true
+    end
+    if chosen.n == 0 then
+      return 0, chosen.emptied, chosen.dry
+    elseif not push_to(p, w, gift) then
+      for i = chosen.last, chosen.first, -1 do
+        table.remove(p.unawaited, i)
+      end
+      return nil, nil, chosen.dry
+    end
+    give(p, w, side or side_named(''), chosen, chosen.size)
+    c.pushes, c.room = c.pushes - 1, c.room - chosen.size
+    return chosen.n, chosen.emptied, chosen.dry
+  end
+
   -- Serve the receivers of a source.
   local function serve(prefix, keys)
     local side, count = side_named(prefix), #keys
-    local left = (count > 1 or c.rest) and redis.call('ZCOUNT', p.order, side.from, side.to) or nil
+
+    local function ready()
+      return ready_count(p, { source = prefix })
+    end
+
+    local left = (count > 1 or c.rest) and ready() or nil
     local able, aside, served, loaded, dry = {}, {}, {}, 0, false -- dry: nothing but suspects is left
 
     -- Read some more of the words.
@@ -106,31 +146,13 @@ local function distribute(p, caller)
       elseif not w then
         break
       else
-        local size = 0
-        for i = 1, #w.unseen do
-          size = size + w.unseen[i].pushed
-        end
-        local room = math.min(c.room, 65536 - size, w.most_bytes - w.bytes)
         local most = math.min(w.limit - w.messages, 16, left and math.max(1, math.floor(left / math.max(1, rivals))) or 16)
-        local chosen, gift = nil, nil
-        if most > 0 and room > 0 and not w.announced and not w.delete and w.serial - w.seen < 16 and w.serial < 262140
-          and p.locks and p.run ~= '?' and p.more == 0 then
-          chosen, gift = choose_gift(p, w, side, most, room, true)
-          if chosen.passed and chosen.emptied then
-            dry, chosen.emptied = true, false
-          end
-          emptied = chosen.n == 0 and chosen.emptied
-        end
-        if not chosen or chosen.n == 0 then
-          aside[w] = true
-        elseif push_to(p, w, gift) then
-          give(p, w, side, chosen, chosen.size)
-          served[w], c.pushes, c.room = true, c.pushes - 1, c.room - chosen.size
-          left, emptied = left and left - chosen.n, chosen.emptied
-        else
-          for i = chosen.last, chosen.first, -1 do
-            table.remove(p.unawaited, i)
-          end
+        local given, none, only_suspects = push_gift(w, side, most)
+        dry = dry or only_suspects
+        if given == 0 then
+          aside[w], emptied = true, none
+        elseif given then
+          served[w], left, emptied = true, left and left - given, none
         end
       end
     end
@@ -144,7 +166,7 @@ local function distribute(p, caller)
       end
       leave_suspects()
     end
-    left = (emptied or caller or #able == 0) and 0 or left or redis.call('ZCOUNT', p.order, side.from, side.to)
+    left = (emptied or caller or #able == 0) and 0 or left or ready()
     if left > 0 then
       rest = true
       table.sort(able, function(one, other)
@@ -170,12 +192,80 @@ local function distribute(p, caller)
     end
   end
 
-  for source, prefix in ipairs({ '', 'd', 't' }) do
+  -- Serve the holders of the sessions in which messages may have become ready.
+  local function serve_held()
+    local sessions, tokens, keys, able, side = {}, {}, {}, {}, side_named('')
+    for session in pairs(p.roused or {}) do
+      sessions[#sessions + 1], tokens[#tokens + 1] = session, '!' .. session
+    end
+    tokens = read_many('HMGET', p.states, tokens)
+    for i = 1, #sessions do
+      keys[#keys + 1] = tokens[i] and tokens[i] .. ' =' .. sessions[i] or nil
+    end
+    words_of(p, keys)
+    for i = 1, #keys do
+      local w = c.words[keys[i]]
+      if w and w ~= caller and rank_of(c, w, p.now) then
+        able[#able + 1] = { w = w, left = ready_count(p, w) }
+      end
+    end
+
+    -- Return the first holder by rank that may get a push.
+    local function first()
+      local best, lowest = nil, nil
+      for i = 1, #able do
+        local one = able[i]
+        local rank = one.left > 0 and not one.aside and rank_of(c, one.w, p.now)
+        if rank and (not best or rank < lowest or rank == lowest and one.w.key < best.w.key) then
+          best, lowest = one, rank
+        end
+      end
+      return best
+    end
+
+    local one = first()
+    while one and c.pushes > 0 do
+      local given, none = push_gift(one.w, side, math.min(one.w.limit - one.w.messages, 16, one.left))
+      one.aside, one.left = given == 0, none and 0 or one.left - (given or 0)
+      one = first()
+    end
+    local told, later = 0, {}
+    for i = 1, caller and 0 or #able do
+      local w = able[i].w
+      if able[i].left > 0 and w.told == 0 and rank_of(c, w, p.now) then
+        if told < 64 then
+          told = told + 1
+          push_to(p, w)
+        else
+          later[#later + 1], later[#later + 2], rest = TURNS.locked + 1, 's' .. w.session, true
+        end
+      end
+    end
+    if #later > 0 then
+      write_many('ZADD', p.turns, later)
+    end
+  end
+
+  if p.index and c.rest then
+    local some, placed = redis.call('ZRANGE', p.turns, TURNS.locked + 1, TURNS.locked + 1, 'BYSCORE', 'LIMIT', 0, 64), {}
+    for i = 1, #some do
+      p.roused = p.roused or {}
+      p.roused[string.sub(some[i], 2)] = true
+      placed[2 * i - 1], placed[2 * i] = TURNS.locked, some[i]
+    end
+    if #some > 0 then
+      redis.call('ZADD', p.turns, unpack(placed))
+    end
+  end
+  for source, prefix in ipairs({ '', 'd', 't', 'next' }) do
     if #lists[source] > 0 then
       serve(prefix, lists[source])
     end
   end
+  if p.roused then
+    serve_held()
+  end
   if not caller then
-    c.rest = rest
+    p.roused, c.rest = nil, rest
   end
 end

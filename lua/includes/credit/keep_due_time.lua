@@ -57,7 +57,7 @@ local function keep_due_time(p)
     c.asked = told_at(c.deputy)
   elseif c.open or next(c.dirty) then
     local lists = ranked_keys(p)
-    for source = 1, 3 do
+    for source = 1, 5 do
       local keys = lists[source]
       words_of(p, keys)
       for i = 1, #keys do

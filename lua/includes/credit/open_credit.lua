@@ -13,6 +13,7 @@
 --   dirty      the words that the call has changed
 --   pushes, room   how many pushes, and how many of their bytes, the call may still make
 --   given, spent   how many messages, and how many of their bytes, the replies have
+--   ended      how many holders the call has told that their session is not theirs any more
 local function open_credit(p)
   local c = p.credits
   if c then
@@ -25,7 +26,7 @@ local function open_credit(p)
     rest = rest == '1', untold = untold == '1', keeper_at = tonumber(keeper_at or 0), keeper_till = tonumber(keeper_till or 0),
     deputy_at = tonumber(deputy_at or 0), deputy_till = tonumber(deputy_till or 0), asked = tonumber(asked or 0),
     keeper = turn and string.sub(keys, 1, length) or '', deputy = turn and string.sub(keys, length + 1) or '',
-    words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0,
+    words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0,
   }
   if turn and p.old_run_id ~= '?' and p.run_id ~= p.old_run_id then
     c.epochs, c.open, c.rest, c.untold, c.keeper, c.deputy = c.epochs + 1, false, false, false, '', ''

@@ -1,6 +1,6 @@
 -- Parses the grants of a call: all arguments from `at` on; engine/_grants.py makes them. Returns nil if one of them is
--- malformed, or if there are more than 16.
--- @use same_slot
+-- malformed, or if there are more than 16. A grant at a held session has `session`, and its receiver is the token.
+-- @use parse_token same_slot
 local function parse_grants(p, argv, at)
   local list, seen = {}, {}
   if #argv - at >= 16 then
@@ -10,18 +10,25 @@ local function parse_grants(p, argv, at)
     local receiver, channel, number, run, prefix, serial, messages, bytes, begun, hands, callers, limit, most_bytes, flags,
       retired, first, source = string.match(argv[at + i - 1] or '',
       '^([%w_.-]+) (%S*) (%d+) (%S+) ([%w_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([abdilnosy]*) (%S*) (%S*) (.*)$')
-    if not receiver or #receiver > 64 or #run > 8 or #prefix ~= 8 or source ~= '' and source ~= 'd' and source ~= 't' or first ~= ''
+    local session = source and string.byte(source) == 61 and string.sub(source, 2) or nil
+    local most, room = string.match(first or '', '^(%d+):(%d+)$')
+    local other = source == '' or source == 'd' or source == 't' or source == 'next'
+    if not receiver or #receiver > 64 or #run > 8 or #prefix ~= 8 or not other and not session
+      or session and (not parse_token(receiver) or #session > 512 or string.find(session, '\255', 1, true))
+      or first ~= '' and (source ~= 'next' or not most or most + 0 > 1000 or room + 0 > 1073741824)
+      or not session and string.find(flags, '[ly]')
       or channel ~= '' and not same_slot(p.state, channel) or channel == '' and not string.find(flags, 'n', 1, true) then
       return nil
     end
     local g = {
-      key = receiver .. ' ' .. source, source = source, channel = channel, number = number + 0, run = run, prefix = prefix,
+      key = receiver .. ' ' .. source, receiver = receiver, source = source, session = session, channel = channel, number = number + 0, run = run, prefix = prefix,
       seen = serial + 0, messages = messages + 0, bytes = bytes + 0, begun = begun + 0, hands = hands + 0, callers = callers + 0,
       limit = limit + 0, most_bytes = most_bytes + 0, retired = {},
       begins = string.find(flags, 'b', 1, true) ~= nil, again = string.find(flags, 'a', 1, true) ~= nil,
       announced = string.find(flags, 'i', 1, true) ~= nil, now = string.find(flags, 'n', 1, true) ~= nil,
-      once = string.find(flags, 'o', 1, true) ~= nil, suspects = string.find(flags, 's', 1, true) ~= nil,
-      delete = string.find(flags, 'd', 1, true) ~= nil,
+      once = string.find(flags, 'o', 1, true) ~= nil, suspects = string.find(flags, 's', 1, true) ~= nil or session ~= nil or source == 'next',
+      delete = string.find(flags, 'd', 1, true) ~= nil, leaves = string.find(flags, 'l', 1, true) ~= nil,
+      yields = string.find(flags, 'y', 1, true) ~= nil, first = (most or 0) + 0, first_bytes = (room or 0) + 0,
     }
     for of, of_serial, of_begun in string.gmatch(retired, '([%w_-]+):(%d+):(%d+)') do
       g.retired[#g.retired + 1] = { prefix = of, seen = of_serial + 0, begun = of_begun + 0 }

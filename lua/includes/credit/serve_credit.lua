@@ -1,6 +1,6 @@
 -- Does the work of credit at the end of a call: gives ready messages to open grants, chooses and tells who keeps the
 -- due time, completes the answers to the grants of the call, and writes the words.
--- @use distribute keep_due_time open_credit rank_of inside
+-- @use distribute keep_due_time open_credit rank_of tell_holders inside
 local function serve_credit(p)
   local c = open_credit(p)
 
@@ -14,11 +14,20 @@ local function serve_credit(p)
         unseen[i] = string.format('%.0f:%.0f:%.0f:%.0f:%.0f', gift.serial, gift.time, gift.pushed, gift.messages, gift.bytes)
       end
       local flags = (w.once and 'o' or '') .. (w.announced and 'i' or '') .. (w.delete and 'd' or '') .. (w.suspects and 's' or '')
-        .. (w.passed and 'p' or '') .. (w.late and 'u' or '')
+        .. (w.passed and 'p' or '') .. (w.late and 'u' or '') .. (w.yields and 'y' or '') .. (w.marked and 'm' or '')
+      local more = {}
+      for i = 1, w.gifts and #w.gifts or 0 do
+        local gift = w.gifts[i]
+        more[i] = string.format('%s:%.0f:%s', gift.prefix, gift.serial, gift.runs)
+      end
+      if w.first > 0 then
+        more[1] = string.format('%.0f:%.0f', w.first, w.first_bytes)
+      end
       texts[#texts + 1] = key
-      texts[#texts + 1] = string.format('%s %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f %s',
+      texts[#texts + 1] = string.format('%s %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f %s %s',
         w.channel, w.number, w.prefix, w.serial, w.messages, w.bytes, w.seen, w.begun, w.hands, w.callers, w.limit, w.most_bytes,
-        flags, w.epoch, w.ends, w.open_until, w.forget_at, w.turn, w.told, table.concat(unseen, ','))
+        flags, w.epoch, w.ends, w.open_until, w.forget_at, w.turn, w.told, table.concat(unseen, ','),
+        table.concat(more, ';'))
       local rank = rank_of(c, w, p.now)
       if rank and rank ~= w.ranked then
         ranks[#ranks + 1], ranks[#ranks + 2] = rank, key
@@ -53,6 +62,9 @@ local function serve_credit(p)
 
   if (p.moved or c.rest) and (c.open or next(c.dirty)) or c.untold then
     distribute(p)
+  end
+  if p.index then
+    tell_holders(p)
   end
   keep_due_time(p)
   for _, g in ipairs(p.granting or {}) do

@@ -1,15 +1,32 @@
 -- Takes the grants of a call, and gives the caller messages. Returns the list that answers the grants. `finish`
 -- completes it: it gives messages to other receivers, and chooses who keeps the due time. With `gave_back`, messages
 -- that the call has released go to other receivers first.
--- @use flush open_credit side_named
+--
+-- A grant at a held session may leave the session. For each session that was to be left and was not, the call gives one
+-- free session less.
+-- @use ready_count flush open_credit side_named
 -- @use distribute gifts_again ready_for reply_gift take_grant
+-- @use count_held let_go_of_session update_session_turns inside
 local function take_grants(p, grants, gave_back)
   flush(p)
+  if p.index and next(p.touched) then
+    update_session_turns(p)
+  end
+  local kept = 0
   local c, answers = open_credit(p), { string.format('%s %.0f', string.sub(p.run, 1, 8), p.now) }
   p.granting = {}
   for i = 1, #grants do
     local g, answer, emptied, passed = grants[i], { '' }, nil, nil
+    if g.source == 'next' then
+      g.limit = math.max(g.messages, g.limit - kept)
+      g.callers = math.min(g.callers, g.limit)
+    end
     local letter, w, refusal, retired = take_grant(p, g)
+    if g.leaves and letter == 't' and count_held(p, g.session) == 0 and ready_count(p, w) == 0 then
+      let_go_of_session(p, g.session, g.receiver)
+      letter, w, refusal = 'r', nil, 'LOST released'
+    end
+    kept = kept + (g.leaves and (w or letter == 'f') and 1 or 0)
     local again = w and (g.again or letter ~= 't')
     local asked = w and not g.now and (w.limit > w.messages or w.announced)
     if again then
@@ -28,7 +45,11 @@ local function take_grants(p, grants, gave_back)
         distribute(p, w)
       end
       local moved = p.moved
-      answer[#answer + 1], emptied, passed = reply_gift(p, w)
+      local gifts
+      gifts, emptied, passed = reply_gift(p, w)
+      for j = 1, #gifts do
+        answer[#answer + 1] = gifts[j]
+      end
       p.moved = moved
       if g.now then
         w.limit, w.announced = math.min(w.limit, w.messages), false
@@ -36,12 +57,21 @@ local function take_grants(p, grants, gave_back)
     end
     local there = false
     if w and not emptied then
-      there, passed = ready_for(p, w, side_named(w.source))
+      local side = side_named(w.source)
+      if side then
+        there, passed = ready_for(p, w, side)
+      else
+        there = p.index and ready_count(p, w) > 0
+      end
     end
     if there and w.limit <= w.messages then
       w.announced = false -- the reply says it
     end
     p.moved = p.moved or there or passed
+    if there and w.session then
+      p.roused = p.roused or {}
+      p.roused[w.session] = true
+    end
     p.granting[i] = {
       answer = answer, letter = letter, w = w, asked = asked, refusal = refusal or '',
       serial = w and w.serial or 0, messages = w and w.messages or 0, bytes = w and w.bytes or 0,

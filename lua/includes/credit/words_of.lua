@@ -5,11 +5,14 @@
 --   prefix, serial, messages, bytes   the prefix of its tokens, the serial of the last gift, and what was given so far
 --   seen, begun, hands   what its receiver has reported
 --   callers, limit, most_bytes   the limits
---   flags        o once, i announced, d delete, s takes suspects, p did not answer interest, u has not seen old gifts
+--   flags        o once, i announced, d delete, s takes suspects, p did not answer interest, u has not seen old gifts,
+--                y yields, m knows that other sessions wait
 --   epoch, ends  as open_credit has them
 --   open_until, forget_at   when the grant ends, and when the word may be forgotten
 --   turn, told   the turn of its last gift, and since when interest is unanswered, or 0
 --   unseen       for each unseen gift its serial, its time, the bytes that were pushed, and what was given so far
+--   more         at the source of free sessions, how many messages and bytes come with each; at a held session, for each
+--                gift that was not seen its prefix, its serial, and its messages as runs
 -- `ranked` is the rank that it had when it was read. `untold` says that its receiver was not told yet of an end.
 -- @use open_credit rank_of
 local function words_of(p, keys)
@@ -24,17 +27,25 @@ local function words_of(p, keys)
     local key, w = missing[i], false
     if found[i] then
       local channel, number, prefix, serial, messages, bytes, seen, begun, hands, callers, limit, most_bytes, flags, epoch, ends,
-        open_until, forget_at, turn, told, unseen = string.match(found[i],
-        '^(%S*) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
+        open_until, forget_at, turn, told, unseen, more = string.match(found[i],
+        '^(%S*) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) ?(%S*)$')
       w = {
-        key = key, source = string.match(key, ' (.*)$'), channel = channel, number = number + 0, prefix = prefix,
+        key = key, source = string.match(key, ' (.*)$'), session = string.match(key, ' =(.*)$'), channel = channel, number = number + 0, prefix = prefix,
         serial = serial + 0, messages = messages + 0, bytes = bytes + 0, seen = seen + 0, begun = begun + 0, hands = hands + 0,
         callers = callers + 0, limit = limit + 0, most_bytes = most_bytes + 0, once = string.find(flags, 'o', 1, true) ~= nil,
         announced = string.find(flags, 'i', 1, true) ~= nil, delete = string.find(flags, 'd', 1, true) ~= nil,
         suspects = string.find(flags, 's', 1, true) ~= nil, passed = string.find(flags, 'p', 1, true) ~= nil,
         late = string.find(flags, 'u', 1, true) ~= nil, epoch = epoch + 0, ends = ends + 0, open_until = open_until + 0,
         forget_at = forget_at + 0, turn = turn + 0, told = told + 0, unseen = {},
+        yields = string.find(flags, 'y', 1, true) ~= nil, marked = string.find(flags, 'm', 1, true) ~= nil,
+        first = (string.match(more, '^%d+') or 0) + 0, first_bytes = (string.match(more, '^%d+:(%d+)$') or 0) + 0,
       }
+      if w.session then
+        w.gifts = {}
+        for of, of_serial, runs in string.gmatch(more, '([%w_-]+):(%d+):([%d,-]+)') do
+          w.gifts[#w.gifts + 1] = { prefix = of, serial = of_serial + 0, runs = runs }
+        end
+      end
       if w.epoch == c.epochs then
         for of, time, pushed, until_messages, until_bytes in string.gmatch(unseen, '(%d+):(%d+):(%d+):(%d+):(%d+)') do
           w.unseen[#w.unseen + 1] = {

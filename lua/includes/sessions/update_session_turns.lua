@@ -1,5 +1,6 @@
 -- Updates the turns of the sessions in which something has changed. `touched` maps a session to 'ready' if the session
--- certainly has a message to receive. Wakes a receiver that waits for the next message of its session.
+-- certainly has a message to receive. Wakes a receiver that waits for the next message of its session. The locked
+-- sessions are then in `p.roused`, for their holders with credit.
 -- @use count_held index_entries most_held read_many turns write_many inside
 local function update_session_turns(p)
   local names, members = {}, {}
@@ -10,6 +11,10 @@ local function update_session_turns(p)
   local scores, placed, taken = read_many('ZMSCORE', p.turns, members), {}, {}
   for i = 1, #names do
     local session, score = names[i], tonumber(scores[i] or -1)
+    if score >= TURNS.locked and score < TURNS.blocked then
+      p.roused = p.roused or {}
+      p.roused[session] = true
+    end
     if score < TURNS.locked or score >= TURNS.waiting and score < TURNS.blocked then
       local ready = p.touched[session] == 'ready' or #index_entries(p, session, 'a', 0, 0, 1) > 0
       if score >= TURNS.waiting then
@@ -22,6 +27,7 @@ local function update_session_turns(p)
           redis.call('SPUBLISH', channel, p.state .. ' h')
         end
       elseif ready and score < 0 then
+        p.moved = true
         placed[#placed + 1] = TURNS.free + p.now
         placed[#placed + 1] = members[i]
       elseif not ready and score >= 0 then

@@ -114,6 +114,7 @@ local function apply_due(p, share)
       p.touched[name] = p.touched[name] or true
     elseif turn.changed then
       p.touched[name] = nil
+      p.moved = p.moved or turn.does == 'free'
       if turn.does == 'none' then
         redis.call('ZREM', p.turns, 's' .. name)
       else

@@ -6,10 +6,13 @@ what the partition stores. A call does these steps in this order:
 
 1. A call of another server process begins an epoch, which closes all words.
 2. Due work is done: scheduled messages become ready, leases lapse, words are forgotten.
-3. The call settles messages, and its grant is taken, if it is a newer one and the partition knows its prefix.
-4. The caller gets a gift in the reply. If other grants wait too, it gets a fair portion.
+3. The call settles messages, and its grants are taken, if they are newer and the partition knows their prefixes.
+4. The caller gets gifts in the reply. If other grants wait too, it gets a fair portion.
 5. All other grants get gifts in pushes, and interest in what is left.
 6. The caller may become the keeper of the next due time, or its deputy.
+
+The name of a session is ``s`` and a number. As a gift of the source ``next``, it is the negative of this number. The
+receiver of a held session is the token of its lock as a text (:func:`holder`).
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sbredis.engine import lease_token
+from sbredis.engine import SessionGift, lease_token
 from sbredis.engine._bands import EPOCH_LEAP
+from sbredis.engine._grants import NEXT_SESSION
 from sbredis.receiving._credit import (
     CreditAnswer,
     CreditGift,
@@ -39,11 +43,13 @@ __all__ = [
     "NEXT_SESSION",
     "PUSHED_RECORD",
     "WORD_LIFE",
+    "CallGrant",
     "CreditCall",
     "CreditPartition",
     "Item",
     "Lease",
     "Word",
+    "holder",
 ]
 
 MOST_PUSHES = 16
@@ -59,21 +65,28 @@ DELIVERY_CALLS = 60_000
 """The milliseconds in which a call may be repeated."""
 WORD_LIFE = DELIVERY_CALLS + 10_000
 DEPUTY_LATER = 5_000
-NEXT_SESSION = "next"
-"""The source that gives out sessions. The source of the messages of a session is ``=`` and its name."""
+SOURCES = ("", "d", "t", NEXT_SESSION)
+"""The order of the sources. After these come the held sessions: ``=`` and the name of the session."""
 
 NEVER = 1 << 62
 NOTHING = GiftPlace(0, 0, 0)
 
+Token = tuple[str, int]
 
-def _text(token: tuple[str, int]) -> str:
+
+def holder(token: Token) -> str:
+    """Return the receiver of the messages of a session, by the token of its lock."""
+    return f"{token[0]}.{token[1]}"
+
+
+def _text(token: Token) -> str:
     """Return a token as the scripts have it. Leases that end at the same time lapse in the order of these texts."""
     prefix, serial = token
     return lease_token(f"{prefix:-<8}", serial)
 
 
-Publish = Callable[[str, str, CreditPush[int]], int]
-"""Pushes to the listeners of a channel, for the receiver with this word. Returns the number of listeners."""
+Publish = Callable[[str, str, CreditPush[int]], None]
+"""Pushes to the listeners of a channel, for the receiver with this word."""
 
 
 @dataclass
@@ -93,7 +106,11 @@ class Item:
 
 @dataclass
 class Lease:
-    """The lock on the messages of a gift, or on a session."""
+    """The lock on the messages of a gift, or on a session.
+
+    The messages of a session are under the lock of the session. What is said here of their gifts serves to show them
+    again, and ends with that lock.
+    """
 
     word: str
     prefix: str
@@ -102,6 +119,7 @@ class Lease:
     """The logical time at which it ends."""
     names: list[int]
     source: str
+    seen: bool = False
 
 
 @dataclass
@@ -137,6 +155,15 @@ class Word:
     """Whether it has not answered an interest in time."""
     late: bool = False
     """Whether it has not reported a gift in time."""
+    first: int = 0
+    first_size: int = 0
+    yields: bool = False
+    marked: bool = False
+    """Whether it knows that other sessions wait, and has not got messages since then."""
+
+    def token(self, prefix: str, serial: int) -> Token:
+        """Return the token of a gift; for a gift of a session's messages, a name in place of it."""
+        return (f"{self.key.split()[0]}/{prefix}" if self.source.startswith("=") else prefix), serial
 
     @property
     def credit(self) -> int:
@@ -168,24 +195,56 @@ class DueKeeper(NamedTuple):
     open_until: int
 
 
-class CreditCall(NamedTuple):
-    """A call: a grant, a settlement, or a settlement with a grant."""
+class CallGrant(NamedTuple):
+    """A grant as a call carries it."""
 
     receiver: str
-    channel: str
     source: str
-    grant: CreditGrant | None = None
-    token: tuple[str, int] | None = None
-    """The lease of the settlement; for a grant at a session, the lock of the session."""
+    grant: CreditGrant
+
+
+class CreditCall(NamedTuple):
+    """A call: grants, a settlement, or a settlement with grants."""
+
+    channel: str
+    grants: tuple[CallGrant, ...] = ()
+    token: Token | None = None
+    """The lock of the settlement: a lease, or the lock of the session."""
     completed: tuple[int, ...] = ()
     released: tuple[int, ...] = ()
-    """The messages, or with an empty name the session, to release uncounted."""
+    """The messages, or the session, to release uncounted."""
+
+
+class Answered(NamedTuple):
+    """A grant of a call whose answer is not complete yet."""
+
+    reply: CreditReply[int]
+    word: Word | None
+    asked: bool
+    """Whether the receiver may become the keeper of the due time."""
+
+
+def _order(word: Word) -> int:
+    """Return the place of the source of a word: sources are served one after the other."""
+    return SOURCES.index(word.source) if word.source in SOURCES else len(SOURCES)
 
 
 class CreditPartition:
     """A partition. Each method that a client calls is one script, and takes the clock of the server in milliseconds."""
 
-    def __init__(self, run: str, now: int, publish: Publish, *, lock: int, seen: Counter[str], sessions: bool) -> None:
+    def __init__(
+        self,
+        run: str,
+        now: int,
+        publish: Publish,
+        *,
+        hears: Callable[[str], bool],
+        lock: int,
+        seen: Counter[str],
+        sessions: bool,
+    ) -> None:
+        """``publish`` is called for a channel only if ``hears`` says that somebody listens."""
+        self.hears, self.calling, self.callers_told = hears, list[Word](), set[str]()
         self.publish, self.lock, self.cases, self.sessions = publish, lock, seen, sessions
         self.pushes, self.room = MOST_PUSHES, MOST_BYTES
         """The pushes, and their bytes, that the present call may still make."""
@@ -196,8 +255,13 @@ class CreditPartition:
         self.ready: dict[str, list[int]] = {}
         self.items: dict[int, Item] = {}
         self.scheduled: list[tuple[int, int]] = []
-        self.leases: dict[tuple[str, int], Lease] = {}
-        self.holders: dict[str, tuple[str, int]] = {}
+        self.leases: dict[Token, Lease] = {}
+        self.holders: dict[str, Token] = {}
+        self.free: dict[str, int] = {}
+        """Since when each session is free and has messages."""
+        self.told_ends = 0
+        """The holders that the present call has told that their session is not theirs any more."""
+        self.ended: list[Word] = []
         self.words: dict[str, Word] = {}
         self.earlier: dict[str, Begun] = {}
         """For each earlier prefix of a word how far its receiver had begun."""
@@ -228,7 +292,7 @@ class CreditPartition:
                 bisect.insort(self.scheduled, (at, self.number))
                 self.next_scheduled = min(self.next_scheduled, at)
             else:
-                self._make_ready(self.number)
+                self._make_ready(self.number, now)
         self._distribute()
         self._tell_keepers()
         return names
@@ -249,70 +313,98 @@ class CreditPartition:
         self._distribute()
         self._tell_keepers()
 
-    def execute(self, run: str, now: int, call: CreditCall) -> CreditReply[int] | bool:
-        """Run a call. Return the answer to its grant, or whether the settlement was done if there is none."""
+    def execute(self, run: str, now: int, call: CreditCall) -> tuple[bool, list[CreditReply[int]]]:
+        """Run a call. Return whether the settlement was done, and the answers to the grants.
+
+        If the release of a session is refused, the grants are not read.
+        """
+        session = any(name < 0 for name in call.released)
+        if session and call.token is not None and not self._lives(call.token, run, now):
+            self.cases["session: release refused"] += 1
+            return False, []
         self._begin(run, now)
         gave_back: list[int] = []
         settled = True
-        if call.token is not None and (call.completed or call.released or call.grant is None):
+        if call.token is not None:
             settled, gave_back = self._settle(call.token, call.completed, call.released)
-        if call.grant is None:
-            self._distribute()
-            self._tell_keepers()
-            return settled
-        answer, word, again = self._take(call, call.grant)
-        gifts = [] if word is None or (not call.grant.again and not again) else self._gifts_again(word, call.grant)
-        answers_again = word is not None and (call.grant.again or again)
-        asked = word is not None and word.wants and not call.grant.now
+        answered = [self._answer(call, given, bool(gave_back)) for given in self._given(call.grants)]
+        self.calling = [one.word for one in answered if one.word is not None]
+        self._distribute()
+        dues = [self._appoint(one.word, one.asked) for one in answered]
+        self._tell_keepers()
+        replies = [one.reply._replace(due=due) for one, due in zip(answered, dues, strict=True)]
+        others = self.callers_told
+        return settled, [
+            reply._replace(limit=one.word.limit, others_wait=one.word.key in others) if one.word is not None else reply
+            for one, reply in zip(answered, replies, strict=True)
+        ]
+
+    def _given(self, grants: Iterable[CallGrant]) -> Iterable[CallGrant]:
+        """Yield the grants of a call. One session less is given for each held session that the caller keeps."""
+        kept = 0
+        for receiver, source, grant in grants:
+            limit = max(grant.seen.messages, grant.limit - kept) if source == NEXT_SESSION else grant.limit
+            yield CallGrant(receiver, source, grant._replace(limit=limit, callers=min(grant.callers, limit)))
+            kept += grant.leaves and self._holds(receiver, source)
+
+    def _answer(self, call: CreditCall, given: CallGrant, gave_back: bool) -> Answered:
+        grant = given.grant
+        answer, word, again = self._take(call.channel, given)
+        if answer is CreditAnswer.TAKEN and grant.leaves and word is not None and not self._in_use(word):
+            self.cases["session: left"] += 1
+            self._free_session(word.source[1:], self.now)
+            answer, word = CreditAnswer.REFUSED, None
+        gifts = [] if word is None or (not grant.again and not again) else self._gifts_again(word, grant)
+        answers_again = word is not None and (grant.again or again)
+        asked = word is not None and word.wants and not grant.now
         if word is not None and answer is CreditAnswer.TAKEN:
-            if gave_back and not call.grant.now:
+            if gave_back and not grant.now:
                 self._distribute(word)  # what the caller has given back goes to others first
-            gifts += self._reply_gift(word)
-            if call.grant.now:
+            gifts += self._reply_gifts(word)
+            if grant.now:
                 self._stop(word)
-        last = word.last if word else NOTHING  # pushes of this call come after it
         there = word is not None and bool(self._there(word))
         suspects = word is not None and not word.suspects and self._suspect_first(word.source)
         if word is not None and there and not word.credit:
             word.announced = False  # the reply says it
-        self._distribute()
-        due = self._appoint(word, asked)
-        self._tell_keepers()
-        return CreditReply(
-            run=run,
-            clock=now,
+        reply = CreditReply(
+            run=self.run,
+            clock=self.now,
             answer=answer,
             prefix=word.prefix if word else "",
-            last=last,
-            limit=word.limit if word else 0,
+            last=word.last if word else NOTHING,  # pushes of this call come after it
+            limit=0,
             gifts=gifts,
             again=answers_again,
             there=there,
             suspects=suspects,
-            due=due,
+            due=None,
         )
+        return Answered(reply, word, asked)
+
+    def _holds(self, receiver: str, source: str) -> bool:
+        """Return whether a receiver is the token of the lock on a session."""
+        token = self.holders.get(source[1:])
+        return token is not None and holder(token) == receiver
+
+    def _in_use(self, word: Word) -> bool:
+        """Return whether the session of a word has ready messages, or messages with its holder."""
+        held = any(lease.word == word.key and lease.names for lease in self.leases.values())
+        return held or bool(self.ready.get(word.source))
 
     # -- 1. time -------------------------------------------------------------------------------------------------------
 
     def _begin(self, run: str, now: int) -> None:
-        logical = now + self.offset
+        logical = self._logical(run, now)
         self.pushes, self.room = MOST_PUSHES, MOST_BYTES
+        self.told_ends = 0
+        self.calling, self.callers_told = [], set()
         epoch = run != self.run
         if epoch:
-            logical = max(self.clock, logical - self.lock)
             self.run = run
             self._close_words()
-        logical = max(logical, self.clock)
         self.clock, self.offset, self.now = logical, logical - now, now
-        while self.scheduled and self.scheduled[0][0] <= now:
-            item = self.items.pop(self.scheduled.pop(0)[1])
-            self.number += 1
-            self.items[self.number] = dataclasses.replace(item, name=self.number)
-            self._make_ready(self.number)
-            self.cases["due: scheduled"] += 1
-        for token, lease in sorted(self.leases.items(), key=lambda entry: (entry[1].until, _text(entry[0]))):
-            if lease.until <= logical and token in self.leases:
-                self._lapse(token, lease)
+        self._let_time_pass(logical, now)
         if epoch or self.next_lock <= logical or self.next_scheduled <= now:
             self.next_lock = min((lease.until for lease in self.leases.values()), default=NEVER)
             self.next_scheduled = min((at for at, _ in self.scheduled), default=NEVER)
@@ -324,9 +416,42 @@ class CreditPartition:
             if word.wants and word.open_until <= now:
                 self._stop(word)
                 self.cases["grant expired"] += 1
+            if word.source.startswith("="):
+                continue  # it lives as long as the lock of its session
             if word.forget_at <= now and not word.wants and word.key not in self.untold:
                 del self.words[word.key]
                 self.cases["word forgotten"] += 1
+        for word in self.ended:
+            self._tell_end(word)
+        self.ended.clear()
+
+    def _let_time_pass(self, logical: int, now: int) -> None:
+        """Let what is due happen, in the order of the times: locks end, and scheduled messages become ready."""
+        while True:
+            locks = [token for token, lease in self.leases.items() if not lease.source.startswith("=")]
+            token = min(locks, key=lambda one: (self.leases[one].until, _text(one)), default=None)
+            until = NEVER if token is None else self.leases[token].until
+            ends = min(now, until - self.offset)
+            at = self.scheduled[0][0] if self.scheduled else NEVER
+            if until <= logical and token is not None and ends <= at:
+                self._lapse(token, self.leases[token], ends)
+            elif at <= now:
+                item = self.items.pop(self.scheduled.pop(0)[1])
+                self.number += 1
+                self.items[self.number] = dataclasses.replace(item, name=self.number)
+                self._make_ready(self.number, at)
+                self.cases["due: scheduled"] += 1
+            else:
+                return
+
+    def _logical(self, run: str, now: int) -> int:
+        """Return the time of the logical clock at a call."""
+        return max(self.clock, now + self.offset - (self.lock if run != self.run else 0))
+
+    def _lives(self, token: Token, run: str, now: int) -> bool:
+        """Return whether the lock of a session is live at a call."""
+        lease = self.leases.get(token)
+        return lease is not None and lease.until > self._logical(run, now)
 
     def _close_words(self) -> None:
         """End all words, but keep number and prefix of the latest grant: a late call must not begin with them again."""
@@ -339,20 +464,24 @@ class CreditPartition:
             word.alive, word.told_at = False, None
             word.unseen.clear()
 
-    def _lapse(self, token: tuple[str, int], lease: Lease) -> None:
+    def _lapse(self, token: Token, lease: Lease, at: int) -> None:
         """End a lease whose time is over. A delivery counts as far as the holder has begun, and its hands reach."""
-        del self.leases[token]
         self.cases["lapse"] += 1
         if lease.source == NEXT_SESSION:
-            for name in lease.names:
-                self._free_session(self._session_of(name))
+            self._free_session(self._session_of(lease.names[0]), at, lapsed=True)
             return
-        for name in lease.names[: self._begun(token, lease)]:
+        self._end_lapsed(token, lease, self._begun(token, lease), at)
+
+    def _end_lapsed(self, token: Token, lease: Lease, begun: int, at: int) -> None:
+        """Return the messages of a lapsed lease, of which the first ones have begun."""
+        del self.leases[token]
+        for name in lease.names[:begun]:
             item = self.items[name]
             item.lapses += 1
             self.suspected = self.suspected or item.suspect
             self.cases["suspect"] += item.lapses == 2
-        self._put_back(lease.names)
+        for name in lease.names:
+            self._make_ready(name, at)
 
     def _begun(self, token: tuple[str, int], lease: Lease) -> int:
         """Return how many messages of a lapsing lease its holder may have begun: they are the first ones.
@@ -372,54 +501,75 @@ class CreditPartition:
 
     # -- 2. settlements ------------------------------------------------------------------------------------------------
 
-    def _settle(
-        self, token: tuple[str, int], completed: Sequence[int], released: Sequence[int]
-    ) -> tuple[bool, list[int]]:
-        lease = self.leases.get(token)
-        held = [] if lease is None else lease.names
+    def _settle(self, token: Token, completed: Sequence[int], released: Sequence[int]) -> tuple[bool, list[int]]:
+        """Settle messages under a lock, or release the session of the lock."""
+        lock = self.leases.get(token)
+        leases = [lock] if lock is not None else []
+        if lock is not None and lock.source == NEXT_SESSION and not any(name < 0 for name in released):
+            source = f"={self._session_of(lock.names[0])}"
+            leases = [lease for lease in self.leases.values() if lease.source == source]
+        held = {name for lease in leases for name in lease.names}
         lost = {*completed, *released}.difference(held)
         self.cases["settlement: lost"] += bool(lost)
-        if lease is None:
+        if lock is None:
             return False, []
         completed = [name for name in completed if name in held]
         released = [name for name in released if name in held]
-        lease.names = [name for name in lease.names if name not in completed and name not in released]
-        if not lease.names:
-            del self.leases[token]
-        if lease.source == NEXT_SESSION:
-            for name in (*completed, *released):
-                self._free_session(self._session_of(name))
-        else:
-            for name in completed:
-                del self.items[name]
-            self._put_back(released)
         self.cases["settlement: released" if released else "settlement: completed"] += 1
+        if any(name < 0 for name in released):
+            self._free_session(self._session_of(lock.names[0]), self.now)
+            return True, list(released)
+        for lease in leases:
+            lease.names = [name for name in lease.names if name not in completed and name not in released]
+        self.leases = {token: lease for token, lease in self.leases.items() if lease.names}
+        for name in completed:
+            del self.items[name]
+        for name in released:
+            self._make_ready(name, self.now)
         return not lost, list(released)
 
-    def _put_back(self, names: Iterable[int]) -> None:
-        for name in names:
-            self._make_ready(name)
-
-    def _make_ready(self, name: int) -> None:
-        item = self.items[name]
-        bisect.insort(self.ready.setdefault(f"={item.session}" if self.sessions else "", []), name)
+    def _make_ready(self, name: int, at: int) -> None:
+        session = self.items[name].session
+        bisect.insort(self.ready.setdefault(f"={session}" if self.sessions else "", []), name)
+        if self.sessions and session not in self.holders:
+            self.free.setdefault(session, at)
 
     def _session_of(self, name: int) -> str:
         """Return the session with a negative number as its name."""
         return f"s{-name}"
 
-    def _free_session(self, session: str) -> None:
-        """Let go of a session: all gifts of its messages end, and so does the credit for them."""
-        self.holders.pop(session, None)
+    def _free_session(self, session: str, at: int, *, lapsed: bool = False) -> None:
+        """End the lock on a session: its messages return, and the word of its holder ends with it."""
+        token = self.holders.pop(session)
+        del self.leases[token]
         source = f"={session}"
-        for token, lease in [*self.leases.items()]:
-            if lease.source == source:
-                del self.leases[token]
-                self._put_back(lease.names)
-        for word in self.words.values():
-            if word.source == source:
-                self._end_credit(word)
+        for of, lease in [*self.leases.items()]:
+            if lease.source == source and lapsed:
+                self._end_lapsed(of, lease, len(lease.names), at)
+            elif lease.source == source:
+                del self.leases[of]
+                for name in lease.names:
+                    self._make_ready(name, at)
+        if self.ready.get(source):
+            self.free[session] = at
+        word = self.words.get(f"{holder(token)} {source}")
+        if word is not None and lapsed:
+            self.ended.append(word)
+        elif word is not None:
+            self._tell_end(word)
         self.cases["session: free"] += 1
+
+    def _tell_end(self, word: Word) -> None:
+        """Forget the holder of a session whose lock has ended, and tell it if it has credit."""
+        if word.wants and not (word.passed or word.late) and self.told_ends < MOST_PUSHES:
+            self.cases["session: its holder is told of the end"] += 1
+            self.told_ends += 1
+            self._publish(word, None)
+        del self.words[word.key]
+        if word.key in self.untold:
+            self.untold.remove(word.key)
+        self.keeper = None if self.keeper and self.keeper.word == word.key else self.keeper
+        self.deputy = None if self.deputy and self.deputy.word == word.key else self.deputy
 
     def _end_credit(self, word: Word) -> None:
         """End the credit of a receiver, and tell it, so that its next call learns why."""
@@ -433,13 +583,17 @@ class CreditPartition:
 
     # -- 3. grants -----------------------------------------------------------------------------------------------------
 
-    def _take(self, call: CreditCall, grant: CreditGrant) -> tuple[CreditAnswer, Word | None, bool]:
+    def _take(self, channel: str, given: CallGrant) -> tuple[CreditAnswer, Word | None, bool]:
         """Take a grant. Return what was done with it, the receiver's word, and whether it is a repetition."""
-        key = f"{call.receiver} {call.source}"
+        receiver, source, grant = given
+        key = f"{receiver} {source}"
         word = self.words.get(key)
         if grant.run != self.run:
             self.cases["grant: of another process"] += 1
             return CreditAnswer.FORGOTTEN, None, False
+        if source.startswith("=") and not self._holds(receiver, source):
+            self.cases["grant: session lost"] += 1
+            return CreditAnswer.REFUSED, None, False
         if word is not None and word.alive:
             self._report(word, grant)
             if key in self.untold:
@@ -456,7 +610,7 @@ class CreditPartition:
             self.cases["grant: forgotten" if word is None else "grant: before the epoch"] += 1
             return CreditAnswer.FORGOTTEN, None, False
         else:
-            before, word = word, Word(key, call.channel, call.source)
+            before, word = word, Word(key, channel, source)
             self.words[key] = word
             if before is not None:
                 self.earlier[before.prefix] = Begun(before.begun, before.hands)
@@ -464,9 +618,9 @@ class CreditPartition:
         if grant.prefix != word.prefix:
             self._count_anew(word, grant)
         self._set_limits(word, grant)
-        if self.closed or (call.source.startswith("=") and self.holders.get(call.source[1:]) != call.token):
+        if self.closed:
             self._stop(word)
-            self.cases["grant: refused" if self.closed else "grant: session lost"] += 1
+            self.cases["grant: refused"] += 1
             return CreditAnswer.REFUSED, word, True
         self.cases["grant: taken"] += 1
         return CreditAnswer.TAKEN, word, False
@@ -477,8 +631,8 @@ class CreditPartition:
         names = [
             name
             for prefix, seen, _ in grant.retired
-            for (of, serial), lease in self.leases.items()
-            if of == prefix and serial > seen
+            for lease in self.leases.values()
+            if (lease.word, lease.prefix) == (word.key, prefix) and lease.place.serial > seen
             for name in lease.names
         ]
         size = sum(map(self._size, names))
@@ -493,6 +647,9 @@ class CreditPartition:
         for prefix, seen, begun in ((grant.prefix, grant.seen.serial, grant.begun), *grant.retired):
             if prefix == word.prefix:
                 word.seen, word.begun = max(word.seen, seen), max(word.begun, begun)
+            for lease in self.leases.values():
+                if (lease.word, lease.prefix) == (word.key, prefix):
+                    lease.seen = lease.seen or lease.place.serial <= seen
         for serial in [serial for serial in word.unseen if serial <= word.seen]:
             del word.unseen[serial]
         word.late = False
@@ -502,7 +659,9 @@ class CreditPartition:
             self.cases["grant: withdrawn"] += word.credit > 0
         word.number, word.callers = grant.number, grant.callers
         word.limit, word.size_limit = grant.limit, grant.size_limit
-        word.once, word.announced, word.suspects, word.hands = grant.once, grant.announced, grant.suspects, grant.hands
+        word.once, word.announced, word.hands = grant.once, grant.announced, grant.hands
+        word.suspects = grant.suspects or self.sessions  # a session keeps its order
+        word.first, word.first_size, word.yields = grant.first, grant.first_size, grant.yields
         word.told_at, word.passed = None, False
         word.open_until, word.forget_at = self.now + GRANT_LIFE, max(word.forget_at, self.now + WORD_LIFE)
         self._report(word, grant)
@@ -514,7 +673,7 @@ class CreditPartition:
         for prefix, seen in ((grant.prefix, grant.seen.serial), *((prefix, seen) for prefix, seen, _ in grant.retired)):
             seen = max(seen, word.seen) if prefix == word.prefix else seen
             for serial in range(seen + 1, seen + MOST_PUSHES + 2):
-                lease = self.leases.get((prefix, serial))
+                lease = self.leases.get(word.token(prefix, serial))
                 if lease is not None and lease.word == word.key:
                     found.append(self._gift(lease))
                     self.cases["again: a gift"] += 1
@@ -525,8 +684,7 @@ class CreditPartition:
     def _there(self, word: Word) -> list[int]:
         """Return what a word may be given, the first one first."""
         if word.source == NEXT_SESSION:
-            free = [source for source, names in self.ready.items() if names and source[1:] not in self.holders]
-            return [-int(source[2:]) for source in sorted(free, key=lambda source: self.ready[source][0])]
+            return [-int(session[1:]) for session in sorted(self.free, key=lambda one: (self.free[one], one))]
         ready = self.ready.get(word.source, [])
         return ready if word.suspects else [name for name in ready if not self.items[name].suspect]
 
@@ -551,6 +709,10 @@ class CreditPartition:
         """Return whether a receiver wants messages, or news of them, and answers."""
         return word.wants and self._listens(word) and not (word.passed or word.late or self.closed)
 
+    def _able(self) -> list[Word]:
+        """Return the receivers that want something, in the order in which they are served."""
+        return sorted(filter(self._eligible, self.words.values()), key=lambda word: (_order(word), self._rank(word)))
+
     def _others(self, word: Word | None) -> list[Word]:
         return [other for other in self.words.values() if other is not word]
 
@@ -570,7 +732,7 @@ class CreditPartition:
                 break
         return chosen
 
-    def _reply_gift(self, word: Word) -> list[CreditGift[int]]:
+    def _reply_gifts(self, word: Word) -> list[CreditGift[int]]:
         """Give the caller its part of what is there. The first message is given whatever its size."""
         there = self._there(word)
         if self.closed or not word.credit or not there or word.last.serial - word.seen > MOST_PUSHES:
@@ -578,30 +740,66 @@ class CreditPartition:
             return []
         rivals = [other for other in self._others(word) if other.source == word.source and self._eligible(other)]
         most = min(word.credit, max(1, self._left(word) // (1 + len(rivals))))
-        room = max(word.size_limit - word.last.size, self._size(there[0]))
-        lease = self._give(word, self._choose(word, most, room), 0)
         self.cases["gift: reply"] += 1
-        return [self._gift(lease)]
+        if word.source != NEXT_SESSION:
+            room = max(word.size_limit - word.last.size, self._size(there[0]))
+            return [self._gift(self._give(word, self._choose(word, most, room), 0))]
+        gifts = []
+        for name in there[:most]:
+            if word.credit and word.last.serial - word.seen <= MOST_PUSHES:
+                first = self.ready[f"={self._session_of(name)}"][0]
+                names = self._first(word, name, max(word.first_size, self._size(first)), pushed=False)
+                gifts.append(self._gift(self._give_session(word, name, names, 0)))
+        self.cases["gift: several sessions"] += len(gifts) > 1
+        return gifts
+
+    def _first(self, word: Word, name: int, room: int, *, pushed: bool) -> list[int]:
+        """Return the first messages that come with a session: in a push, none that is too large for one."""
+        names: list[int] = []
+        for each in self.ready[f"={self._session_of(name)}"][: word.first]:
+            size = self._size(each)
+            if size > room or (pushed and size > PUSHED_RECORD) or (names and self._suspect(each)):
+                break
+            names.append(each)
+            room -= size
+            if self._suspect(each):
+                break
+        return names
+
+    def _give_session(self, word: Word, name: int, first: list[int], pushed: int) -> Lease:
+        """Give a session. The word of its messages begins with its first messages."""
+        lease = self._give(word, [name], pushed)
+        session = self._session_of(name)
+        token = word.prefix, word.last.serial
+        self.holders[session] = token
+        del self.free[session]
+        held = Word(f"{holder(token)} ={session}", word.channel, f"={session}", prefix=word.prefix, hands=word.hands)
+        self.words[held.key] = held
+        if first:
+            held.limit = held.callers = len(first)
+            self._give(held, first, 0)
+            self.cases["session: with first messages"] += 1
+        return lease
 
     def _give(self, word: Word, names: list[int], pushed: int) -> Lease:
+        """Give messages, or a session, to a receiver under a lock."""
         serial, messages, size = word.last
         word.last = GiftPlace(serial + 1, messages + len(names), size + sum(map(self._size, names)))
-        token = word.prefix, serial + 1
+        token = word.token(word.prefix, serial + 1)
         assert token not in self.leases, f"the token of a live lease again: {token}"
         until = self.clock + self.lock
         if word.source.startswith("="):
             until = self.leases[self.holders[word.source[1:]]].until
         lease = self.leases[token] = Lease(word.key, word.prefix, word.last, until, list(names), word.source)
         for name in names:
-            if word.source == NEXT_SESSION:
-                self.holders[self._session_of(name)] = token
-            else:
+            if word.source != NEXT_SESSION:
                 self.ready[word.source].remove(name)
         self.next_lock = min(self.next_lock, until)
         self.turns += 1
         word.turn = self.turns
         word.forget_at = max(word.forget_at, self.now + 2 * self.lock + 10_000)
         word.unseen[serial + 1] = self.now, pushed
+        word.marked = False
         if word.once:
             word.limit = word.last.messages
             self.cases["once"] += 1
@@ -609,7 +807,12 @@ class CreditPartition:
 
     def _gift(self, lease: Lease) -> CreditGift[int]:
         until = lease.until - self.offset  # by the clock of the server
-        return CreditGift(lease.prefix, lease.place, until, tuple(lease.names))
+        gift = CreditGift(lease.prefix, lease.place, until, tuple(lease.names))
+        if lease.source != NEXT_SESSION:
+            return gift
+        session = self._session_of(lease.names[0])
+        firsts = [self._gift(each) for each in self.leases.values() if each.source == f"={session}" and not each.seen]
+        return gift._replace(session=SessionGift(session, firsts))
 
     # -- 5. pushes -----------------------------------------------------------------------------------------------------
 
@@ -625,29 +828,27 @@ class CreditPartition:
         announced: set[str] = set()
         served: set[str] = set()
         while self.pushes:
-            able = [
-                word
-                for word in self.words.values()
-                if self._eligible(word) and word.key not in announced and word is not caller
-            ]
+            able = [word for word in self._able() if word.key not in announced and word is not caller]
             able = [word for word in able if self._there(word)]
             if not able:
                 break
-            word = min(able, key=self._rank)
+            word = able[0]
             rivals = sum(other.source == word.source and other.key not in served for other in able)
             most = min(word.credit, MOST_PUSHES, max(1, self._left(word) // max(1, rivals)))
             names = self._pushable(word, most, self.room)
             if not names:
                 announced.add(word.key)
                 continue
-            if not self._publish_gift(word, names):
+            size = self._publish_gift(word, names)
+            if size is None:
                 continue
             served.add(word.key)
             self.pushes -= 1
-            self.room -= sum(map(self._size, names))
+            self.room -= size
         self.cases["bound of a call"] += not self.pushes
         if caller is None:
             self._announce()
+            self._tell_holders()
             self.suspected = False
 
     def _pushable(self, word: Word, most: int, room: int) -> list[int]:
@@ -655,8 +856,11 @@ class CreditPartition:
         if word.announced or word.last.serial - word.seen >= MOST_PUSHES:
             self.cases["interest: announced" if word.announced else "interest: unseen gifts"] += 1
             return []
-        unseen = sum(size for _, size in word.unseen.values())
-        left = min(room, MOST_BYTES - unseen, word.size_limit - word.last.size)
+        left = min(room, MOST_BYTES - self._pushed(word))
+        if word.source == NEXT_SESSION:
+            self.cases["interest: size"] += left <= 0
+            return self._there(word)[:1] if left > 0 else []
+        left = min(left, word.size_limit - word.last.size)
         names: list[int] = []
         for name in self._choose(word, most, left):
             if self._size(name) > PUSHED_RECORD:
@@ -665,30 +869,37 @@ class CreditPartition:
         self.cases["interest: size"] += not names
         return names
 
-    def _publish_gift(self, word: Word, names: list[int]) -> bool:
-        """Push a gift. Without a listener the grant ends, and nothing is given."""
-        before, turn, next_lock, forget_at = word.last, word.turn, self.next_lock, word.forget_at
-        held = {name: self.holders.get(self._session_of(name)) for name in names if name < 0}
-        lease = self._give(word, names, sum(map(self._size, names)))
-        if self._publish(word, self._gift(lease)):
-            self.cases["gift: push"] += 1
-            return True
-        del self.leases[word.prefix, lease.place.serial], word.unseen[lease.place.serial]
-        word.last, word.limit, word.turn = before, before.messages, turn
-        self.turns, self.next_lock, word.forget_at = self.turns - 1, next_lock, forget_at
-        for name in names:
-            if name in held:
-                del self.holders[self._session_of(name)]
-            else:
-                self._make_ready(name)
-        return False
+    def _pushed(self, word: Word) -> int:
+        """Return the bytes of the unseen pushes to a receiver."""
+        return sum(size for _, size in word.unseen.values())
 
-    def _publish(self, word: Word, gift: CreditGift[int] | None) -> bool:
-        heard = self.publish(word.channel, word.key, CreditPush(self.run, self.now, word.prefix, gift)) > 0
-        if not heard:
-            self._stop(word)
-            self.cases["no listener"] += 1
-        return heard
+    def _publish_gift(self, word: Word, names: list[int]) -> int | None:
+        """Push a gift. Without a listener the grant ends, and nothing is given. Return the number of its bytes."""
+        if not self.hears(word.channel):
+            self._not_heard(word)
+            return None
+        if word.source == NEXT_SESSION:
+            room = min(self.room, MOST_BYTES - self._pushed(word), word.first_size)
+            first = self._first(word, names[0], room, pushed=True)
+            size = sum(map(self._size, first))
+            lease = self._give_session(word, names[0], first, size)
+        else:
+            size = sum(map(self._size, names))
+            lease = self._give(word, names, size)
+        self.cases["gift: push"] += 1
+        self._publish(word, self._gift(lease))
+        return size
+
+    def _publish(self, word: Word, gift: CreditGift[int] | None, *, others_wait: bool = False) -> bool:
+        if not self.hears(word.channel):
+            self._not_heard(word)
+            return False
+        self.publish(word.channel, word.key, CreditPush(self.run, self.now, word.prefix, gift, others_wait))
+        return True
+
+    def _not_heard(self, word: Word) -> None:
+        self._stop(word)
+        self.cases["no listener"] += 1
 
     def _announce(self) -> None:
         """Announce what stays ready: one interest for each portion. One that was not answered is passed on."""
@@ -715,12 +926,38 @@ class CreditPartition:
                 self.cases["interest: a suspect"] += 1
                 return
 
-    def _tell(self, word: Word) -> bool:
+    def _tell(self, word: Word, *, others_wait: bool = False) -> bool:
         self.cases["interest"] += 1
-        if not self._publish(word, None):
+        if not self._publish(word, None, others_wait=others_wait):
             return False
         word.told_at = self.now
         return True
+
+    def _tell_holders(self) -> None:
+        """Tell the holders of empty sessions that yield, if other sessions wait and nobody can take them.
+
+        One holder is told for each of these sessions: the caller in the reply, the others in a push, and only once.
+        """
+        able, left = self._able(), len(self.free)
+        if any(word.source == NEXT_SESSION for word in able):
+            return
+        able = [word for word in able if word.source.startswith("=") and word.yields]
+        for word in able if left else ():
+            if word in self.calling and not self._in_use(word):
+                self.callers_told.add(word.key)
+                left -= not word.marked
+                word.marked = True
+                self.cases["others wait: in a reply"] += 1
+            elif word.told_at is not None and word.marked:
+                left -= 1
+        for word in able:
+            if left <= 0:
+                return
+            idle = word.told_at is None and not word.marked and not self._in_use(word)
+            if idle and self._tell(word, others_wait=True):
+                word.marked = True
+                left -= 1
+                self.cases["others wait: in a push"] += 1
 
     # -- 6. due times --------------------------------------------------------------------------------------------------
 
@@ -774,10 +1011,10 @@ class CreditPartition:
         self.deputy = self._kept(self._forward(self._kept(self.deputy), due + DEPUTY_LATER))
         if self.keeper is not None or abs(self.now - self.asked_at) <= PATIENCE:
             return
-        able = [word for word in self.words.values() if self._eligible(word)]
+        able = self._able()
         if self.deputy is not None:
             able = [word for word in self.words.values() if word.key == self.deputy.word]
-        for word in sorted(able, key=self._rank):
+        for word in able:
             if word.told_at is not None or self._tell(word):
                 self.asked_at = self.now if self.deputy is None else word.told_at or 0
                 self.cases["due: next keeper"] += 1

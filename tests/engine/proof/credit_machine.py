@@ -10,12 +10,14 @@ What must hold, always:
 - No lock is given beyond what the callers and the stock of a receiver allow.
 - A session has one holder, and its messages come in their order.
 - A suspect is given alone, and only to a receiver that takes suspects.
+- A client that leaves a session does not believe in it any more, until it learns that it still holds it.
 - After a call, no message is ready beside open credit, unless interest was announced less than a second ago.
 
 After some seconds without a fault:
 
 - Everything that is locked for a living client is known to it.
 - No message is ready while a caller waits, and nothing is overdue.
+- If sessions wait that nobody can take, a holder of an empty session knows it for each of them.
 
 A lock that a failover has lost, or that a step of the server's clock has ended early, is excused.
 """
@@ -28,21 +30,30 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sbredis.client import ServerClock
+from sbredis.engine._grants import NEXT_SESSION
 from sbredis.receiving._credit import (
     TABLE,
+    CreditAnswer,
     CreditDemand,
     CreditEvent,
-    CreditGrant,
     CreditPush,
     CreditReply,
     CreditState,
     HandedGift,
     PartitionCredit,
 )
-from tests.engine.model.credit import DELIVERY_CALLS, NEXT_SESSION, WORD_LIFE, CreditCall, CreditPartition
+from tests.engine.model.credit import (
+    DELIVERY_CALLS,
+    WORD_LIFE,
+    CallGrant,
+    CreditCall,
+    CreditPartition,
+    Token,
+    holder,
+)
 
 __all__ = ["BrokenPromiseError", "CreditMachine", "run", "transition"]
 
@@ -90,9 +101,11 @@ class Listening:
 
 @dataclass(eq=False)
 class Sent:
-    """A call that a client has made."""
+    """A call that a client has made, with a grant of each of some receivers."""
 
     receiver: Receiver
+    """The receiver that settles, or grants."""
+    grantors: tuple[Receiver, ...]
     call: CreditCall
     written: float
     made_at: float
@@ -105,8 +118,18 @@ class Belief:
     """A message, or a session, in the hands of a client."""
 
     receiver: Receiver
-    token: tuple[str, int]
+    token: Token
     ends: float
+
+
+class Settling(NamedTuple):
+    """A settlement that a receiver is to make."""
+
+    token: Token
+    completed: tuple[int, ...]
+    released: tuple[int, ...]
+    grantors: tuple[Receiver, ...] = ()
+    leaves: bool = False
 
 
 class CountedCredit(PartitionCredit[int]):
@@ -141,12 +164,15 @@ class Receiver:
     ) -> None:
         self.client, self.name, self.source, self.session = client, name, source, session
         self.credit = CountedCredit(client.clock_of, prefix, run, dated=session is None, serials=SERIALS)
+        self.sessions: Receiver | None = None
+        """The receiver that was given the session."""
+        self.doubts = False
+        """Whether the client does not know if it still holds the session, because it has made a call that leaves it."""
         self.callers, self.stock = 0, 0
         self.flags: dict[str, Any] = {}
-        self.hand: list[tuple[tuple[str, int], list[int], float]] = []
-        self.known: set[tuple[str, int]] = set()
-        self.settles: list[tuple[tuple[str, int], tuple[int, ...], tuple[int, ...], bool]] = []
-        """The settlements to make: token, completed, released, and whether a grant goes with it."""
+        self.hand: list[tuple[Token, list[int], float]] = []
+        self.known: set[Token] = set()
+        self.settles: list[Settling] = []
         self.under_way = 0
         self.last_name, self.ordered = 0, True
         self.most = 0
@@ -156,6 +182,14 @@ class Receiver:
     @property
     def key(self) -> str:
         return f"{self.name} {self.source}"
+
+    def token(self, prefix: str, serial: int) -> Token:
+        """Return the token of a gift, as the model has it."""
+        return (f"{self.name}/{prefix}" if self.session is not None else prefix), serial
+
+    def lock(self, token: Token) -> Token:
+        """Return the token of the lock on the messages of a gift."""
+        return token if self.session is None else (self.session.prefix, self.session.serial)
 
     def want(self) -> None:
         held = sum(len(names) for _, names, _ in self.hand)
@@ -205,15 +239,14 @@ class CreditMachine:
         self.calls: list[Sent] = []
         self.replies: list[tuple[Sent, Any]] = []
         self.beliefs: dict[int, list[Belief]] = {}
-        self.excused: set[tuple[str, int]] = set()
+        self.excused: set[Token] = set()
         """The leases that ended early: a failover has lost them, or the time of the partition has leapt."""
-        self.restored: set[tuple[str, int]] = set()
+        self.restored: set[Token] = set()
         """The leases that had ended, and that a failover has brought back."""
         self.void: set[str] = set()
         """The prefixes for which nothing is promised any more."""
-        self.given: set[tuple[str, int]] = set()
-        self.unheard: set[tuple[str, int]] = set()
-        self.given_at: dict[tuple[str, int], float] = {}
+        self.given: set[Token] = set()
+        self.given_at: dict[Token, float] = {}
         self.leapt_at, self.called_at = -1e9, self.time
         self.clients: list[Client] = []
         self.log: deque[str] = deque(maxlen=400)
@@ -230,10 +263,20 @@ class CreditMachine:
         return Server(self.new_name("r"), 1 + self.random.uniform(-4e-4, 4e-4), self.random.uniform(-1.5, 1.5))
 
     def new_partition(self, now: int) -> CreditPartition:
-        return CreditPartition(self.server.run, now, self.publish, lock=LOCK, seen=self.cases, sessions=self.sessions)
+        return CreditPartition(
+            self.server.run,
+            now,
+            self.publish,
+            hears=self.hears,
+            lock=LOCK,
+            seen=self.cases,
+            sessions=self.sessions,
+        )
 
     def save(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self.partition).items() if name not in ("publish", "cases")}
+        state = {
+            name: value for name, value in vars(self.partition).items() if name not in ("publish", "hears", "cases")
+        }
         return copy.deepcopy(state)
 
     def restore(self) -> None:
@@ -244,15 +287,17 @@ class CreditMachine:
         self.clients.append(client)
         self.add_receiver(client, NEXT_SESSION if self.sessions else "")
 
-    def add_receiver(self, client: Client, source: str, session: HandedGift[int] | None = None) -> Receiver:
-        def prefix() -> str:
-            return self.new_name("p")
+    def new_prefix(self) -> str:
+        return self.new_name("p")
 
-        receiver = Receiver(client, self.new_name("w"), source, session, run=self.server.run, prefix=prefix)
+    def add_receiver(self, client: Client, source: str) -> Receiver:
+        receiver = Receiver(client, self.new_name("w"), source, None, run=self.server.run, prefix=self.new_prefix)
         receiver.credit.cases = self.cases
         if client.listening is not None and client.listening.confirmed:
             receiver.credit.subscribed(client.listening.server.run)
         client.receivers[receiver.key] = receiver
+        if source == NEXT_SESSION:
+            receiver.flags = self.first_messages()
         return receiver
 
     # -- the partition -------------------------------------------------------------------------------------------------
@@ -260,24 +305,22 @@ class CreditMachine:
     def hearers(self, channel: str) -> list[Listening]:
         return [one for one in self.listeners.get(channel, ()) if one.listed and one.server is self.server]
 
-    def publish(self, channel: str, key: str, push: CreditPush[int]) -> int:
+    def hears(self, channel: str) -> bool:
+        return bool(self.hearers(channel))
+
+    def publish(self, channel: str, key: str, push: CreditPush[int]) -> None:
         there = self.hearers(channel)
+        require(there, "given although nobody listens", key, push)
         for one in there:
             if one.heard:
                 one.queue.append((key, push))
-        if push.gift is not None:
-            token = push.gift.prefix, push.gift.place.serial
-            self.given_at[token] = self.time
-            if not there:
-                self.unheard.add(token)
-        return len(there)
 
     def at_partition(self, what: Callable[[str, int], Any]) -> Any:
         """Run a call in the partition, and check what must hold after each call."""
         now, partition = self.server.now(self.time), self.partition
         if self.leaps():  # words are forgotten too early, so one may begin again with a prefix of before
             self.void |= {
-                prefix
+                one.token(prefix, 0)[0]
                 for client in self.clients
                 for one in client.receivers.values()
                 for prefix in (one.credit._prefix, *one.credit._retired)
@@ -294,8 +337,8 @@ class CreditMachine:
         given = {token for token in {*partition.leases} - leases - self.restored if token[0] not in self.void}
         require(not given & self.given, "a token is given twice", given & self.given)
         self.given |= given
-        require(not self.unheard & {*partition.leases}, "given although nobody listens", self.unheard)
-        self.unheard.clear()
+        for token in {*partition.leases} - leases:
+            self.given_at[token] = self.time
         return result
 
     def check_suspects(self, token: tuple[str, int]) -> None:
@@ -338,12 +381,13 @@ class CreditMachine:
             self.end_locks(receiver, now)
             receiver.want()
             while receiver.settles and receiver.under_way < CALLS_AT_ONCE:
-                token, completed, released, grants = receiver.settles.pop(0)
-                grant = receiver.credit.grant(now) if grants else None
-                self.call(receiver, grant, token, completed, released)
-            if receiver.under_way < CALLS_AT_ONCE and receiver.credit.needs_call(now):
-                self.call(receiver, receiver.credit.grant(now))
-            if receiver.closed and receiver.credit.settled and not receiver.under_way and not receiver.settles:
+                self.call(receiver, receiver.settles.pop(0))
+            lost = receiver.closed and receiver.session is not None
+            calls = receiver.credit.needs_call(now) and not lost
+            if receiver.under_way < CALLS_AT_ONCE and calls and not self.lets_go(receiver):
+                self.call(receiver)
+            over = lost or (receiver.closed and receiver.credit.settled)
+            if over and not receiver.under_way and not receiver.settles:
                 del client.receivers[receiver.key]
         unheard = [one for one in client.receivers.values() if one.credit.state is CreditState.UNHEARD]
         if client.deaf:
@@ -364,21 +408,45 @@ class CreditMachine:
             for receiver in client.receivers.values():
                 receiver.credit.unsubscribed()
 
-    def call(
-        self,
-        receiver: Receiver,
-        grant: CreditGrant | None,
-        token: tuple[str, int] | None = None,
-        completed: tuple[int, ...] = (),
-        released: tuple[int, ...] = (),
-    ) -> None:
+    def first_messages(self) -> dict[str, int]:
+        """Return how many messages a receiver of sessions wants with each of them."""
+        return {"first": self.random.choice([0, 1, 3]), "first_room": self.random.choice([2_000, 40_000])}
+
+    def call(self, receiver: Receiver, settling: Settling | None = None) -> None:
+        """Let a receiver make a call: a grant, or a settlement with the grants that go with it."""
         client = receiver.client
-        if token is None and receiver.session is not None:
-            token = receiver.session.prefix, receiver.session.serial
-        call = CreditCall(receiver.name, client.name, receiver.source, grant, token, completed, released)
-        receiver.under_way += 1
-        self.calls.append(Sent(receiver, call, client.now(self.time), self.time))
+        now = client.now(self.time)
+        grantors = (receiver,) if settling is None else settling.grantors
+        leaves = settling is not None and settling.leaves
+        grants = tuple(
+            CallGrant(one.name, one.source, one.credit.grant(now, leaves=leaves and one is receiver))
+            for one in grantors
+        )
+        call = CreditCall(client.name, grants, *(settling[:3] if settling is not None else ()))
+        for one in {receiver, *grantors}:
+            one.under_way += 1
+        self.calls.append(Sent(receiver, grantors, call, now, self.time))
         self.log.append(f"{self.time:.3f} {receiver.key} calls {call}")
+
+    def lets_go(self, receiver: Receiver) -> bool:
+        """Let a receiver release its empty session if it knows that others wait, and it wants to."""
+        sessions, session = receiver.sessions, receiver.session
+        if not receiver.credit.others_wait or receiver.hand or self.random.random() < 0.3:
+            return False
+        assert sessions is not None
+        assert session is not None
+        token = session.prefix, session.serial
+        for one in [*sessions.hand]:
+            if one[0] == token:
+                self.cases["client: lets go of an empty session"] += 1
+                sessions.hand.remove(one)
+                self.forget(sessions, token, one[1])
+                sessions.callers += 1
+                sessions.credit.ask_again()
+                sessions.want()
+                sessions.settles.append(Settling(token, (), tuple(one[1]), (sessions,)))
+                return True
+        return False
 
     def end_locks(self, receiver: Receiver, now: float) -> None:
         for token, names, ends in [*receiver.hand]:
@@ -389,7 +457,7 @@ class CreditMachine:
         if receiver.session is not None and (receiver.session.ends or 0) <= now:
             receiver.closed = True
 
-    def forget(self, receiver: Receiver, token: tuple[str, int], names: list[int]) -> None:
+    def forget(self, receiver: Receiver, token: Token, names: list[int]) -> None:
         for name in names:
             beliefs = self.beliefs.get(name, [])
             self.beliefs[name] = [one for one in beliefs if (one.receiver, one.token) != (receiver, token)]
@@ -402,50 +470,90 @@ class CreditMachine:
                             self.forget(other, lease, messages)
                         other.hand.clear()
 
-    def answer(self, sent: Sent, reply: CreditReply[int] | bool) -> None:
+    def answer(self, sent: Sent, answer: tuple[bool, list[CreditReply[int]]]) -> None:
         """Let a client get the answer of a call."""
         receiver, client = sent.receiver, sent.receiver.client
         if sent.answered:
             return
-        sent.answered = True
-        receiver.under_way -= 1
-        self.log.append(f"{self.time:.3f} {receiver.key} is answered {reply}")
-        grant = sent.call.grant
-        if isinstance(reply, bool):
+        settled, replies = answer
+        if len(replies) < len(sent.grantors):  # the release of a session was refused, so the grants were not read
+            self.fail(sent, refused=True)
             return
-        assert grant is not None
-        handed = receiver.credit.replied(grant, reply, sent.written, client.now(self.time))
-        self.cases[f"answer: {reply.answer.name.lower()}"] += 1
-        self.hand_out(receiver, handed)
-        if receiver.credit.state is CreditState.ENDED:  # its callers get errors
-            receiver.callers = 0
-        receiver.want()
+        self.ended(sent)
+        self.log.append(f"{self.time:.3f} {receiver.key} is answered {settled} {replies}")
+        for one, given, reply in zip(sent.grantors, sent.call.grants, replies, strict=True):
+            handed = one.credit.replied(given.grant, reply, sent.written, client.now(self.time))
+            self.cases[f"answer: {reply.answer.name.lower()}"] += 1
+            if reply.answer is CreditAnswer.REFUSED and one.session is not None and reply.prefix == "":
+                self.lose_session(one)
+            elif one.doubts and reply.answer is not CreditAnswer.FORGOTTEN:
+                self.keep_session(one)
+            self.hand_out(one, handed)
+            if reply.answer is CreditAnswer.REFUSED or one.credit.state is CreditState.ENDED:  # its callers get errors
+                one.callers = 0
+            one.want()
 
-    def fail(self, sent: Sent) -> None:
+    def ended(self, sent: Sent) -> None:
+        sent.answered = True
+        for one in {sent.receiver, *sent.grantors}:
+            one.under_way -= 1
+
+    def lose_session(self, receiver: Receiver) -> None:
+        """Let a receiver learn that it does not hold its session any more."""
+        self.cases["client: a session is lost"] += not receiver.doubts
+        self.cases["client: a session was left"] += receiver.doubts
+        receiver.closed, receiver.doubts = True, False
+        self.give_up(receiver)
+        for token, names, _ in receiver.hand:
+            self.forget(receiver, token, names)
+        receiver.hand.clear()
+
+    def give_up(self, receiver: Receiver) -> None:
+        """Let a client give up its belief in a session."""
+        sessions, session = receiver.sessions, receiver.session
+        assert sessions is not None
+        assert session is not None
+        token = session.prefix, session.serial
+        for name in [name for of, names, _ in sessions.hand if of == token for name in names]:
+            self.beliefs[name] = [one for one in self.beliefs.get(name, []) if one.token != token]
+        sessions.hand = [one for one in sessions.hand if one[0] != token]
+
+    def keep_session(self, receiver: Receiver) -> None:
+        """Let a client learn that it has not left its session."""
+        self.cases["client: a session was not left"] += 1
+        sessions, session = receiver.sessions, receiver.session
+        assert sessions is not None
+        assert session is not None
+        receiver.doubts = False
+        token, names, ends = (session.prefix, session.serial), [-int(receiver.source[2:])], session.ends or 0.0
+        if ends > receiver.client.now(self.time) and not receiver.closed:
+            self.believe(sessions, token, names[0], ends)
+            sessions.hand.append((token, names, ends))
+
+    def fail(self, sent: Sent, *, refused: bool = False) -> None:
         if sent.answered:
             return
-        sent.answered = True
-        sent.receiver.under_way -= 1
+        self.ended(sent)
         self.cases["client: a call fails"] += 1
-        if sent.call.grant is not None:
-            sent.receiver.credit.failed(sent.call.grant)
-        if sent.call.completed or sent.call.released:
-            call = sent.call
+        for one, given in zip(sent.grantors, sent.call.grants, strict=True):
+            one.credit.failed(given.grant)
+        call = sent.call
+        if (call.completed or call.released) and not refused:
             assert call.token is not None
-            sent.receiver.settles.append((call.token, call.completed, call.released, False))
+            sent.receiver.settles.append(Settling(call.token, call.completed, call.released))
 
     def hand_out(self, receiver: Receiver, handed: list[HandedGift[int]]) -> None:
         client = receiver.client
         now = client.now(self.time)
         for gift in handed:
-            token, names = (gift.prefix, gift.serial), list(gift.messages)
+            token, names = receiver.token(gift.prefix, gift.serial), list(gift.messages)
             require(token not in receiver.known, "handed out twice", token)
             receiver.known.add(token)
             self.log.append(f"{self.time:.3f} {receiver.key} is handed {gift}")
             if gift.ends is None or receiver.closed:
                 self.cases["handed: to be given back"] += 1
                 if receiver.session is None:
-                    receiver.settles.append((token, (), tuple(names), False))
+                    receiver.settles.append(Settling(token, (), tuple(names)))
                 continue
             ends = gift.ends if receiver.session is None else receiver.session.ends or 0.0
             require(ends > now or receiver.session is not None, "handed out after its end", token)
@@ -455,11 +563,24 @@ class CreditMachine:
             receiver.hand.append((token, names, ends))
             receiver.callers = max(0, receiver.callers - len(names))
             if receiver.source == NEXT_SESSION:
-                for name in names:
-                    self.add_receiver(client, f"=s{-name}", gift)
+                self.open_session(receiver, gift)
         receiver.want()
 
-    def believe(self, receiver: Receiver, token: tuple[str, int], name: int, ends: float) -> None:
+    def open_session(self, sessions: Receiver, gift: HandedGift[int]) -> None:
+        """Let a client hold a session, and begin with its first messages."""
+        assert gift.session is not None
+        client, run = sessions.client, sessions.credit.run
+        name, source = holder((gift.prefix, gift.serial)), f"={gift.session.name}"
+        held = Receiver(client, name, source, gift, run=run, prefix=self.new_prefix)
+        held.sessions, held.credit.cases = sessions, self.cases
+        held.flags = {"yields": self.random.random() < 0.7}
+        client.receivers[held.key] = held
+        listens = sessions.credit.state is not CreditState.UNHEARD
+        handed = held.credit.opened(gift, listens=listens, now=client.now(self.time))
+        self.hand_out(held, handed)
+        self.cases["client: a session with messages"] += bool(handed)
+
+    def believe(self, receiver: Receiver, token: Token, name: int, ends: float) -> None:
         for other in self.beliefs.get(name, ()):
             client, tokens = other.receiver.client, {token, other.token}
             if client in self.clients and client.now(self.time) < other.ends and not tokens & self.excused:
@@ -487,7 +608,7 @@ class CreditMachine:
         many = choice.choice([1, 2, 3, 3, self.weather.burst]) if choice.random() < 0.3 else 1
         size = choice.choice(self.weather.sizes)
         at = self.server.now(self.time + choice.choice([0.2, 1, 6])) if choice.random() < 0.1 else None
-        session = choice.choice(["s1", "s2", "s3"]) if self.sessions else ""
+        session = choice.choice(SESSIONS) if self.sessions else ""
         if len(self.partition.items) > 60:
             return
         sizes = [size] * many
@@ -513,6 +634,10 @@ class CreditMachine:
             receiver.flags = choice.choice(FLAGS)
         elif choice.random() < 0.1:  # it wants only news
             receiver.callers, receiver.stock, receiver.flags = 0, 0, {"announced": True}
+        if receiver.source == NEXT_SESSION:
+            receiver.flags = {**receiver.flags, **self.first_messages()}
+        elif receiver.session is not None:
+            receiver.flags = {**receiver.flags, "yields": choice.random() < 0.7}
         receiver.want()
 
     def step_settle(self) -> None:
@@ -521,16 +646,33 @@ class CreditMachine:
             return
         token, names, ends = receiver.hand.pop(0 if receiver.session else self.random.randrange(len(receiver.hand)))
         self.forget(receiver, token, names)
-        receiver.credit.began((token[0], token[1] + 1))
+        receiver.credit.began((token[0].rpartition("/")[2], token[1] + 1))
+        lock, luck = receiver.lock(token), self.random.random()
         if receiver.source == NEXT_SESSION or (receiver.session is None and self.random.random() < 0.2):
-            receiver.settles.append((token, (), tuple(names), self.random.random() < 0.3))
+            receiver.settles.append(Settling(lock, (), tuple(names), (receiver,) if luck < 0.3 else ()))
         elif len(names) > 1 and self.random.random() < 0.3:
-            receiver.settles.append((token, tuple(names[:1]), (), self.random.random() < 0.5))
+            receiver.settles.append(Settling(lock, tuple(names[:1]), (), (receiver,) if luck < 0.5 else ()))
             receiver.hand.insert(0, (token, names[1:], ends))
             for name in names[1:]:
                 self.beliefs.setdefault(name, []).append(Belief(receiver, token, ends))
+        elif receiver.sessions is not None and not receiver.hand and not receiver.closed and luck < 0.5:
+            self.leave(receiver, lock, tuple(names))
         else:
-            receiver.settles.append((token, tuple(names), (), self.random.random() < 0.5))
+            receiver.settles.append(Settling(lock, tuple(names), (), (receiver,) if luck < 0.5 else ()))
+
+    def leave(self, receiver: Receiver, lock: Token, names: tuple[int, ...]) -> None:
+        """Complete the last messages of a session, leave it if nothing is ready, and take the next one."""
+        sessions = receiver.sessions
+        assert sessions is not None
+        self.give_up(receiver)
+        receiver.doubts = True
+        sessions.callers += 1
+        receiver.callers = max(1, receiver.callers)
+        for one in (receiver, sessions):
+            one.credit.ask_again()
+        sessions.want()
+        receiver.want()
+        receiver.settles.append(Settling(lock, names, (), (receiver, sessions), leaves=True))
 
     def step_call(self) -> None:
         """Let a call reach the partition, or not."""
@@ -576,12 +718,11 @@ class CreditMachine:
         leap = self.server.now(self.time) - self.partition.now - 1001 * (self.time - self.called_at)
         return leap > WORD_LIFE - DELIVERY_CALLS
 
-    def perform(self, sent: Sent) -> CreditReply[int] | bool:
-        before = {*self.partition.leases}
-        reply: CreditReply[int] | bool = self.at_partition(lambda run, now: self.partition.execute(run, now, sent.call))
-        for token in {*self.partition.leases} - before:
-            self.given_at[token] = self.time
-        return reply
+    def perform(self, sent: Sent) -> tuple[bool, list[CreditReply[int]]]:
+        answer: tuple[bool, list[CreditReply[int]]] = self.at_partition(
+            lambda run, now: self.partition.execute(run, now, sent.call)
+        )
+        return answer
 
     def step_reply(self) -> None:
         able = [one for one in self.replies if not one[0].receiver.client.paused]
@@ -782,10 +923,15 @@ class CreditMachine:
 
     def step_seek(self) -> None:
         """Bring about a case that random steps seldom bring about."""
-        if self.server_paused or self.sessions:
+        if self.server_paused:
             return
         for client in self.clients:
             client.paused = False
+        if self.sessions:
+            self.random.choice(
+                (self.hold_empty_sessions, self.leave_sessions, self.lapse_sessions, self.move_sessions)
+            )()
+            return
         aims = (
             *[self.crowd] * 4,
             *[self.overfill] * 2,
@@ -804,6 +950,74 @@ class CreditMachine:
             self.refuse_in_two_epochs,
         )
         self.random.choice(aims)()
+
+    def accept_sessions(self) -> None:
+        """Let the clients accept sessions, and handle all their messages."""
+        self.step_open()
+        self.work()
+        for receiver in self.receivers():
+            receiver.credit.ask_again()
+            if receiver.source == NEXT_SESSION:
+                receiver.callers, receiver.flags = 2, self.first_messages()
+        self.work()
+        for receiver in self.receivers():
+            if receiver.source == NEXT_SESSION:
+                receiver.callers = 0
+            else:
+                receiver.callers, receiver.flags = 1, {"yields": True}
+        for _ in range(30):
+            self.work()
+            for receiver in self.receivers():
+                for token, names, _ in receiver.hand if receiver.session is not None else ():
+                    self.forget(receiver, token, names)
+                    receiver.settles.append(Settling(receiver.lock(token), tuple(names), (), (receiver,)))
+                    receiver.callers = 1
+                if receiver.session is not None:
+                    receiver.hand.clear()
+        self.work()
+
+    def hold_empty_sessions(self) -> None:
+        """Let messages of other sessions come while the holders of empty sessions wait."""
+        self.accept_sessions()
+        for _ in range(3):
+            session = self.random.choice(SESSIONS)
+            self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=session))  # noqa: B023
+            self.work()
+            self.time += self.random.choice([0.0, 0.3, 1.2])
+
+    def leave_sessions(self) -> None:
+        """Let clients leave sessions with their last messages, and take the next ones in the same calls."""
+        self.accept_sessions()
+        for session in SESSIONS:
+            self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=session))  # noqa: B023
+        self.work()
+        for receiver in self.receivers():
+            if receiver.sessions is not None and len(receiver.hand) == 1 and not receiver.closed:
+                token, names, _ = receiver.hand.pop()
+                self.forget(receiver, token, names)
+                self.leave(receiver, receiver.lock(token), tuple(names))
+        if self.random.random() < 0.5:
+            self.work()
+
+    def lapse_sessions(self) -> None:
+        """Let the locks of sessions end while their holders have credit."""
+        self.accept_sessions()
+        self.time += LOCK / 1000 + 0.2
+        self.step_touch()
+
+    def move_sessions(self) -> None:
+        """Move the partition while messages of held sessions are on their way."""
+        self.accept_sessions()
+        for receiver in self.receivers():
+            if receiver.session is not None:
+                session = receiver.source[1:]
+                self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=session))  # noqa: B023
+        self.servers.append(self.new_server())
+        self.move(self.servers[-1], notices=True)
+        self.work()
+
+    def receivers(self) -> list[Receiver]:
+        return [one for client in self.clients for one in client.receivers.values()]
 
     def crowd(self) -> None:
         """Send many messages at once to many receivers that wait."""
@@ -825,7 +1039,7 @@ class CreditMachine:
         receiver.credit.ask_again()
         self.work()
         for _ in range(3):
-            self.call(receiver, receiver.credit.grant(receiver.client.now(self.time)))
+            self.call(receiver)
         receiver.client.paused = True
         for _ in range(20):
             self.at_partition(lambda run, now: self.partition.send(run, now, [10]))
@@ -848,7 +1062,7 @@ class CreditMachine:
         self.work()
         for client in self.clients:
             for receiver in client.receivers.values():
-                self.call(receiver, receiver.credit.grant(client.now(self.time)))
+                self.call(receiver)
         self.move_away_and_back()
         for _ in self.clients:
             self.step_call()
@@ -876,7 +1090,7 @@ class CreditMachine:
 
     def grant_by(self, receiver: Receiver) -> Sent:
         """Let a receiver make a call that does not reach the partition yet."""
-        self.call(receiver, receiver.credit.grant(receiver.client.now(self.time)))
+        self.call(receiver)
         return self.calls.pop()
 
     def lose_a_reply_and_want_nothing(self) -> None:
@@ -1101,6 +1315,10 @@ class CreditMachine:
             if word is not None and word.alive and not receiver.closed and receiver.credit.state is CreditState.OPEN:
                 ignorant = receiver.flags.get("announced") and not receiver.callers and not receiver.credit.news
                 require(not ignorant or not partition._there(word), "no news of ready messages", receiver.key)
+        if self.sessions and not any(word.source == NEXT_SESSION for word in partition._able()):
+            able = [word for word in partition._able() if word.yields and not partition._in_use(word)]
+            told = [word for word in able if word.marked]
+            require(len(told) >= min(len(able), len(partition.free)), "nobody lets go", partition.free)
         if waiting and kept and self.time - max(client.calm_since for client in self.clients) > 6.5:
             self.cases["due times are checked"] += 1
             require(partition.keeper, "nobody keeps the due time")
@@ -1151,6 +1369,7 @@ STEPS = [*CHANCES]
 FLAGS: list[dict[str, Any]] = [{}, {}, {"once": True}, {"announced": True}, {"now": True}, {"suspects": False}]
 
 
+SESSIONS = ("s1", "s2", "s3", "s4", "s5", "s6")
 SIZES = (10, 10, 10, 1_000, 9_000, 17_000, 50_000)
 
 

@@ -2,8 +2,7 @@
 
 Their replies, pushes, words, leases and ready messages must be equal after each call. The clients, the network and the
 faults are those of the machine of credit (``credit_machine.py``); a failover that loses writes restores the keys of the
-partition. Sessions and steps of the server's clock are left out: the scripts lack the first, and they judge some
-waiting times only when they read a word.
+partition. Steps of the server's clock are left out: the scripts judge some waiting times only when they read a word.
 
 python -m tests.engine.proof.credit_twin [--steps N] [--seconds N] [--begin-at SEED]
 """
@@ -16,7 +15,7 @@ import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,14 +29,17 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     PartitionSettings,
+    Request,
     SentGrant,
+    SessionGift,
+    Settled,
     carrying,
     read_push,
     waiting_channel,
 )
 from sbredis.engine._bands import BAND_WIDTH, LEVELS
 from tests.engine.model import Refused
-from tests.engine.model.credit import CreditCall, CreditPartition, Publish, Word
+from tests.engine.model.credit import CallGrant, CreditCall, CreditPartition, Token, Word, holder
 from tests.engine.proof.credit_machine import LOCK, BrokenPromiseError, CreditMachine, require
 from tests.engine.proof.hosts import USUAL, Host, Read, host, source_at_start
 
@@ -72,7 +74,9 @@ def short(prefix: str) -> str:
     return prefix.rstrip("-")
 
 
-def token_of(prefix: str, serial: int) -> str:
+def token_of(token: Token) -> str:
+    """Return a token as the scripts know it."""
+    prefix, serial = token
     return long(prefix) + _SERIALS[serial >> 12] + _SERIALS[serial >> 6 & 63] + _SERIALS[serial & 63]
 
 
@@ -89,13 +93,13 @@ def unhurried(read: Read) -> Read:
 class Scripts:
     """The partition on a server, and a connection that listens."""
 
-    def __init__(self, on: Host, run: str, now: int) -> None:
+    def __init__(self, on: Host, run: str, now: int, *, sessions: bool) -> None:
         self.on = on
         self.listening: Any = on.client.pubsub()  # type: ignore[attr-defined]
         self.subscribed: set[bytes] = set()
         self.listen({MARK})
         entity = f"e{next(_entities)}"
-        self.partition = Partition(NAMESPACE, SALT, entity, INCARNATION, 1, SETTINGS)
+        self.partition = Partition(NAMESPACE, SALT, entity, INCARNATION, 1, replace(SETTINGS, sessions=sessions))
         self.entity = entity
         on.run(self.partition.configure(create=True, now=now), run)
         self.touch(run, now)
@@ -149,18 +153,22 @@ class TwinPartition(CreditPartition):
     """The model of a partition and its twin on a server. Each call runs in both, and they must not differ."""
 
     def __init__(
-        self, run: str, now: int, publish: Publish, *, scripts: Scripts, hears: Callable[[str], bool], **options: Any
+        self,
+        run: str,
+        now: int,
+        publish: Callable[[str, str, CreditPush[int]], None],
+        *,
+        scripts: Scripts,
+        **options: Any,
     ) -> None:
         self.pushed: list[tuple[object, ...]] = []
-        self.scripts, self.hears = scripts, hears
+        self.scripts = scripts
         self.channels: set[str] = set()
 
-        def noted(channel: str, key: str, push: CreditPush[int]) -> int:
-            heard = publish(channel, key, push)
-            if heard:
-                gift = push.gift and _gift(push.gift, push.prefix)
-                self.pushed.append((channel, key, push.run, push.clock, push.prefix, gift))
-            return heard
+        def noted(channel: str, key: str, push: CreditPush[int]) -> None:
+            publish(channel, key, push)
+            gift = push.gift and _gift(push.gift, push.prefix)
+            self.pushed.append((channel, key, push.run, push.clock, push.prefix, gift, push.others_wait))
 
         super().__init__(run, now, noted, **options)
 
@@ -176,7 +184,8 @@ class TwinPartition(CreditPartition):
             receiver, source, push = read_push(text)
             gift = push.gift and _read(push.gift, push.prefix)
             name = channel.rpartition(b":")[2].decode()
-            pushed.append((name, f"{receiver} {source}", push.run, push.clock, short(push.prefix), gift))
+            key = self._named(f"{receiver} {source}")
+            pushed.append((name, key, push.run, push.clock, short(push.prefix), gift, push.others_wait))
         require(sorted(pushed, key=str) == sorted(self.pushed, key=str), "other pushes", pushed, self.pushed)
         self._compare()
         return expected
@@ -186,21 +195,58 @@ class TwinPartition(CreditPartition):
         keys = self.scripts.partition.keys
         ask = self.scripts.on.ask
         ready = [int(name) for name in ask("ZRANGE", keys[1], 0, LEVELS * BAND_WIDTH - 1, "BYSCORE")]
-        require(ready == self.ready.get("", []), "other ready messages", ready, self.ready)
+        require(ready == sorted(itertools.chain(*self.ready.values())), "other ready messages", ready, self.ready)
         entries = ask("HMGET", keys[2], *ready) if ready else []
         lapses = [0 if entry is None else b" 12".index(entry[11]) for entry in entries]
         counted = [min(2, self.items[name].lapses) for name in ready]
         require(lapses == counted, "other lapses", lapses, counted)
         tokens = {token.decode() for token in ask("HKEYS", keys[3])}
-        require(tokens == {token_of(*token) for token in self.leases}, "other leases", tokens, [*self.leases])
-        stored = {key.decode(): text.decode().split(" ") for key, text in ask("HGETALL", keys[33]).items()}
-        ranked = {key.decode() for key in ask("ZRANGE", keys[34], 0, -1)}
+        locks = {token_of(token) for token, lease in self.leases.items() if not lease.source.startswith("=")}
+        require(tokens == locks, "other leases", tokens, [*self.leases])
+        stored = {self._named(key.decode()): text.decode().split(" ") for key, text in ask("HGETALL", keys[33]).items()}
+        ranked = {self._named(key.decode()) for key in ask("ZRANGE", keys[34], 0, -1)}
+        if self.sessions:
+            self._compare_sessions({key: words for key, words in stored.items() if " =" in key})
         for key, word in self.words.items():
             require(key in stored, "a word is missing", key)
             require(self._stored(stored[key]) == self._known(word), "another word", stored[key], word)
             require(not self._eligible(word) or key in ranked, "an open grant has no rank", key)
         credit = (ask("HGET", keys[0], "credit") or b"").decode()
         require(not ranked or credit.split(" ")[3][0] == "1", "the partition does not know its open grants", credit)
+
+    def _compare_sessions(self, words: Mapping[str, Sequence[str]]) -> None:
+        """Compare the free sessions, the holders, their words, and what they hold."""
+        keys = self.scripts.partition.keys
+        ask = self.scripts.on.ask
+        turns = ask("ZRANGE", keys[28], 0, BAND_WIDTH - 1, "BYSCORE", "WITHSCORES")
+        free = {member[1:].decode(): int(score) for member, score in turns}
+        require(free == self.free, "other free sessions", free, self.free)
+        states = ask("HGETALL", keys[29])
+        holders = {name[1:].decode(): token.decode() for name, token in states.items() if name[:1] == b"!"}
+        expected = {session: token_of(token) for session, token in self.holders.items()}
+        require(holders == expected, "other holders", holders, expected)
+        held = {f"{holder(token)} ={session}" for session, token in self.holders.items()}
+        require({*words} == held & {*self.words}, "other words of sessions", words, held)
+        for key, said in words.items():
+            kept = [gift.split(":") for gift in said[20].split(";")] if said[20] else []
+            gifts = {self.words[key].token(short(prefix), int(serial)) for prefix, serial, _ in kept}
+            leases = {token: lease for token, lease in self.leases.items() if lease.word == key}
+            unseen = {token for token, lease in leases.items() if not lease.seen}
+            require(unseen <= gifts, "a gift of a session is not kept", key, unseen, gifts)
+            require(not gifts & (leases.keys() - unseen), "a gift that was seen is kept", key, gifts)
+        found = [int(member[-12:], 16) for member in ask("ZRANGE", keys[27], 0, -1) if member[-13:-12] == b"h"]
+        names = [name for lease in self.leases.values() if lease.source.startswith("=") for name in lease.names]
+        require(sorted(found) == sorted(names), "other held messages", found, names)
+
+    def _named(self, key: str) -> str:
+        """Return the key of a word as the model knows it."""
+        receiver, _, source = key.partition(" ")
+        if not source.startswith("="):
+            return key
+        serial = 0
+        for letter in receiver[8:]:
+            serial = serial * 64 + _SERIALS.index(letter)
+        return f"{holder((short(receiver[:8]), serial))} {source}"
 
     def _stored(self, words: Sequence[str]) -> tuple[object, ...]:
         _, number, prefix, serial, messages, size, seen, begun, hands, callers, *_ = words
@@ -216,10 +262,11 @@ class TwinPartition(CreditPartition):
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def send(self, run: str, now: int, sizes: Iterable[int], *, session: str = "", at: int | None = None) -> list[int]:
-        listed = [max(LEAST, size) for size in sizes]
+        head = bytes([1, 2, len(session)]) + session.encode() if session else b""
+        listed = [max(LEAST + len(head), size) for size in sizes]
 
         def script() -> list[int]:
-            messages = [Outgoing(b"x" * (size - LEAST), due=at) for size in listed]
+            messages = [Outgoing(head + b"x" * (size - LEAST - len(head)), due=at) for size in listed]
             sent = self.scripts.on.run(self.scripts.partition.send(CallId("", 0, now), messages), run)
             return [*range(sent.first, sent.first + len(listed))]
 
@@ -236,59 +283,90 @@ class TwinPartition(CreditPartition):
         model = super().touch
         self._both(lambda: model(run, now), lambda: self.scripts.touch(run, now))
 
-    def execute(self, run: str, now: int, call: CreditCall) -> CreditReply[int] | bool:
+    def execute(self, run: str, now: int, call: CreditCall) -> tuple[bool, list[CreditReply[int]]]:
         self.channels.add(call.channel)
-        model, replies = super().execute, []
+        model, answers = super().execute, []
 
         def of_model() -> object:
-            replies.append(model(run, now, call))
-            return _answer(replies[0]) if isinstance(replies[0], CreditReply) else replies[0]
+            settled, replies = model(run, now, call)
+            answers.append((settled, replies))
+            return settled, [_answer(reply) for reply in replies]
 
         self._both(of_model, lambda: self._script(run, now, call))
-        reply: CreditReply[int] | bool = replies[0]
-        return reply
+        answer: tuple[bool, list[CreditReply[int]]] = answers[0]
+        return answer
 
     def _script(self, run: str, now: int, call: CreditCall) -> object:
         on, partition, call_id = self.scripts.on, self.scripts.partition, CallId("", 0, now)
-        grants = [] if call.grant is None else [self._sent(call)]
-        if call.token is None or not (call.completed or call.released):
-            return _answer_read(on.run(partition.grant(grants, call_id), run).credits[0])
-        locks = [Lock(token_of(*call.token), str(name)) for name in (*call.completed, *call.released)]
-        request = (
-            partition.abandon(call_id, locks, counted=False) if call.released else partition.complete(call_id, locks)
-        )
-        if not grants:
-            return not on.run(request, run).lost
-        return _answer_read(on.run(carrying(request, grants), run).credits[0])
+        grants = [self._sent(call.channel, given) for given in call.grants]
+        if call.token is None:
+            return True, _read_answers(on.run(partition.grant(grants, call_id), run).credits)
+        token = token_of(call.token)
+        request = self._settlement(call_id, token, call)
+        try:
+            if not grants:
+                return _settled(on.run(request, run)), []
+            carried = on.run(carrying(request, grants), run)
+        except Refused:
+            return False, []
+        return _settled(carried.result), _read_answers(carried.credits)
 
-    def _sent(self, call: CreditCall) -> SentGrant:
-        grant = call.grant
-        assert grant is not None
+    def _settlement(self, call_id: CallId, token: str, call: CreditCall) -> Request[Any]:
+        partition = self.scripts.partition
+        if any(name < 0 for name in call.released):
+            return partition.release_session(call_id, token)
+        locks = [Lock(token, str(name)) for name in (*call.completed, *call.released)]
+        return partition.abandon(call_id, locks, counted=False) if call.released else partition.complete(call_id, locks)
+
+    def _sent(self, channel: str, given: CallGrant) -> SentGrant:
+        grant = given.grant
         retired = tuple((long(prefix), seen, begun) for prefix, seen, begun in grant.retired)
         grant = grant._replace(prefix=long(grant.prefix), retired=retired)
-        return SentGrant(call.receiver, self.scripts.channel(call.channel), call.source, grant)
+        receiver = given.receiver
+        if given.source.startswith("="):
+            prefix, _, serial = receiver.rpartition(".")
+            receiver = token_of((prefix, int(serial)))
+        return SentGrant(receiver, self.scripts.channel(channel), given.source, grant)
+
+
+def _settled(result: Any) -> bool:
+    """Return whether a settlement has settled all messages, or a session was released."""
+    return not (isinstance(result, Settled) and result.lost)
 
 
 def _gift(gift: CreditGift[int], prefix: str) -> tuple[object, ...]:
     place = tuple(gift.place) if gift.prefix == prefix else gift.place.serial
-    return gift.prefix, place, gift.until, tuple(gift.messages)
+    session = None
+    if gift.session is not None:
+        firsts: list[tuple[object, ...]] = [_gift(first, "") for first in gift.session.gifts]
+        session = gift.session.name, firsts
+    return gift.prefix, place, gift.until, tuple(gift.messages), session
+
+
+def _numbered(gift: CreditGift[Delivery]) -> CreditGift[int]:
+    """Return a gift with the numbers of the messages, and of the session, as the model has them."""
+    names = tuple(int(message.name) for message in gift.messages)
+    session: SessionGift[int] | None = None
+    if gift.session is not None:
+        names = (-int(gift.session.name[1:]),)
+        firsts: list[CreditGift[int]] = [_numbered(first) for first in gift.session.gifts]
+        session = SessionGift(gift.session.name, firsts)
+    return CreditGift(short(gift.prefix), gift.place, gift.until, names, session=session)
 
 
 def _read(gift: CreditGift[Delivery], prefix: str) -> tuple[object, ...]:
-    names = tuple(int(message.name) for message in gift.messages)
-    return _gift(CreditGift(short(gift.prefix), gift.place, gift.until, names), short(prefix))
+    return _gift(_numbered(gift), short(prefix))
 
 
 def _answer(reply: CreditReply[int]) -> tuple[object, ...]:
     gifts = [_gift(gift, reply.prefix) for gift in reply.gifts]
     known = reply.run, reply.clock, reply.answer, reply.prefix, tuple(reply.last), reply.limit
-    return (*known, gifts, reply.again, reply.there, reply.suspects, reply.due)
+    return (*known, gifts, reply.again, reply.there, reply.suspects, reply.due, reply.others_wait)
 
 
-def _answer_read(reply: CreditReply[Delivery]) -> tuple[object, ...]:
-    gifts = [_read(gift, reply.prefix) for gift in reply.gifts]
-    known = reply.run, reply.clock, reply.answer, short(reply.prefix), tuple(reply.last), reply.limit
-    return (*known, gifts, reply.again, reply.there, reply.suspects, reply.due)
+def _read_answers(replies: Iterable[CreditReply[Delivery]]) -> list[tuple[object, ...]]:
+    read = [{**reply._asdict(), "gifts": [_numbered(gift) for gift in reply.gifts]} for reply in replies]
+    return [_answer(CreditReply(**{**reply, "prefix": short(reply["prefix"])})) for reply in read]
 
 
 class TwinMachine(CreditMachine):
@@ -297,20 +375,18 @@ class TwinMachine(CreditMachine):
     def __init__(self, seed: int, on: Host, cases: Counter[str] | None = None) -> None:
         self.on = on
         super().__init__(seed, cases)
-        self.sessions = False
 
     def new_partition(self, now: int) -> CreditPartition:
-        self.sessions = False
-        self.scripts = Scripts(self.on, self.server.run, now)
+        self.scripts = Scripts(self.on, self.server.run, now, sessions=self.sessions)
         return TwinPartition(
             self.server.run,
             now,
             self.publish,
             scripts=self.scripts,
-            hears=lambda channel: bool(self.hearers(channel)),
+            hears=self.hears,
             lock=LOCK,
             seen=self.cases,
-            sessions=False,
+            sessions=self.sessions,
         )
 
     def save(self) -> dict[str, Any]:

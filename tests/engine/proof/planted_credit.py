@@ -187,14 +187,14 @@ CREDIT_BUGS = (
     Bug(
         "the reply counts the pushes of its own call",
         file=MODEL,
-        right="            last=last,\n",
-        wrong="            last=word.last if word else last,\n",
+        right="            reply._replace(limit=one.word.limit,",
+        wrong="            reply._replace(last=one.word.last, limit=one.word.limit,",
     ),
     Bug(
         "a message is given although nobody listens",
         file=MODEL,
-        right="heard = self.publish(",
-        wrong="heard = 1 + self.publish(",
+        right="        if not self.hears(word.channel):\n            self._not_heard(word)\n            return None\n",
+        wrong="",
     ),
     # -- the partition: suspects
     Bug(
@@ -255,8 +255,8 @@ CREDIT_BUGS = (
     Bug(
         "messages stay locked when their session is free",
         file=MODEL,
-        right="                del self.leases[token]\n                self._put_back(lease.names)\n",
-        wrong="                self._put_back(lease.names)\n",
+        right="            elif lease.source == source:\n                del self.leases[of]\n",
+        wrong="            elif lease.source == source:\n",
     ),
 )
 

@@ -94,8 +94,8 @@ GRANT_BUGS = (
     Bug(
         "a reply gives without a bound of unseen gifts",
         file="includes/reply_gift",
-        right="w.serial - w.seen > 16",
-        wrong="w.serial - w.seen > 99",
+        right="w.serial - w.seen <= 16",
+        wrong="w.serial - w.seen <= 99",
     ),
     Bug(
         "the limit of bytes is not kept",
@@ -112,8 +112,8 @@ GRANT_BUGS = (
     Bug(
         "a gift leaves the turn as it is",
         file="includes/give",
-        right="w.turn, w.forget_at = c.turn,",
-        wrong="w.turn, w.forget_at = w.turn,",
+        right="w.turn, w.forget_at, w.marked = c.turn,",
+        wrong="w.turn, w.forget_at, w.marked = w.turn,",
     ),
     Bug(
         "the last unseen gift is not shown again",
@@ -131,8 +131,8 @@ GRANT_BUGS = (
     Bug(
         "a seventeenth gift is pushed",
         file="includes/distribute",
-        right="w.serial - w.seen < 16",
-        wrong="w.serial - w.seen < 17",
+        right="w.serial - w.seen >= 16",
+        wrong="w.serial - w.seen >= 17",
     ),
     Bug(
         "a receiver gets more than its portion",
@@ -149,8 +149,8 @@ GRANT_BUGS = (
     Bug(
         "an announced grant gets pushes",
         file="includes/distribute",
-        right="room > 0 and not w.announced and",
-        wrong="room > 0 and",
+        right="or w.announced or",
+        wrong="or",
     ),
     Bug(
         "all receivers are told of one message",
@@ -272,6 +272,139 @@ GRANT_BUGS = (
         file="includes/distribute",
         right="while suspect and p.suspected and",
         wrong="while false and",
+    ),
+    # -- sessions
+    Bug(
+        "a session has two holders",
+        file="includes/give",
+        right="    redis.call('ZADD', p.turns, TURNS.locked, 's' .. chosen.session)\n",
+        wrong="",
+    ),
+    Bug(
+        "the first messages come without a word",
+        file="includes/give",
+        right="c.words[held.key], c.dirty[held.key] = held, held",
+        wrong="c.words[held.key] = held",
+    ),
+    Bug(
+        "more first messages come than the receiver wants",
+        file="includes/choose_gift",
+        right="choose_gift(p, held, side, w.first, room, pushes)",
+        wrong="choose_gift(p, held, side, w.first + 1, room, pushes)",
+    ),
+    Bug(
+        "a session is shown again without its messages",
+        file="includes/gifts_again",
+        right="for j = 1, #firsts do",
+        wrong="for j = 1, 0 do",
+    ),
+    Bug(
+        "the gifts of a session are forgotten in an epoch",
+        file="includes/take_grant",
+        right="gifts = g.session and (w and w.gifts or {}),",
+        wrong="gifts = g.session and {},",
+    ),
+    Bug(
+        "gifts of a session that were seen are kept",
+        file="includes/take_grant",
+        right="          table.remove(of.gifts, i)\n",
+        wrong="",
+    ),
+    Bug(
+        "a grant at a lost session is taken",
+        file="includes/take_grant",
+        right="not session_lock_end(p, g.session, g.receiver)",
+        wrong="false",
+    ),
+    Bug(
+        "a session is left with messages in the hands of its holder",
+        file="includes/take_grants",
+        right="count_held(p, g.session) == 0 and ready_count",
+        wrong="ready_count",
+    ),
+    Bug(
+        "a session is left although messages are ready",
+        file="includes/take_grants",
+        right="== 0 and ready_count(p, w) == 0 then",
+        wrong="== 0 then",
+    ),
+    Bug(
+        "a session that is kept does not count",
+        file="includes/take_grants",
+        right="math.max(g.messages, g.limit - kept)",
+        wrong="g.limit",
+    ),
+    Bug(
+        "the holder is not told that its session ends",
+        file="includes/unlock_session",
+        right="    push_to(p, w)\n",
+        wrong="",
+    ),
+    Bug(
+        "the word of a session outlives its lock",
+        file="includes/unlock_session",
+        right="  redis.call('HDEL', p.words, key)\n",
+        wrong="",
+    ),
+    Bug(
+        "a keeper whose session has ended stays keeper",
+        file="includes/unlock_session",
+        right="c.keeper ~= key and c.keeper or ''",
+        wrong="c.keeper",
+    ),
+    Bug(
+        "the holder of a session gets no push",
+        file="includes/distribute",
+        right="  if p.roused then\n    serve_held()",
+        wrong="  if false then\n    serve_held()",
+    ),
+    Bug(
+        "a message in a session stays in its order when it is given",
+        file="includes/give",
+        right="    index_remove(p, w.session, 'a', numbers[i])\n",
+        wrong="",
+    ),
+    Bug(
+        "a session that becomes free is given to nobody",
+        file="includes/update_session_turns",
+        right="        p.moved = true\n",
+        wrong="",
+    ),
+    Bug(
+        "a session that becomes free when its lock ends is given to nobody",
+        file="includes/apply_due",
+        right="p.moved = p.moved or turn.does == 'free'",
+        wrong="p.moved = p.moved",
+    ),
+    Bug(
+        "holders are told of sessions that others can take",
+        file="includes/tell_holders",
+        right="    if w and rank_of(c, w, p.now) then\n      return",
+        wrong="    if false then\n      return",
+    ),
+    Bug(
+        "a holder with messages in its hands is told that others wait",
+        file="includes/tell_holders",
+        right="count_held(p, w.session) == 0 and",
+        wrong="",
+    ),
+    Bug(
+        "all holders are told of one session",
+        file="includes/tell_holders",
+        right="left, w.marked = left - 1, true",
+        wrong="left, w.marked = left, true",
+    ),
+    Bug(
+        "a holder is told again of what it has declined",
+        file="includes/tell_holders",
+        right="w.told == 0 and not w.marked and is_idle(w)",
+        wrong="w.told == 0 and is_idle(w)",
+    ),
+    Bug(
+        "the next call does not look whether a holder lets go",
+        file="includes/tell_holders",
+        right="  c.rest = true -- the next",
+        wrong="  -- the next",
     ),
     # -- due times
     Bug(

@@ -1,0 +1,474 @@
+"""Fundamentals, part seven: a receiver grants credit for free sessions, and for the messages of a session it holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine import (
+    CreditAnswer,
+    CreditGift,
+    CreditReply,
+    Delivery,
+    GiftPlace,
+    Lock,
+    PartitionSettings,
+    SentGrant,
+    SessionLock,
+    carrying,
+    lease_token,
+)
+from sbredis.engine._grants import NEXT_SESSION
+from sbredis.exceptions import ScriptRefusedError, SessionLockLostError
+from tests.engine.bench import INCARNATION, SETTINGS, Bench
+from tests.engine.granting import RUN, Grantor, Grantors, granting, grantors, names
+from tests.engine.holding import accept, body, holder, put
+
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
+
+LOCK = SETTINGS.lock_duration
+FIRST: dict[str, Any] = {"source": NEXT_SESSION, "first": 10, "first_size": 1 << 16}
+PLAIN = GiftPlace(0, 0, 0)
+
+
+@pytest.fixture
+def settings() -> PartitionSettings:
+    return replace(SETTINGS, sessions=True)
+
+
+@pytest.fixture
+async def receiver(bench: Bench) -> Grantors:
+    """A maker of receivers of the partition on the bench."""
+    return await grantors(bench)
+
+
+class Held:
+    """A held session: the receiver of its messages."""
+
+    def __init__(self, of: Grantor, gift: CreditGift[Delivery]) -> None:
+        assert gift.session is not None
+        self.of, self.gift, self.session = of, gift, gift.session
+        self.token = lease_token(gift.prefix, gift.place.serial)
+        self.key = f"{self.token} ={self.session.name}"
+        self.seen = self.session.gifts[-1].place if self.session.gifts else PLAIN
+        self.number = 0
+
+    @property
+    def lock(self) -> SessionLock:
+        return SessionLock(self.session.name, self.token)
+
+    def sent(self, credit: int = 1, **changed: Any) -> SentGrant:
+        self.number += 1
+        until = self.seen.messages + credit
+        grant = granting(self.number, run=self.of.run, prefix=self.gift.prefix)._replace(
+            begins=False, callers=until, limit=until, seen=self.seen, size_limit=self.seen.size + (1 << 20)
+        )
+        return SentGrant(self.token, self.of.channel, f"={self.session.name}", grant._replace(**changed))
+
+    async def grant(self, credit: int = 1, **changed: Any) -> CreditReply[Delivery]:
+        return self.see(await self.of.call(self.sent(credit, **changed)))
+
+    def see(self, reply: CreditReply[Delivery]) -> CreditReply[Delivery]:
+        for gift in reply.gifts:
+            self.seen = max(self.seen, gift.place)
+        return reply
+
+    async def complete(self, name: str, *grants: SentGrant) -> tuple[CreditReply[Delivery], ...]:
+        bench = self.of.bench
+        request = bench.partition.complete(bench.call_id(), [Lock(self.token, name)])
+        if not grants:
+            assert (await bench.tell(request)).lost == ()
+            return ()
+        carried = await bench.tell(carrying(request, grants))
+        assert carried.result.lost == ()
+        return carried.credits
+
+
+def given(reply: CreditReply[Delivery]) -> list[tuple[str, list[str]]]:
+    """Return the sessions in a reply, with the names of their first messages."""
+    return [shown(gift) for gift in reply.gifts]
+
+
+def shown(gift: CreditGift[Delivery] | None) -> tuple[str, list[str]]:
+    assert gift is not None
+    assert gift.session is not None
+    return gift.session.name, [message.name for first in gift.session.gifts for message in first.messages]
+
+
+async def hold(of: Grantor, **changed: Any) -> Held:
+    [gift] = (await of.grant(1, **{**FIRST, **changed})).gifts
+    return Held(of, gift)
+
+
+# -- sessions and their first messages ---------------------------------------------------------------------------------
+
+
+async def test_a_grant_gets_free_sessions_with_their_first_messages(bench: Bench, receiver: Grantors) -> None:
+    """The session that is free for longest comes first. Each is locked under the token of its gift."""
+    await put(bench, "s", b"1", b"2")
+    bench.later(1)
+    await put(bench, "a b", b"3")
+    a = await receiver("a")
+    reply = await a.grant(3, **FIRST)
+    assert given(reply) == [("s", ["1", "2"]), ("a b", ["3"])]
+    first, second = reply.gifts
+    assert (first.place, second.place) == (GiftPlace(1, 1, 0), GiftPlace(2, 2, 0))
+    assert (first.fence, second.fence, first.until) == (1, 2, bench.now + LOCK)
+    assert (reply.limit, reply.last, reply.there) == (3, second.place, False)
+    assert first.session is not None
+    [messages] = first.session.gifts
+    assert (messages.prefix, messages.place.serial, messages.place.messages) == (first.prefix, 1, 2)
+    assert (messages.fence, messages.until) == (0, first.until)
+    assert [body(message) for message in messages.messages] == [b"1", b"2"]
+    assert (await accept(bench, "s")).outcome == "locked"
+    settled = await bench.tell(
+        bench.partition.complete(bench.call_id(), [Lock(lease_token(first.prefix, 1), name) for name in ("1", "2")])
+    )
+    assert settled.lost == ()
+
+
+async def test_no_more_messages_come_than_the_grant_says(bench: Bench, receiver: Grantors) -> None:
+    """The first one comes whatever its size."""
+    await put(bench, "s", b"1", b"2", b"3")
+    await put(bench, "t", b"x" * 100, b"5")
+    a = await receiver("a")
+    assert given(await a.grant(1, source=NEXT_SESSION, first=2, first_size=1 << 16)) == [("s", ["1", "2"])]
+    assert given(await a.grant(1, source=NEXT_SESSION, first=2, first_size=50)) == [("t", ["4"])]
+
+
+async def test_a_session_is_pushed_with_its_messages(bench: Bench, receiver: Grantors) -> None:
+    """After that it has no credit until its holder grants some."""
+    a = await receiver("a")
+    assert given(await a.grant(2, **FIRST)) == []
+    [name] = await put(bench, "s", b"1")
+    [(key, push)] = await a.heard()
+    assert (key, shown(push.gift)) == (f"a {NEXT_SESSION}", ("s", [name]))
+    assert push.gift is not None
+    held = Held(a, push.gift)
+    await put(bench, "s", b"2")
+    assert await a.heard() == []
+    assert names(await held.grant(3)) == ["2"]
+    await put(bench, "s", b"3")
+    [(key, push)] = await a.heard()
+    assert key == held.key
+    assert push.gift is not None
+    assert [message.name for message in push.gift.messages] == ["3"]
+    assert push.gift.place.messages == 3
+
+
+async def test_a_large_first_message_is_not_pushed(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await a.grant(1, **FIRST)
+    await put(bench, "s", b"x" * 20_000)
+    [(_, push)] = await a.heard()
+    assert shown(push.gift) == ("s", [])
+    assert push.gift is not None
+    assert names(await Held(a, push.gift).grant()) == ["1"]
+
+
+async def test_a_lost_reply_is_shown_again(bench: Bench, receiver: Grantors) -> None:
+    """The session comes again with all messages that its holder has not seen."""
+    await put(bench, "s", b"1", b"2", b"3")
+    a = await receiver("a")
+    sent = a.sent(1, **{**FIRST, "first": 2})
+    first = await a.call(sent)
+    again = await a.call(sent)
+    assert (again.answer, again.again) == (CreditAnswer.KNOWN, True)
+    assert given(again) == given(first) == [("s", ["1", "2"])]
+    held = Held(a, again.gifts[0])
+    assert names(await held.grant()) == ["3"]
+    a.seen = PLAIN
+    reply = await a.grant(0, source=NEXT_SESSION, again=True)
+    assert given(reply) == [("s", ["3"])]
+
+
+async def test_a_named_session_comes_with_its_messages(bench: Bench, receiver: Grantors) -> None:
+    """The receiver of the messages is the token that the call has chosen. A repetition shows them again."""
+    await put(bench, "s", b"1", b"2")
+    a = await receiver("a")
+    token, call_id = lease_token("aAAAAAAA", 7), bench.call_id()
+    sent = SentGrant(token, a.channel, "=s", a.sent(1).grant)
+    for answer in (CreditAnswer.TAKEN, CreditAnswer.KNOWN):
+        carried = await bench.tell(carrying(bench.partition.accept_session(call_id, token, "s"), [sent]))
+        assert carried.result.outcome == "taken"
+        [reply] = carried.credits
+        assert (reply.answer, names(reply)) == (answer, ["1"])
+    other = lease_token("aAAAAAAA", 8)
+    request = bench.partition.accept_session(bench.call_id(), other, "s")
+    carried = await bench.tell(carrying(request, [sent._replace(receiver=other)]))
+    assert (carried.result.outcome, carried.credits[0].refusal) == ("locked", "LOST session")
+
+
+async def test_receivers_share_free_sessions(bench: Bench, receiver: Grantors) -> None:
+    a, b = await receiver("a"), await receiver("b")
+    await a.grant(5, **FIRST)
+    await b.grant(5, **FIRST)
+    for session in "stuv":
+        await put(bench, session, b"m")
+    assert len(await a.heard()) == len(await b.heard()) == 2
+
+
+# -- a held session ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_messages_of_a_session_keep_their_order(bench: Bench, receiver: Grantors) -> None:
+    """What its holder gives back comes before what is later."""
+    await put(bench, "s", b"1", b"2", b"3")
+    a = await receiver("a")
+    held = await hold(a, first=2)
+    request = bench.partition.abandon(bench.call_id(), [Lock(held.token, name) for name in ("1", "2")], counted=False)
+    carried = await bench.tell(carrying(request, [held.sent(5)]))
+    assert names(carried.credits[0]) == ["1", "2", "3"]
+
+
+async def test_renewing_a_session_renews_its_messages(bench: Bench, receiver: Grantors) -> None:
+    await put(bench, "s", b"1", b"2")
+    a = await receiver("a")
+    held = await hold(a, first=1)
+    bench.later(LOCK - 1)
+    await bench.tell(bench.partition.renew_session(bench.call_id(), held.lock))
+    [gift] = (await held.grant()).gifts
+    assert gift.until == bench.now + LOCK
+    bench.later(LOCK - 1)
+    await held.complete("1")
+    await held.complete("2")
+
+
+async def test_the_end_of_the_lock_ends_the_credit(bench: Bench, receiver: Grantors) -> None:
+    """Its holder is told, and its messages are given to others."""
+    await put(bench, "s", b"1")
+    a, b = await receiver("a"), await receiver("b")
+    held = await hold(a)
+    await held.grant(5)
+    await b.grant(5, **FIRST)
+    bench.later(LOCK)
+    await put(bench, "s", b"2")
+    [(key, push)] = await a.heard()
+    assert (key, push.gift, push.others_wait) == (held.key, None, False)
+    [(_, push)] = await b.heard()
+    assert shown(push.gift) == ("s", ["1", "2"])
+    reply = await held.grant(5)
+    assert (reply.answer, reply.refusal, reply.gifts) == (CreditAnswer.REFUSED, "LOST session", [])
+
+
+async def test_a_receiver_may_delete_the_messages_of_sessions(bench: Bench, receiver: Grantors) -> None:
+    """A session that is pushed comes without any, because a deleted message must not get lost."""
+    a = await receiver("a")
+    await put(bench, "s", b"1", b"2")
+    [gift] = (await a.call(a.sent(1, delete=True, **{**FIRST, "first": 1}))).gifts
+    assert shown(gift) == ("s", ["1"])
+    held = Held(a, gift)
+    reply = await a.call(held.sent(5)._replace(delete=True))
+    assert names(reply) == ["2"]
+    assert (await bench.count()).locked == 0
+    assert await bench.tell(bench.partition.release_session(bench.call_id(), held.lock)) == 0
+
+
+# -- letting go --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_with_one_message_takes_one_call(bench: Bench, receiver: Grantors) -> None:
+    """The last settlement leaves the session and brings the next one."""
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    await put(bench, "t", b"2")
+    left, sessions = await held.complete("1", held.sent(1, leaves=True), a.sent(1, **FIRST))
+    assert (left.answer, left.refusal) == (CreditAnswer.REFUSED, "LOST released")
+    assert given(sessions) == [("t", ["2"])]
+    repeated = await held.grant(1, leaves=True)
+    assert (repeated.answer, repeated.refusal) == (CreditAnswer.REFUSED, "LOST session")
+    assert (await accept(bench, "s")).outcome == "taken"
+
+
+async def test_a_session_with_messages_is_not_left(bench: Bench, receiver: Grantors) -> None:
+    """Then its messages come, and one session less."""
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    await put(bench, "t", b"2")
+    await put(bench, "s", b"3")
+    kept, sessions = await held.complete("1", held.sent(1, leaves=True), a.sent(1, **FIRST))
+    assert (kept.answer, names(kept)) == (CreditAnswer.TAKEN, ["3"])
+    assert (sessions.answer, sessions.limit, given(sessions), sessions.there) == (CreditAnswer.TAKEN, 1, [], True)
+
+
+async def test_a_session_whose_messages_are_on_their_way_is_not_left(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    await held.grant(1)
+    leaving = held.sent(1, leaves=True)
+    await put(bench, "s", b"2")  # it is pushed, and the holder has not seen it when it leaves
+    [kept] = await held.complete("1", leaving)
+    assert kept.answer is CreditAnswer.TAKEN
+    assert kept.last.serial == 2
+
+
+async def test_the_release_of_a_session_may_take_the_next_one(bench: Bench, receiver: Grantors) -> None:
+    """Another session is given first, and so are other receivers."""
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    await put(bench, "t", b"2")
+    bench.later(1)
+    call_id, sent = bench.call_id(), a.sent(1, **FIRST)
+    for answer in (CreditAnswer.TAKEN, CreditAnswer.KNOWN):
+        carried = await bench.tell(carrying(bench.partition.release_session(call_id, held.lock), [sent]))
+        assert (carried.result, carried.credits[0].answer) == (1, answer)
+        assert given(carried.credits[0]) == [("t", ["2"])]
+
+
+async def test_a_refused_release_reads_no_grant(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    await bench.tell(bench.partition.release_session(bench.call_id(), held.lock))
+    before = await bench.whole()
+    request = carrying(bench.partition.release_session(bench.call_id(), held.lock), [a.sent(1, **FIRST)])
+    with pytest.raises(SessionLockLostError):
+        await bench.tell(request)
+    assert await bench.whole() == before
+
+
+# -- others wait -------------------------------------------------------------------------------------------------------
+
+
+async def empty(bench: Bench, a: Grantor, session: str, **changed: Any) -> Held:
+    """Return a held session without messages, whose holder has credit."""
+    [name] = await put(bench, session, b"m")
+    held = await hold(a)
+    await held.complete(name)
+    assert not (await held.grant(1, **{"yields": True, **changed})).others_wait
+    return held
+
+
+async def test_one_holder_is_told_for_each_session_that_waits(bench: Bench, receiver: Grantors) -> None:
+    """The one that was served longest ago comes first. It is told once."""
+    a = await receiver("a")
+    held = [await empty(bench, a, session) for session in "st"]
+    await put(bench, "u", b"m")
+    [(key, push)] = await a.heard()
+    assert (key, push.gift, push.others_wait) == (held[0].key, None, True)
+    await put(bench, "u", b"m")
+    assert await a.heard() == []
+    assert (await held[0].grant(1, yields=True)).others_wait  # it declines, and the other holder is told
+    [(key, push)] = await a.heard()
+    assert (key, push.others_wait) == (held[1].key, True)
+    await put(bench, "u", b"m")
+    assert await a.heard() == []
+
+
+async def test_a_reply_says_that_others_wait(bench: Bench, receiver: Grantors) -> None:
+    """So the holder can let go, and take the other session in the same call."""
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    await put(bench, "t", b"2")
+    [reply] = await held.complete("1", held.sent(1, yields=True))
+    assert (reply.others_wait, reply.gifts) == (True, [])
+    request = bench.partition.release_session(bench.call_id(), held.lock)
+    carried = await bench.tell(carrying(request, [a.sent(1, **FIRST)]))
+    assert given(carried.credits[0]) == [("t", ["2"])]
+
+
+async def test_nobody_is_told_if_another_receiver_can_take_the_session(bench: Bench, receiver: Grantors) -> None:
+    a, b = await receiver("a"), await receiver("b")
+    await empty(bench, a, "s")
+    await b.grant(1, **FIRST)
+    await put(bench, "t", b"m")
+    assert await a.heard() == []
+    assert len(await b.heard()) == 1
+
+
+async def test_a_holder_that_does_not_yield_is_not_told(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    held = await empty(bench, a, "s", yields=False)
+    await put(bench, "t", b"m")
+    assert await a.heard() == []
+    assert not (await held.grant(1)).others_wait
+
+
+async def test_a_holder_with_messages_in_its_hands_is_not_told(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await put(bench, "s", b"m")
+    held = await hold(a)
+    await held.grant(1, yields=True)
+    await put(bench, "t", b"m")
+    assert await a.heard() == []
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_of_another_holder_is_refused(bench: Bench, receiver: Grantors) -> None:
+    """A refusal begins no word, and nothing changes."""
+    await put(bench, "s", b"1")
+    mine = await holder(bench, "s")
+    a = await receiver("a")
+    grant = a.sent(1).grant
+    for token, session in (("A" * 11, "s"), (mine.lock.token, "t")):
+        before = await bench.whole()
+        reply = await a.call(SentGrant(token, a.channel, f"={session}", grant))
+        assert (reply.answer, reply.refusal, reply.gifts) == (CreditAnswer.REFUSED, "LOST session", [])
+        after = await bench.whole()
+        for kind in ("words", "grants", "kept", "leases", "order"):
+            key = bench.partition.keys[0].decode().replace("state", kind)
+            assert after.get(key) == before.get(key)
+
+
+CHANGED: dict[str, tuple[dict[str, Any], str]] = {
+    "disabled": ({"status": "ReceiveDisabled"}, "DISABLED ReceiveDisabled"),
+    "forwards": ({"forwards": True}, "FORWARDS receive"),
+}
+
+
+@pytest.mark.parametrize(("changed", "refusal"), CHANGED.values(), ids=CHANGED)
+async def test_a_refused_grant_gives_nothing(
+    bench: Bench, receiver: Grantors, changed: dict[str, Any], refusal: str
+) -> None:
+    """Settings that forbid to receive end the credit, and the holders are told."""
+    await put(bench, "s", b"1", b"2")
+    a = await receiver("a")
+    held = await hold(a, first=1)
+    await held.complete("1")
+    assert names(await held.grant(3)) == ["2"]
+    await bench.change(**changed)
+    assert [(key, push.gift) for key, push in await a.heard()] == [(held.key, None)]
+    await put(bench, "t", b"3")
+    for reply in (await held.grant(1), await a.grant(1, **FIRST)):
+        assert (reply.answer, reply.refusal, reply.gifts) == (CreditAnswer.REFUSED, refusal, [])
+    assert await a.heard() == []
+
+
+MALFORMED = {
+    "a receiver that is no token": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n   =s",
+    "a name that is too long": f"AAAAAAAAAAA  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n   ={'x' * 513}",
+    "a byte that no name has": "AAAAAAAAAAA  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n   =\udcff",
+    "first messages of a held session": "AAAAAAAAAAA  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n  1:1 =s",
+    "too many first messages": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n  1001:1 next",
+    "first messages without bytes": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n  1 next",
+    "another source": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n   nexts",
+    "leaving free sessions": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 nl   next",
+    "yielding free sessions": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 ny   next",
+}
+
+
+@pytest.mark.parametrize("grant", MALFORMED.values(), ids=MALFORMED)
+async def test_a_malformed_grant_changes_nothing(bench: Bench, grant: str) -> None:
+    await put(bench, "s", b"1")
+    mine = await holder(bench, "s")
+    before = await bench.whole()
+    sent = grant.encode("utf-8", "surrogateescape")
+    calls: dict[str, tuple[str | int, ...]] = {
+        "grant": (),
+        "accept_session": ("=t", 1, "A" * 11, "", 0),
+        "release_session": ("=s", mine.lock.token),
+        "complete": (mine.lock.token, 1, "1"),
+    }
+    for script, arguments in calls.items():
+        with pytest.raises(ScriptRefusedError, match="BADCALL"):
+            await bench.raw(script, RUN, INCARNATION, 1, "", 0, bench.now, *arguments, sent)
+    assert await bench.whole() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -74,7 +75,7 @@ def starts(folder: Path) -> Counter[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 4])
-@pytest.mark.parametrize("most", [3, 10])
+@pytest.mark.parametrize("most", [3, pytest.param(10, marks=pytest.mark.long("each of ten kills costs a lock"))])
 async def test_one_message_that_kills_takes_no_others_with_it(
     server: LocalServer, tmp_path: Path, processes: int, most: int
 ) -> None:
@@ -93,3 +94,82 @@ async def test_one_message_that_kills_takes_no_others_with_it(
         assert set(count) == {*texts, "die"}
         assert count["die"] == most
         assert max(count[text] for text in texts) <= 3
+
+
+AHEAD = """
+    import asyncio, os
+    from sbredis import ServiceBusReceivedMessage
+    from sbredis.workers import Context, Worker
+
+    worker = Worker(os.environ["BUS"])
+
+    @worker.queue("orders", max_concurrent_calls=16, prefetch=1000)
+    async def place(text: str, context: Context, message: ServiceBusReceivedMessage) -> None:
+        with open("log", "a") as log:
+            log.write(f"{os.getpid()} {text} {context.attempt} {message.is_suspect}\\n")
+        await asyncio.sleep(float(os.environ["TAKES"]))
+"""
+"""A worker that fetches 1,000 messages ahead."""
+SLOTS, MANY = 16, 1000
+
+
+async def fill(client: ServiceBusClient, most: int) -> None:
+    await client.ensure_queue("orders", lock_duration=timedelta(seconds=5), max_delivery_count=most)
+    async with client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage(str(number)) for number in range(MANY)])
+
+
+async def fetched(client: ServiceBusClient) -> None:
+    """Wait until all messages are locked."""
+
+    async def locked() -> bool:
+        async with client.get_queue_receiver("orders") as receiver:
+            return not await receiver.receive_messages(1, 0)
+
+    await eventually(locked)
+
+
+@pytest.mark.slow
+async def test_a_killed_worker_counts_no_delivery_of_what_it_had_only_fetched_ahead(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    async with ServiceBusClient(server.url) as client:
+        await fill(client, most=1)
+        async with program(server.url, tmp_path, app=AHEAD, env={"TAKES": "3600"}) as worker:
+            await eventually(lambda: len(starts(tmp_path)) == SLOTS)
+            await fetched(client)
+            worker.signal_group(signal.SIGKILL)
+            await worker.end()
+        begun = starts(tmp_path)
+        async with client.get_queue_receiver("orders") as receiver:
+            got: list[str] = []
+            while not got or got[-1] != str(MANY - 1):
+                got += [bytes(message.body).decode() for message in await receiver.receive_messages(MANY, 60)]
+            died = await dead(client)
+        assert len(died) <= 2 * SLOTS
+        assert set(begun) <= set(died)
+        assert sorted([*got, *died], key=int) == [str(number) for number in range(MANY)]
+
+
+@pytest.mark.slow
+async def test_an_outage_longer_than_a_lock_makes_nobody_work_one_by_one(server: LocalServer, tmp_path: Path) -> None:
+    """The processes of a worker stand still for longer than a lock, twice, with all messages in their hands."""
+    async with ServiceBusClient(server.url) as client:
+        await fill(client, most=10)
+        async with program(server.url, tmp_path, "--processes", "4", app=AHEAD, env={"TAKES": "0.2"}) as worker:
+            for _ in range(2):
+                before = starts(tmp_path).total()
+                await eventually(lambda before=before: starts(tmp_path).total() > before)  # type: ignore[misc]
+                worker.signal_group(signal.SIGSTOP)
+                await asyncio.sleep(5.5)  # the duration of a lock
+                worker.signal_group(signal.SIGCONT)
+
+            async def done() -> bool:
+                return not await there(client)
+
+            await eventually(done)
+        assert await dead(client) == []
+        lines = (tmp_path / "log").read_text().splitlines()
+        suspects = {line.split()[1] for line in lines if line.endswith("True")}
+        assert set(starts(tmp_path)) == {str(number) for number in range(MANY)}
+        assert len(suspects) <= 4 * 2 * SLOTS

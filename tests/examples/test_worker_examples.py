@@ -40,6 +40,10 @@ WORKER_EXAMPLES = {
         answered with 202
         handled: 2 x teapot
     """,
+    "worker_poison.py": r"""
+        3 deaths
+        dead letters: poison
+    """,
     "worker_processes.py": r"""
         -1: HandlerProcessDied: The process of the handler ended with the signal SIGKILL\.
         360 = 2 x 2 x 2 x 3 x 3 x 5
@@ -105,7 +109,13 @@ WORKER_EXAMPLES = {
 }
 """Patterns of the lines that each example prints."""
 
-SLOW = {"worker_processes.py", "worker_sessions.py", "worker_shutdown.py", "worker_transactions.py"}
+SLOW = {
+    "worker_poison.py",
+    "worker_processes.py",
+    "worker_sessions.py",
+    "worker_shutdown.py",
+    "worker_transactions.py",
+}
 """The examples that take longer than a quick test may."""
 
 

@@ -16,6 +16,8 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.model import ServiceBusSubQueue
 from sbredis.servers import LocalServer
+from sbredis.workers.running._suspects import Alone, SuspectTurns
+from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
 from tests.workers.worker_programs import program
 
@@ -36,7 +38,66 @@ KILLED = """
         await asyncio.sleep(0.3)
 """
 """A worker whose handler kills its process for a message."""
+BATCHES = KILLED.replace("max_concurrent_calls=16)", "max_concurrent_calls=2, batch=16)").replace(
+    """async def place(text: str, context: Context) -> None:
+        with open("log", "a") as log:
+            log.write(f"{os.getpid()} {text} {context.attempt}\\n")
+        if text == "die":""",
+    """async def place(texts: list[str]) -> None:
+        with open("log", "a") as log:
+            log.writelines(f"{os.getpid()} {text} -\\n" for text in texts)
+        if "die" in texts:""",
+)
+"""The same for batches."""
 INNOCENT = 15
+
+
+def test_a_worker_that_holds_nothing_takes_suspects_at_once_and_others_seldom() -> None:
+    turns = SuspectTurns()
+    assert turns.due_in(now=5, held=3) == 0
+    turns.ended(stopped=5, began=6)
+    assert (turns.due_in(now=6, held=0), turns.due_in(now=6, held=1), turns.due_in(now=40, held=1)) == (0, 29, 0)
+    assert (turns.goes_on(began=6, now=6.9), turns.goes_on(began=6, now=7)) == (True, False)
+
+
+def test_slow_handlers_are_stopped_for_a_tenth_of_the_time() -> None:
+    turns = SuspectTurns()
+    turns.ended(stopped=0, began=60)
+    assert turns.due_in(now=60, held=1) == 540
+
+
+class Taker:
+    """A consumer as the others of its process see it."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.rests = False
+
+    def rest(self) -> None:
+        self.rests = True
+
+    def resume(self) -> None:
+        self.rests = False
+
+
+async def test_a_consumer_takes_suspects_when_no_other_one_holds_anything() -> None:
+    alone, first, second = Alone(Time()), Taker(), Taker()
+    alone.join(first)
+    alone.join(second)
+    second.held = 1
+    beginning = asyncio.create_task(alone.begin(first))
+    await eventually(lambda: second.rests)
+    assert (alone.lets_begin(first), alone.lets_begin(second), beginning.done()) == (True, False, False)
+    later = asyncio.create_task(alone.begin(second))
+    second.held = 0
+    alone.noted()
+    await beginning
+    assert not later.done()
+    alone.end(second)  # it is not its turn
+    assert not alone.lets_begin(second)
+    alone.end(first)
+    await later
+    assert (first.rests, second.rests) == (True, False)
 
 
 @asynccontextmanager
@@ -74,26 +135,34 @@ def starts(folder: Path) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 4])
-@pytest.mark.parametrize("most", [3, pytest.param(10, marks=pytest.mark.long("each of ten kills costs a lock"))])
+@pytest.mark.parametrize(
+    ("most", "processes", "app"),
+    [
+        pytest.param(3, 1, KILLED, id="3 deliveries, one process"),
+        pytest.param(3, 4, KILLED, id="3 deliveries, four processes"),
+        pytest.param(3, 1, BATCHES, id="3 deliveries, batches", marks=pytest.mark.long("single messages show it")),
+        pytest.param(10, 1, KILLED, id="10 deliveries", marks=pytest.mark.long("each of ten kills costs a lock")),
+        pytest.param(10, 4, KILLED, id="10, four", marks=pytest.mark.long("each of ten kills costs a lock")),
+    ],
+)
 async def test_one_message_that_kills_takes_no_others_with_it(
-    server: LocalServer, tmp_path: Path, processes: int, most: int
+    server: LocalServer, tmp_path: Path, most: int, processes: int, app: str
 ) -> None:
     async with ServiceBusClient(server.url) as client:
         await client.ensure_queue("orders", lock_duration=timedelta(seconds=5), max_delivery_count=most)
         async with client.get_queue_sender("orders") as sender:
             texts = [f"m{number}" for number in range(INNOCENT)]
             await sender.send_messages([ServiceBusMessage(text) for text in [*texts[:7], "die", *texts[7:]]])
-        async with running(server.url, tmp_path, processes, KILLED):
+        async with running(server.url, tmp_path, processes, app):
 
             async def done() -> bool:
                 return not await there(client) and await dead(client) == ["die"]
 
             await eventually(done, 240)
-        count = starts(tmp_path)
-        assert set(count) == {*texts, "die"}
-        assert count["die"] == most
-        assert max(count[text] for text in texts) <= 3
+    count = starts(tmp_path)
+    assert set(count) == {*texts, "die"}
+    assert count["die"] == most
+    assert max(count[text] for text in texts) <= 3
 
 
 AHEAD = """
@@ -159,7 +228,7 @@ async def test_an_outage_longer_than_a_lock_makes_nobody_work_one_by_one(server:
         async with program(server.url, tmp_path, "--processes", "4", app=AHEAD, env={"TAKES": "0.2"}) as worker:
             for _ in range(2):
                 before = starts(tmp_path).total()
-                await eventually(lambda before=before: starts(tmp_path).total() > before)  # type: ignore[misc]
+                await eventually(lambda before=before: starts(tmp_path).total() > before)
                 worker.signal_group(signal.SIGSTOP)
                 await asyncio.sleep(5.5)  # the duration of a lock
                 worker.signal_group(signal.SIGCONT)

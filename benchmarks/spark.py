@@ -1,5 +1,6 @@
 """Compare Spark on two cores with redis-py and pyarrow in one process: reads, writes, streams and jobs on one server.
-It also measures how long messages of another client take while Spark reads, and what small pages cost a read.
+It also measures how long messages of another client take while Spark reads, and what small pages cost a read. (How
+reads and writes grow is in benchmarks.spark_growth.)
 
 python -m benchmarks.spark [--rows N] [--rounds N] [--only NAMES] [--server NAME]
 
@@ -12,6 +13,7 @@ import argparse
 import logging
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,9 +35,9 @@ WARM = 20_000
 """The rows of the round that does not count. A short run has none."""
 
 
-PAGES, BESIDE = "read by pages", "p99 beside reads"
+PAGES, BESIDE, BUSY = "read by pages", "p99 beside reads", "p99 beside work"
 QUIET = 5.0
-"""The seconds for which the other client works alone."""
+"""The seconds for which the other client works alone, and beside work that asks no server."""
 
 
 class Goal(NamedTuple):
@@ -57,7 +59,10 @@ WORKS = (
     Goal("consume 20,000", 0.3),
 )
 JOBS = tuple(Goal(name, 2.0) for name in ("capture", "compact", "replay", "skew", "dlq-report", "latency"))
-DELAYS = (Goal(BESIDE, 3.0),)
+DELAYS = (Goal(BESIDE, 3.0), Goal(BUSY, 1.5))
+"""Compared with the delay of the client alone; and with that beside two processes that only use processor time, as the
+tasks and the Java process of a read do too. If this machine has few cores, most of the delay is theirs.
+"""
 LARGE = {"pageMessages": "1000", "pageBytes": str(4 * 1024 * 1024)}
 Times = dict[str, list[tuple[float, float]]]
 """By the name of a piece of work: the seconds of Spark and of the plain side, round by round."""
@@ -68,6 +73,14 @@ def timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def use_processors(seconds: float) -> None:
+    """Use the time of two processors."""
+    program = f"import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: sum(range(1000))"
+    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
+    for process in processes:
+        process.wait()
 
 
 class Bench:
@@ -132,8 +145,10 @@ class Bench:
                 neighbour.note()
                 bus.read("bench")
                 neighbour.note()
-            alone, beside = neighbour.percentiles()
-            self._seconds[BESIDE] = beside, alone
+                use_processors(QUIET)
+                neighbour.note()
+            alone, beside, busy = neighbour.percentiles()
+            self._seconds[BESIDE], self._seconds[BUSY] = (beside, alone), (beside, busy)
 
     def _consume(self, size: int, source: Path, *, swapped: bool) -> None:
         bus, plain, checkpoint = self._bus, self._plain, self._folder / "out" / f"checkpoint-{size}"

@@ -72,6 +72,11 @@ BENCHMARKS = {
     "spark": LongRun(
         "benchmarks.spark", "Spark beside redis-py and pyarrow: reads, writes, streams, jobs, goals", SPARK
     ),
+    "spark-growth": LongRun(
+        "benchmarks.spark_growth",
+        "Spark with 100,000 to 3,000,000 rows in 1 to 16 partitions on three masters (20 minutes)",
+        SPARK,
+    ),
     "workers": LongRun(
         "benchmarks.workers",
         "the worker beside other frameworks, with the picture for the guide (20 minutes)",

@@ -7,6 +7,8 @@ import re
 import pytest
 
 from benchmarks.spark import DELAYS, JOBS, WORKS, lines
+from benchmarks.spark_growth import Seconds
+from benchmarks.spark_growth import lines as growth_lines
 from tests.benchmarks.running import benchmark, refused
 
 SPEED = r" +[\d,]+ rows/s +[\d,]+ rows/s +\d+\.\d\d x  ≥ \d\.\d  (met|MISSED)"
@@ -28,7 +30,7 @@ def test_each_goal_is_compared_with_the_median_ratio() -> None:
     """The goal of a job is a number of times the time of the plain read; other goals are parts of the plain speed."""
     exactly = {work.name: [(1.0, work.ratio), (9.0, 1.0), (1.0, 9.0)] for work in WORKS}
     exactly |= {job.name: [(2.0, 1.0), (1.0, 1.0), (9.0, 1.0)] for job in JOBS}
-    exactly |= {delay.name: [(3.0, 1.0), (1.0, 1.0), (9.0, 1.0)] for delay in DELAYS}
+    exactly |= {delay.name: [(delay.ratio, 1.0), (1.0, 1.0), (9.0, 1.0)] for delay in DELAYS}
     assert [line.split()[-1] for line in lines(exactly, 1000)[1:]] == ["met"] * len(exactly)
     missed = {"read": [(1.02, 1.0)], "skew": [(2.1, 1.0)], "p99 beside reads": [(3.1, 1.0)]}
     assert [line.split()[-1] for line in lines(missed, 1000)[1:]] == ["MISSED"] * 3
@@ -38,3 +40,17 @@ def test_each_goal_is_compared_with_the_median_ratio() -> None:
 def test_invalid_arguments_are_refused() -> None:
     assert "must be 1 at least" in refused("spark", "--rows", "0")
     assert "must name pieces of work" in refused("spark", "--only", "everything")
+
+
+def test_the_growth_is_compared_with_the_fewest_rows() -> None:
+    found = {(100, 1): Seconds(1.0, 2.0), (300, 1): Seconds(6.0, 3.0), (100, 4): Seconds(1.0, 1.0)}
+    assert growth_lines(found)[2:] == [
+        "| 100 | 1 | 100 rows/s | 50 rows/s | 1.00 x and 1.00 x |",
+        "| 100 | 4 | 100 rows/s | 100 rows/s | 1.00 x and 1.00 x |",
+        "| 300 | 1 | 50 rows/s | 100 rows/s | 0.50 x and 2.00 x |",
+    ]
+
+
+@pytest.mark.long("it starts processes to see one line")
+def test_invalid_sizes_are_refused() -> None:
+    assert "invalid" in refused("spark_growth", "--rows", "0,5")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sbredis.exceptions import ServerUnsuitableError
-from sbredis.transport._address import Endpoint
+from sbredis.transport import Endpoint
 from sbredis.transport._replicas import replicas_in
 
 

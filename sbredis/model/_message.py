@@ -135,7 +135,8 @@ class ServiceBusMessage:
             content.reply_to_session_id = id_text(reply_to_session_id, "reply_to_session_id", may_be_empty=True)
         if raw_amqp is not None:
             content.raw_amqp = encoded_bytes(raw_amqp, "raw_amqp")
-        refuse_unknown(ServiceBusMessage, kwargs, AZURE_MESSAGE)
+        if len(kwargs) > 0:
+            refuse_unknown(ServiceBusMessage, kwargs, AZURE_MESSAGE)
 
     # -- the body ------------------------------------------------------------------------------------------------------
 

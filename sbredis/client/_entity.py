@@ -159,7 +159,7 @@ class Entity:
         the background.
         """
         found = self._turn
-        if found is not None and 0 < found.sending.gathering < _LARGE and not found.down_until:
+        if found is not None and 0 < len(found.sending.gathering) < _LARGE and not found.down_until:
             return found
         numbers = self.numbers
         for _ in numbers:

@@ -105,7 +105,8 @@ class Lane(ABC, Generic[J, R]):
         self.entity = link.entity
         self.connection = link.connection
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[J] = deque()
+        self.gathering: deque[J] = deque()
+        """The jobs that wait for the next call. Only the lane changes it."""
         self._pipelines = [Pipeline(self, number) for number in range(self.depth)]
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -168,7 +169,7 @@ class Lane(ABC, Generic[J, R]):
         if self._closed or self.connection.closed or future.get_loop() is not self._loop:
             self._refuse(job)
             return future
-        self._queue.append(job)
+        self.gathering.append(job)
         if not self._woken:
             self._wake()
         if job.deadline < self._timer_at:
@@ -186,12 +187,7 @@ class Lane(ABC, Generic[J, R]):
     @property
     def busy(self) -> bool:
         """Whether jobs wait or a call is under way."""
-        return bool(self._queue) or any(pipeline.busy for pipeline in self._pipelines)
-
-    @property
-    def gathering(self) -> int:
-        """The number of jobs that wait for the next call."""
-        return len(self._queue)
+        return bool(self.gathering) or any(pipeline.busy for pipeline in self._pipelines)
 
     def close(self) -> None:
         """Fail all jobs, because the client is closed."""
@@ -209,8 +205,8 @@ class Lane(ABC, Generic[J, R]):
     def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
         """Return the jobs for a pipeline's next call. Wake another pipeline for the jobs that this one leaves."""
         self._woken = False
-        jobs = self.gather(self._queue, ordered=pipeline is self._pipelines[0])
-        if self._queue:
+        jobs = self.gather(self.gathering, ordered=pipeline is self._pipelines[0])
+        if self.gathering:
             self._wake()
         return jobs
 
@@ -224,7 +220,7 @@ class Lane(ABC, Generic[J, R]):
 
     def _all(self) -> list[tuple[list[J] | deque[J], bool]]:
         """Return all jobs, and whether they were sent."""
-        return [*((pipeline.in_flight, True) for pipeline in self._pipelines), (self._queue, False)]
+        return [*((pipeline.in_flight, True) for pipeline in self._pipelines), (self.gathering, False)]
 
     def fail(self, jobs: list[J] | deque[J], error: ServiceBusError) -> None:
         """End jobs with an error. Each caller gets an error object of its own."""
@@ -252,7 +248,7 @@ class Lane(ABC, Generic[J, R]):
             "entity are gone.",
             outcome=Outcome.REFUSED,
         )
-        self.fail(self._queue, error)
+        self.fail(self.gathering, error)
         return error
 
     # -- time ----------------------------------------------------------------------------------------------------------

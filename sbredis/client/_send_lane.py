@@ -222,9 +222,9 @@ class SendLane(Lane[SendJob, Sent]):
         """For a while, send no movable messages to this partition. Move those that wait for the next call."""
         if self.entity.partitioned:
             self.link.missed()
-            waiting = list(self._queue)
-            self._queue.clear()
-            self._queue.extend(self.move(waiting))
+            waiting = list(self.gathering)
+            self.gathering.clear()
+            self.gathering.extend(self.move(waiting))
 
     def move(self, jobs: list[SendJob]) -> list[SendJob]:
         """Move jobs to partitions that can be reached. Return the jobs that must stay."""

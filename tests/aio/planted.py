@@ -600,7 +600,7 @@ PLANTED = (
     Planted(
         "no call is woken for the jobs that another one leaves",
         file="sbredis/client/_lane.py",
-        right="        if self._queue:\n            self._wake()",
+        right="        if self.gathering:\n            self._wake()",
         wrong="        if not jobs:\n            self._wake()",
         test="tests/aio/test_coalescing.py::test_a_second_call_takes_what_the_first_one_leaves",
     ),
@@ -657,7 +657,7 @@ PLANTED = (
         "a lane stops although jobs wait",
         file="sbredis/client/_pipeline.py",
         right="if self._lane.gathering:",
-        wrong="if self._lane.gathering > 1:",
+        wrong="if len(self._lane.gathering) > 1:",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
     ),
     Planted(

@@ -100,7 +100,7 @@ async def together(client: ServiceBusClient, calls: Calls, *transactions: Sequen
     entity = await client._connection.entity("inputs", asyncio.get_running_loop().time() + 60)
     lane = entity.partition_client(entity.numbers[0]).transacting
     tasks = [asyncio.create_task(transact(client, records)) for records in transactions]
-    await eventually(lambda: lane.gathering == len(tasks))
+    await eventually(lambda: len(lane.gathering) == len(tasks))
     calls.let.set()
     results = await asyncio.gather(*tasks, *plugs, return_exceptions=True)
     del calls.sizes[:2]  # those of the plugs
@@ -275,7 +275,7 @@ async def test_a_cancelled_commit_is_left_out_before_the_call_and_happens_after_
             asyncio.create_task(transact(client, [partial(completes, each), partial(sends, outputs, str(each))]))
             for each in messages
         ]
-        await eventually(lambda: lane.gathering == 4)
+        await eventually(lambda: len(lane.gathering) == 4)
         waiting[1].cancel()
         await asyncio.wait(waiting[1:2])
         calls.let.set()

@@ -191,7 +191,7 @@ PLANTED = (
     Planted(
         "a move without an answer counts as done",
         file="sbredis/moving/_carrying.py",
-        right="group.overtaken()  # the next reading shows whether the call has run",
+        right="group.lost()",
         wrong="group.moved()",
         test="tests/aio/test_forwarding.py::test_a_move_within_a_slot_without_an_answer_keeps_the_order",
     ),

@@ -40,7 +40,8 @@ if p.repeated and token then
   local till = session and session_lock_end(p, session, token)
   local outcome = till and 'taken' or session and 'none' or p.repeated
   local due = outcome == 'none' and next_due(p) or 0
-  local reply = { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2), till and tonumber(fence) or 0 }
+  local reply = { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2),
+    till and tonumber(fence) or 0 }
   if #grants == 0 then
     return answer_repetition(p, reply)
   end

@@ -8,7 +8,8 @@
 -- ARGV[8]    token       of the lock on the session
 -- ARGV[9...] grants      up to 16 grants in the form of engine/_grants.py
 --
--- Result: { more, the number of messages that returned }; and with grants an empty list and the answers, as in grant.lua
+-- Result: { more, the number of messages that returned }; and with grants an empty list and the answers, as in
+--   grant.lua
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
 -- Facts: use
 -- @use advance begin end_settlement let_go_of_session named_session parse_grants parse_token refuse release_held

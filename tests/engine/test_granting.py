@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
+    NO_CALL_ID,
     Carried,
     CreditAnswer,
     GiftPlace,
@@ -26,7 +27,6 @@ from sbredis.engine import (
     transact_together,
     waiting_channel,
 )
-from sbredis.engine._partition import NO_CALL_ID
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
 from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench, set_to
 from tests.engine.granting import RUN, Grantors, granting, grantors, names

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
+    MAXIMUM_GRANTS,
+    NO_CALL_ID,
     Carried,
     CreditAnswer,
     CreditGift,
@@ -24,8 +26,7 @@ from sbredis.engine import (
     carrying,
     read_push,
 )
-from sbredis.engine._grants import MAXIMUM_CREDIT, MAXIMUM_GRANTS, NEXT_SESSION, PushHeard, granted, packed_grants
-from sbredis.engine._partition import NO_CALL_ID
+from sbredis.engine._grants import MAXIMUM_CREDIT, NEXT_SESSION, PushHeard, granted, packed_grants
 from sbredis.exceptions import DataLayoutError
 
 TOKEN = "AAAAAAA-abc"

@@ -1,8 +1,8 @@
 -- Chooses the messages of the next gift to a receiver, or the session that has been free for longest, with its first
 -- messages. Returns them, with the token and the fence of the gift; and the gift as the reply or the push shows it.
--- Nothing is written yet but dead letters, if records are lost. From `first` to `last` in `p.unawaited` are the expiries
--- of the messages. The messages of a session get the token of its lock, which is not there yet if they are the first
--- ones. With a session, `held` is the word of its messages, and `some` are the first ones, or nil.
+-- Nothing is written yet but dead letters, if records are lost. From `first` to `last` in `p.unawaited` are the
+-- expiries of the messages. The messages of a session get the token of its lock, which is not there yet if they are the
+-- first ones. With a session, `held` is the word of its messages, and `some` are the first ones, or nil.
 -- @use choose_messages gift_token index_entries index_name open_credit session_lock_end set_aside turns
 local function choose_gift(p, w, side, most, room, pushes)
   local session, members, first, c = w.session, nil, #p.unawaited + 1, open_credit(p)
@@ -24,7 +24,8 @@ local function choose_gift(p, w, side, most, room, pushes)
       some, gift = choose_gift(p, held, side, w.first, room, pushes)
       some = some.n > 0 and some or nil
     end
-    local head = string.format('%s %.0f %.0f %.0f %.0f %.0f', w.prefix, w.serial + 1, w.messages + 1, w.bytes, p.lock, p.granted + 1)
+    local head = string.format('%s %.0f %.0f %.0f %.0f %.0f', w.prefix, w.serial + 1, w.messages + 1, w.bytes, p.lock,
+      p.granted + 1)
     return {
       n = 1, size = some and some.size or 0, session = session, token = token, held = held, some = some, first = first,
       last = #p.unawaited,
@@ -41,7 +42,8 @@ local function choose_gift(p, w, side, most, room, pushes)
   end
   local chosen = choose_messages(p, side, token, most, room, members, pushes, w.suspects)
   local till = session and session_lock_end(p, session, token)
-  chosen.token, chosen.fence, chosen.first, chosen.last = token, (w.delete or session) and 0 or p.granted + 1, first, #p.unawaited
+  chosen.token, chosen.first, chosen.last = token, first, #p.unawaited
+  chosen.fence = (w.delete or session) and 0 or p.granted + 1
   if chosen.lost then
     set_aside(p, chosen.lost, chosen.lost_entries, session, 'a')
   end

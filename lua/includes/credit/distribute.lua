@@ -35,8 +35,8 @@ local function distribute(p, caller)
   end
 
   -- Push messages or a session to a receiver. Returns how many, or 0 if it can get only interest, or nil if nobody
-  -- listens; whether nothing is ready after that, if this is known; and whether only suspects are, which the receiver does
-  -- not take.
+  -- listens; whether nothing is ready after that, if this is known; and whether only suspects are, which the receiver
+  -- does not take.
   local function push_gift(w, side, most)
     local size = 0
     for i = 1, #w.unseen do

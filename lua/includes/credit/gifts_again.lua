@@ -5,8 +5,8 @@
 -- @use gift_token messages_again next_fence
 -- @use session_lock_end words_of inside
 local function gifts_again(p, prefix, seen, w)
-  -- Return the gifts of a held session that its word keeps, because they were not seen, and whose messages are still held;
-  -- and the number of these messages and of their bytes. With a prefix, only its gifts after the serial `after`.
+  -- Return the gifts of a held session that its word keeps, because they were not seen, and whose messages are still
+  -- held; and the number of these messages and of their bytes. With a prefix, only its gifts after the serial `after`.
   local function of_session(held, of, after)
     local shown, count, total = {}, 0, 0
     for i = 1, #held.gifts do
@@ -21,7 +21,8 @@ local function gifts_again(p, prefix, seen, w)
             end
           end
           count, total = count + #names, total + size
-          local head = string.format('%s %.0f %.0f %.0f %.0f 0', g.prefix, g.serial, until_messages, until_bytes, till - p.logical)
+          local head = string.format('%s %.0f %.0f %.0f %.0f 0', g.prefix, g.serial, until_messages, until_bytes,
+            till - p.logical)
           shown[#shown + 1] = { head, names, records, extras }
         end
       end

@@ -1,6 +1,7 @@
--- Gives what choose_gift has chosen to a receiver: the gift is the next of its prefix. Messages are locked, or deleted if
--- the receiver wants that. They are a lease, except in a session, where they are under the lock of the session. A session
--- is locked, and the word of its messages begins, with the first ones. `pushed` is the number of bytes that were pushed.
+-- Gives what choose_gift has chosen to a receiver: the gift is the next of its prefix. Messages are locked, or deleted
+-- if the receiver wants that. They are a lease, except in a session, where they are under the lock of the session. A
+-- session is locked, and the word of its messages begins, with the first ones. `pushed` is the number of bytes in the
+-- push.
 -- @use delete_received flush index_add index_remove lock_messages next_fence number_runs open_credit turns write_lease
 local function give(p, w, side, chosen, pushed)
   local c, n, numbers, held = open_credit(p), chosen.n, chosen.numbers, chosen.held

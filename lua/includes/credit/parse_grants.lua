@@ -21,12 +21,14 @@ local function parse_grants(p, argv, at)
       return nil
     end
     local g = {
-      key = receiver .. ' ' .. source, receiver = receiver, source = source, session = session, channel = channel, number = number + 0, run = run, prefix = prefix,
+      key = receiver .. ' ' .. source, receiver = receiver, source = source, session = session, channel = channel,
+      number = number + 0, run = run, prefix = prefix,
       seen = serial + 0, messages = messages + 0, bytes = bytes + 0, begun = begun + 0, hands = hands + 0, callers = callers + 0,
       limit = limit + 0, most_bytes = most_bytes + 0, retired = {},
       begins = string.find(flags, 'b', 1, true) ~= nil, again = string.find(flags, 'a', 1, true) ~= nil,
       announced = string.find(flags, 'i', 1, true) ~= nil, now = string.find(flags, 'n', 1, true) ~= nil,
-      once = string.find(flags, 'o', 1, true) ~= nil, suspects = string.find(flags, 's', 1, true) ~= nil or session ~= nil or source == 'next',
+      once = string.find(flags, 'o', 1, true) ~= nil,
+      suspects = string.find(flags, 's', 1, true) ~= nil or session ~= nil or source == 'next', -- a session keeps its order
       delete = string.find(flags, 'd', 1, true) ~= nil, leaves = string.find(flags, 'l', 1, true) ~= nil,
       yields = string.find(flags, 'y', 1, true) ~= nil, first = (most or 0) + 0, first_bytes = (room or 0) + 0,
     }

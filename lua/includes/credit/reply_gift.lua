@@ -1,6 +1,6 @@
 -- Gives the caller its part of what is ready, in the reply: all of it if no other receiver waits for messages. The
--- first message is given whatever its size. Returns the gifts: one of messages, or one for each session; whether nothing
--- is ready for the receiver after them, if that is known; and whether suspects were passed over.
+-- first message is given whatever its size. Returns the gifts: one of messages, or one for each session; whether
+-- nothing is ready for the receiver after them, if that is known; and whether suspects were passed over.
 -- @use choose_gift open_credit side_named
 -- @use ready_count give ranked_keys rank_of words_of
 local function reply_gift(p, w)

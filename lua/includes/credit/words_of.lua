@@ -11,8 +11,8 @@
 --   open_until, forget_at   when the grant ends, and when the word may be forgotten
 --   turn, told   the turn of its last gift, and since when interest is unanswered, or 0
 --   unseen       for each unseen gift its serial, its time, the bytes that were pushed, and what was given so far
---   more         at the source of free sessions, how many messages and bytes come with each; at a held session, for each
---                gift that was not seen its prefix, its serial, and its messages as runs
+--   more         at the source of free sessions, how many messages and bytes come with each; at a held session, for
+--                each gift that was not seen its prefix, its serial, and its messages as runs
 -- `ranked` is the rank that it had when it was read. `untold` says that its receiver was not told yet of an end.
 -- @use open_credit rank_of
 local function words_of(p, keys)
@@ -30,7 +30,8 @@ local function words_of(p, keys)
         open_until, forget_at, turn, told, unseen, more = string.match(found[i],
         '^(%S*) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) ?(%S*)$')
       w = {
-        key = key, source = string.match(key, ' (.*)$'), session = string.match(key, ' =(.*)$'), channel = channel, number = number + 0, prefix = prefix,
+        key = key, source = string.match(key, ' (.*)$'), session = string.match(key, ' =(.*)$'), channel = channel,
+        number = number + 0, prefix = prefix,
         serial = serial + 0, messages = messages + 0, bytes = bytes + 0, seen = seen + 0, begun = begun + 0, hands = hands + 0,
         callers = callers + 0, limit = limit + 0, most_bytes = most_bytes + 0, once = string.find(flags, 'o', 1, true) ~= nil,
         announced = string.find(flags, 'i', 1, true) ~= nil, delete = string.find(flags, 'd', 1, true) ~= nil,

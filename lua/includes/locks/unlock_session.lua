@@ -1,6 +1,6 @@
--- Ends the lock on a session that has no held messages left. Its holder stops waiting for the next message, and its word
--- as a receiver of its messages is forgotten. If the holder has open credit it is told, but a call tells only 16 of them:
--- a holder knows itself when its lock ends. The calling code decides what the session does next.
+-- Ends the lock on a session that has no held messages left. Its holder stops waiting for the next message, and its
+-- word as a receiver of its messages is forgotten. If the holder has open credit it is told, but a call tells only 16
+-- of them: a holder knows itself when its lock ends. The calling code decides what the session does next.
 -- @use open_credit push_to rank_of words_of
 local function unlock_session(p, session, token)
   redis.call('HDEL', p.leases, token)

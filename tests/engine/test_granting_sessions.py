@@ -10,6 +10,7 @@ import pytest
 from sbredis.engine import (
     CreditAnswer,
     CreditGift,
+    CreditGrant,
     CreditReply,
     Delivery,
     GiftPlace,
@@ -19,12 +20,17 @@ from sbredis.engine import (
     SessionLock,
     carrying,
     lease_token,
+    read_push,
+    waiting_channel,
 )
 from sbredis.engine._grants import NEXT_SESSION
 from sbredis.exceptions import ScriptRefusedError, SessionLockLostError
-from tests.engine.bench import INCARNATION, SETTINGS, Bench
+from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench
 from tests.engine.granting import RUN, Grantor, Grantors, granting, grantors, names
-from tests.engine.holding import accept, body, holder, put
+from tests.engine.holding import accept, body, holder, of_session, put
+from tests.engine.topics import Topic
+from tests.transport.ears import Ear
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
 
@@ -398,6 +404,38 @@ async def test_a_holder_with_messages_in_its_hands_is_not_told(bench: Bench, rec
     await held.grant(1, yields=True)
     await put(bench, "t", b"m")
     assert await a.heard() == []
+
+
+# -- subscriptions -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_publish_announces_sessions_and_their_messages(topic: Topic) -> None:
+    """A call that publishes makes no gifts. The call that follows gets the session, and then its next messages."""
+    of, ear = topic.sessions, Ear()
+    channel = waiting_channel("ns", SALT, "s4", "c")
+    await topic.transport.subscribe(channel, ear)
+
+    async def grant(receiver: str, source: str, sent: CreditGrant) -> CreditReply[Delivery]:
+        request = of.grant([SentGrant(receiver, channel, source, sent)], topic.at())
+        return (await topic.tell(request)).credits[0]
+
+    run = (await grant("r", NEXT_SESSION, granting(1))).run
+    first = granting(2, run=run)._replace(first=10, first_size=1 << 16)
+    assert (await grant("r", NEXT_SESSION, first)).answer is CreditAnswer.TAKEN
+    await topic.publish((of_session("s"), (3,)))
+    await eventually(lambda: ear.heard)
+    assert read_push(ear.heard.pop()).push.gift is None
+    [gift] = (await grant("r", NEXT_SESSION, first._replace(number=3))).gifts
+    assert shown(gift) == ("s", ["1"])
+    assert gift.session is not None
+    token, seen = lease_token(gift.prefix, 1), gift.session.gifts[0].place
+    next_one = granting(1, 2, run=run)._replace(begins=False, seen=seen, callers=2, size_limit=1 << 20)
+    assert (await grant(token, "=s", next_one)).answer is CreditAnswer.TAKEN
+    await topic.publish((of_session("s"), (3,)))
+    await eventually(lambda: ear.heard)
+    heard = read_push(ear.heard.pop())
+    assert (heard.receiver, heard.source, heard.push.gift) == (token, "=s", None)
+    assert names(await grant(token, "=s", next_one._replace(number=2))) == ["2"]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

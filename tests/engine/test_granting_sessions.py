@@ -284,6 +284,7 @@ async def test_a_session_with_one_message_takes_one_call(bench: Bench, receiver:
     left, sessions = await held.complete("1", held.sent(1, leaves=True), a.sent(1, **FIRST))
     assert (left.answer, left.refusal) == (CreditAnswer.REFUSED, "LOST released")
     assert given(sessions) == [("t", ["2"])]
+    assert await a.heard() == []
     repeated = await held.grant(1, leaves=True)
     assert (repeated.answer, repeated.refusal) == (CreditAnswer.REFUSED, "LOST session")
     assert (await accept(bench, "s")).outcome == "taken"

@@ -23,6 +23,7 @@ local function take_grants(p, grants, gave_back)
     end
     local letter, w, refusal, retired = take_grant(p, g)
     if g.leaves and letter == 't' and count_held(p, g.session) == 0 and ready_count(p, w) == 0 then
+      w.limit, w.announced = math.min(w.limit, w.messages), false -- the reply tells it of the end
       let_go_of_session(p, g.session, g.receiver)
       letter, w, refusal = 'r', nil, 'LOST released'
     end

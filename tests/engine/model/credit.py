@@ -352,6 +352,7 @@ class CreditPartition:
         answer, word, again = self._take(call.channel, given)
         if answer is CreditAnswer.TAKEN and grant.leaves and word is not None and not self._in_use(word):
             self.cases["session: left"] += 1
+            self._stop(word)  # the reply tells it of the end
             self._free_session(word.source[1:], self.now)
             answer, word = CreditAnswer.REFUSED, None
         gifts = [] if word is None or (not grant.again and not again) else self._gifts_again(word, grant)

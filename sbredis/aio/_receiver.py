@@ -275,13 +275,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         return messages[0]
 
     async def _receive(
-        self,
-        wanted: int,
-        seconds: float | None,
-        *,
-        gather: bool = True,
-        watched: bool = True,
-        iterates: bool = False,
+        self, wanted: int, seconds: float | None, *, gather: bool = True, watched: bool = True, iterates: bool = False
     ) -> list[ServiceBusReceivedMessage]:
         if watched and self._telemetry.watching:
             with self._telemetry.operation("receive", self.entity_path) as operation:
@@ -295,8 +289,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             inbox = await self._open(self._deadline(seconds), seconds)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
             self._held.check()  # buffered messages that are already deleted need no lock
-        inbox.comes_back = iterates
-        messages = await inbox.take(wanted, seconds, gather=gather)
+        messages = await inbox.take(wanted, seconds, gather=gather, comes_back=iterates)
         if messages:
             for message in messages:
                 self._peekings.received(hold_of(message))

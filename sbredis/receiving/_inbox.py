@@ -267,13 +267,17 @@ class Inbox(ABC, Generic[S]):
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
-    async def take(self, wanted: int, seconds: float | None, *, gather: bool = True) -> list[ServiceBusReceivedMessage]:
+    async def take(
+        self, wanted: int, seconds: float | None, *, gather: bool = True, comes_back: bool = False
+    ) -> list[ServiceBusReceivedMessage]:
         """Return up to ``wanted`` messages as soon as there are any, or an empty list when ``seconds`` have passed.
 
         With 0 seconds, ask each partition once, and return the messages that are there now. Without ``gather``, do not
         wait for more messages after the first ones. If the caller is cancelled when messages have just arrived for it,
-        keep them for other callers or release them.
+        keep them for other callers or release them. A caller that iterates ``comes_back`` when it has settled its
+        message.
         """
+        self.comes_back = comes_back
         deadline = None if seconds is None else self._loop.time() + seconds
         while True:
             got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0)

@@ -1,7 +1,9 @@
 -- Takes the transactions of a call with these keys and arguments apart. Returns a list of transactions; or nil and a
--- refusal. Also returns the place of the first argument after them, which is a grant if there is one: a grant has blanks,
--- and a number has none; and whether the first participant releases messages. Each transaction is a list of operations. `from` is the place of the first key of the subscriptions that it
+-- refusal. Each transaction is a list of operations. `from` is the place of the first key of the subscriptions that it
 -- publishes to, and `till` is the place after the last of them.
+--
+-- Also returns the place of the first argument after the transactions, which is a grant if there is one: a grant has
+-- blanks, and a number has none; and whether the first participant releases messages.
 --
 -- Refusals: BADCALL
 -- @use key_count

@@ -52,7 +52,8 @@ A grant is *once* if the first gift ends it. It is *now* if it ends with the rep
 gives messages in the reply only, and after that pushes the news that there are more. An announced grant may have no
 credit at all: a receiver that has its credit in another partition wants only the news. Such news is told once, in a
 push or in the reply, and the next grant asks for it again. So a receiver with an announced grant makes a call only
-when it wants messages and there is news, whatever its callers want meanwhile.
+when it wants messages and there is news, whatever its callers want meanwhile. News that it does not use for 0.1 s is
+answered by a call that wants none.
 
 A grant says up to which gift the application has *begun* everything, and how many messages it may begin before the next
 report: its *hands*. If the receiver ends, its deliveries count so far and no further. Messages that were settled need
@@ -99,6 +100,8 @@ _GAP: Final = 0.05
 _REPORT: Final = 0.5
 _MANY_UNREPORTED: Final = MOST_UNSEEN // 2
 """The number of gifts after which the next call reports them, although they were given a moment ago."""
+_ANSWER: Final = 0.1
+"""The seconds after which a receiver that does not use news says so. A partition passes news on after a second."""
 _RENEW: Final = 120.0
 _POLL: Final = 1.0
 _UNANSWERED: Final = 10.0
@@ -232,6 +235,7 @@ class PartitionCredit(Generic[Message]):
 
     __slots__ = (
         "_again",
+        "_answer_at",
         "_begun",
         "_clocks",
         "_dated",
@@ -306,6 +310,8 @@ class PartitionCredit(Generic[Message]):
         """The largest serial of the prefix of which the receiver has heard."""
         self._made_at = -math.inf
         self._missing_since = self._unreported_since = self._due_at = math.inf
+        self._answer_at = math.inf
+        """When news must be answered that no call has answered yet."""
         self._once_after: float = math.inf
         """The serial after which the next gift ends the latest grant, because the grant is *once*."""
 
@@ -387,13 +393,19 @@ class PartitionCredit(Generic[Message]):
         return 0 if self._latest is None else max(0, self._latest.callers - self._seen.messages)
 
     @property
+    def silent(self) -> bool:
+        """Whether the partition neither pushes messages nor sends news until it gets another grant."""
+        latest = self._latest
+        return latest is None or not (latest.announced or self._open > self._seen.messages)
+
+    @property
     def unchanged(self) -> CreditDemand:
         """The demand of a receiver that wants nothing more, and lets the latest grant stay as it is until it is told.
 
         So a receiver whose callers come and go makes no calls to leave and to come back.
         """
         latest = self._latest
-        if latest is None or self.news:
+        if latest is None:
             return CreditDemand()
         return CreditDemand(stock=self.outstanding, now=latest.now, announced=latest.announced)
 
@@ -424,6 +436,7 @@ class PartitionCredit(Generic[Message]):
         return min(
             self._missing_since + _GAP,
             self._unreported_since + _REPORT,
+            self._answer_at,
             self._due_at,
             self._made_at + lasts if kept else math.inf,
         )
@@ -478,7 +491,7 @@ class PartitionCredit(Generic[Message]):
         self._again = self._told = self.news = self.others_wait = False
         if again:
             self._missing_since = math.inf
-        self._unreported_since = self._due_at = self._once_after = math.inf
+        self._unreported_since = self._answer_at = self._due_at = self._once_after = math.inf
         self._under_way.add(self._number)
         self._used_at = min(self._used_at, now)
         return self._latest
@@ -525,11 +538,13 @@ class PartitionCredit(Generic[Message]):
         if push.prefix != self._prefix or (known and push.run != self._run):
             return []
         if push.gift is None:
-            self._told = True
             if push.others_wait:
-                self.others_wait = True
-            else:
-                self.news = True
+                self._told = self.others_wait = True
+                return []
+            self.news = True
+            if self._latest is None or not self._latest.announced:
+                self._told = True
+            self._answer_at = min(self._answer_at, now + _ANSWER)
             return []
         self._put(push.gift, push.clock, now)
         return self._advance(now)
@@ -644,4 +659,4 @@ class PartitionCredit(Generic[Message]):
         self._early.clear()
         self._known, self._latest, self._open = 0, None, 0
         self._used_at, self._met = math.inf, False
-        self._missing_since = self._unreported_since = self._due_at = self._once_after = math.inf
+        self._missing_since = self._unreported_since = self._answer_at = self._due_at = self._once_after = math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -75,6 +76,8 @@ class CreditDriver:
         self._locks = inbox.mode is ServiceBusReceiveMode.PEEK_LOCK
         self.credit = PartitionCredit[Delivery](connection.server_clocks.of, _new_prefix, run, dated=self._locks)
         """The decisions about this partition."""
+        self.touched = True
+        """Whether anything has happened since the inbox has looked at this driver."""
         self._member: PushMember | None = None
         self._listens_at = 0.0
         """The time before which the driver does not try to listen again."""
@@ -126,15 +129,16 @@ class CreditDriver:
         """
         return not self._locks or self._connection.target.durability != "master" or self.credit.run == UNKNOWN_RUN
 
-    def next_at(self, *, wanted: bool) -> float | None:
-        """Return the time of the loop at which to look at this partition again, if nothing happens before."""
+    @property
+    def next_at(self) -> float:
+        """The time of the loop at which to look at this partition again, if nothing happens before."""
         now = self._loop.time()
         if self.under_way:
-            return None if self.late else self._late_at
+            return math.inf if self.late else self._late_at
         if self._paused_until > now:
-            return self._paused_until if wanted else None
+            return self._paused_until
         ahead = self.credit.next_at - self._clock.now()
-        return now + max(0.0, ahead) if ahead < _PATIENCE * 10 else None
+        return now + max(0.0, ahead) if ahead < _PATIENCE * 10 else math.inf
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -167,6 +171,7 @@ class CreditDriver:
 
     def _begin_call(self, now: float) -> SentGrant:
         """Return the grant for a call that is made now, and note that it is under way."""
+        self.touched = True
         member = self._member
         self.credit.began(self._inbox.first_kept(self.partition_client.number))
         grant = self.credit.grant(now)
@@ -207,11 +212,12 @@ class CreditDriver:
         self._inbox.received(messages)
 
     def _end_call(self) -> None:
-        self._under_way, self.late = None, False
+        self._under_way, self.late, self.touched = None, False, True
         if self._ending is not None and not self._ending.done():
             self._ending.set_result(None)
 
     def _read(self, reply: CreditReply[Delivery], grant: CreditGrant, since: float) -> list[ServiceBusReceivedMessage]:
+        self.touched = True
         handed = self.credit.replied(grant, reply, since, self._clock.now())
         member = self._member
         if self.credit.state is CreditState.UNHEARD and member is not None and member.run == self.credit.run:
@@ -229,6 +235,7 @@ class CreditDriver:
         """
         if self._left or self.under_way or not self.able:
             return None
+        self.touched = True  # the inbox looks at what it wants from this partition
         self._inbox.want_for_ride(settled)
         now = self._clock.now()
         if not self.credit.may_ride(now):
@@ -250,6 +257,7 @@ class CreditDriver:
 
     def _failed(self, error: BaseException) -> None:
         self._paused_until = self._loop.time() + self._pauses.next()
+        self.touched = True
         if isinstance(error, ServiceBusError) and not self._left:
             self._inbox.failed(self, error)
 
@@ -292,6 +300,7 @@ class CreditDriver:
 
     def pushed(self, push: CreditPush[Delivery]) -> None:
         """Handle a push: messages, or the news that there are messages or that something has changed."""
+        self.touched = True
         handed = self.credit.pushed(push, self._clock.now())
         if push.gift is None:
             self._rouse()
@@ -305,7 +314,7 @@ class CreditDriver:
 
     def refused(self, error: ServiceBusError) -> None:
         """Handle a refusal of the channel: ask the partition once a second, and for the channel too."""
-        self._member = None
+        self._member, self.touched = None, True
         self._listens_at = self._loop.time() + _LISTENING_AGAIN
         self.credit.unsubscribed()
         _log.info("%s: pushes cannot be heard, so the partition is asked once a second: %s", self, error)
@@ -333,9 +342,11 @@ class CreditDriver:
     def hurry(self) -> None:
         """Let the answer to the call under way be late sooner, because the time of a caller is over."""
         self._late_at = min(self._late_at, self._asked_at + self._timings.late * _HURRIED)
+        self.touched = True
 
     def on_time(self, now: float, *, wanted: bool) -> None:
         """Note that the answer is late, or that a pause has ended; ask again if there is no connection any more."""
+        self.touched = True
         if self.under_way:
             self.late = self.late or now >= self._late_at
         elif self.credit.state is CreditState.ENDED and wanted and now >= self._paused_until:
@@ -345,7 +356,7 @@ class CreditDriver:
 
     def _rouse(self) -> None:
         self._pauses.reset()
-        self._paused_until = 0.0
+        self._paused_until, self.touched = 0.0, True
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sbredis.engine import MAXIMUM_CALL_BYTES
 from sbredis.model import ServiceBusReceiveMode
@@ -14,7 +14,7 @@ from sbredis.receiving._credit_places import CreditPlaces
 from sbredis.receiving._inbox import Inbox
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from sbredis.model import ServiceBusReceivedMessage
 
@@ -31,6 +31,26 @@ def _is_used_up(coming: int, wanted: int) -> bool:
     return 4 * coming <= 3 * wanted
 
 
+class _Demand(NamedTuple):
+    """What is wanted from a partition."""
+
+    callers: int
+    stock: int
+    now: bool
+    announced: bool
+    suspects: bool
+
+
+_NOTHING: Final = _Demand(0, 0, now=False, announced=False, suspects=True)
+
+
+def _put(places: set[int], place: int, *, held: bool) -> None:
+    if held:
+        places.add(place)
+    else:
+        places.discard(place)
+
+
 class CreditInbox(Inbox[CreditDriver]):
     """The messages of one receiver. :class:`CreditPlaces` divides what it wants between the partitions.
 
@@ -39,12 +59,49 @@ class CreditInbox(Inbox[CreditDriver]):
     """
 
     def _new_sources(self) -> list[CreditDriver]:
-        self._places = CreditPlaces(random.randrange(len(self._numbers)))
+        count = len(self._numbers)
+        self._places = CreditPlaces(random.randrange(count))
         self._lingers_until = self._hears_until = 0.0
         self._fills = False
         """Whether the stock is being filled: from the time when it has become small until it is full."""
         self._pumping = False
+        # What is known of each partition. An entry is renewed when its driver was touched.
+        self._outstanding = [0] * count
+        self._free = set[int]()
+        """The partitions that may be asked, and have no call under way."""
+        self._news, self._silent = set[int](), set[int]()
+        self._asked = [0] * count
+        """The messages that calls under way may bring."""
+        self._next_at = [math.inf] * count
+        self._demands: list[_Demand | None] = [None] * count
+        """What was wanted last."""
+        self._due = set[int]()
+        """The partitions that may need a call: something has happened there, or something else is wanted."""
+        self._suspects = True
+        self._idle: tuple[bool, bool] | None = None
+        """Whether credit stays, and news is heard, while nothing is wanted; ``None`` while something is."""
         return [CreditDriver(self, self.entity.partition_client(number), self.identity) for number in self._numbers]
+
+    def _survey(self) -> None:
+        """Read what has changed since the last time."""
+        if self.taking.suspects != self._suspects:  # something else is wanted everywhere
+            self._suspects = self.taking.suspects
+            for driver in self._sources:
+                driver.touched = True
+        for place, driver in enumerate(self._sources):
+            if not driver.touched:
+                continue
+            driver.touched = False
+            credit, able, under_way = driver.credit, driver.able, driver.under_way
+            outstanding = self._outstanding[place] = credit.outstanding if able else 0
+            self._asked[place] = outstanding if under_way else 0
+            _put(self._free, place, held=able and not under_way)
+            _put(self._news, place, held=credit.news)
+            _put(self._silent, place, held=credit.silent)
+            self._next_at[place] = driver.next_at
+            self._demands[place] = None
+            self._due.add(place)
+        self._coming = sum(self._outstanding)
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Distribute the messages that a reply or a push has brought.
@@ -91,11 +148,13 @@ class CreditInbox(Inbox[CreditDriver]):
         wanted, only_now = self._set_demands()
         if not wanted and not self._lingers and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             self.give_back(self.buffer.cut(self.stock.target))
-        for driver in drivers:
+        due, self._due = self._due, set()
+        for place in due:
+            driver = drivers[place]
             driver.call_if_needed()
             if wanted and not only_now and driver.is_unheard:
                 driver.listen()
-        self._coming = sum([driver.credit.outstanding for driver in drivers if driver.able])
+        self._survey()
 
     def want_for_ride(self, settled: int) -> None:
         """Set what to want from a partition to which a call goes now. It settles this number of messages.
@@ -121,20 +180,22 @@ class CreditInbox(Inbox[CreditDriver]):
         """
         drivers = self._sources
         only_now = self.only_wants_what_is_there
-        outstanding = [driver.credit.outstanding if driver.able else 0 for driver in drivers]
-        self._coming = sum(outstanding)
-        able = [place for place, driver in enumerate(drivers) if driver.able and not driver.under_way]
+        self._survey()
+        able: Collection[int] = self._free
         if only_now:  # partitions that have answered are left out
             unanswered = {driver for caller in self._callers for driver in caller.unanswered or ()}
             able = [place for place in able if drivers[place] in unanswered]
-        news = [place for place in able if drivers[place].credit.news]
-        demand = self.demand + returning
-        exactly = only_now or any([not outstanding[place] for place in news])  # noqa: C419 -- faster
+        outstanding, news, demand = self._outstanding, self._news, self.demand + returning
+        exactly = only_now or any(not outstanding[place] for place in news if place in able)
         wanted = self._wanted(demand, exactly=exactly, rides=rides)
         if wanted:
-            pushes = only_now or (wanted >= len(drivers) and not drivers[0].replies_only)
-            asked = sum([outstanding[place] for place, driver in enumerate(drivers) if driver.under_way])
-            shares = self._places.shares(max(0, wanted - asked), outstanding, able, news, spreads=pushes)
+            full = max(wanted, self._full(demand))
+            pushes = only_now or (2 * full >= len(drivers) and not drivers[0].replies_only)
+            more: Collection[int] = able if pushes else ()
+            if full > wanted and pushes and (silent := self._silent & self._free):
+                wanted, more = full, silent  # these are called anyway
+            left = max(0, wanted - sum(self._asked))
+            shares = self._places.shares(left, outstanding, able, news, more=more)
             self._want(demand, shares, able, only_now=only_now, pushes=pushes, rides=rides)
         else:
             self._want_nothing()
@@ -161,42 +222,63 @@ class CreditInbox(Inbox[CreditDriver]):
             return missing if rides and _is_used_up(coming, missing) else coming
         return missing
 
+    def _full(self, demand: int) -> int:
+        """Return how many messages there is room for, with those that partitions may still give."""
+        stocked = 0 if self.stock.resting else self.stock.target
+        return max(0, demand + stocked - len(self.buffer))
+
     def _want(
         self,
         demand: int,
         shares: Sequence[int],
-        able: Sequence[int],
+        able: Collection[int],
         *,
         only_now: bool,
         pushes: bool,
         rides: bool,
     ) -> None:
+        self._idle = None
         callers = max(0, demand - len(self.buffer))
         for place in able:
-            driver, share = self._sources[place], shares[place]
-            credit, waiting = driver.credit, min(callers, share)
+            share, outstanding = shares[place], self._outstanding[place]
+            waiting = min(callers, share)
             callers -= waiting
-            left = credit.outstanding_for_callers
-            if share == credit.outstanding and 0 < left < waiting and not (rides and 2 * left <= waiting):
-                waiting = left  # the partition need not know of more callers before it gets more credit
-            credit.want(
-                CreditDemand(
-                    callers=waiting,
-                    stock=share - waiting,
-                    room=MAXIMUM_CALL_BYTES,
-                    now=only_now,
-                    announced=not share or not (pushes or credit.outstanding),
-                    hands=self._hands(share),
-                    suspects=self.taking.suspects,
-                )
+            if waiting and share == outstanding:
+                left = self._sources[place].credit.outstanding_for_callers
+                if 0 < left < waiting and not (rides and 2 * left <= waiting):
+                    waiting = left  # the partition need not know of more callers before it gets more credit
+            announced = not share or not (pushes or outstanding)
+            self._demand_at(place, _Demand(waiting, share - waiting, only_now, announced, self.taking.suspects))
+
+    def _demand_at(self, place: int, demand: _Demand) -> None:
+        if demand == self._demands[place]:
+            return
+        self._demands[place] = demand
+        self._due.add(place)
+        self._sources[place].credit.want(
+            CreditDemand(
+                callers=demand.callers,
+                stock=demand.stock,
+                room=MAXIMUM_CALL_BYTES,
+                now=demand.now,
+                announced=demand.announced,
+                hands=self._hands(demand.callers + demand.stock),
+                suspects=demand.suspects,
             )
+        )
 
     def _want_nothing(self) -> None:
-        lingers, hears = self._lingers, self._hears
-        for driver in self._sources:
-            credit, taking = driver.credit, self.taking
-            unchanged = replace(credit.unchanged, hands=self._hands(credit.outstanding), suspects=taking.suspects)
-            credit.want(unchanged if lingers else replace(unchanged, stock=0) if hears else CreditDemand())
+        lingers, hears = idle = self._lingers, self._hears
+        same = lingers or idle == self._idle  # where nothing has happened, nothing else is wanted
+        self._idle = idle
+        for place in list(self._due) if same else range(len(self._sources)):
+            credit = self._sources[place].credit
+            if lingers or (hears and not credit.news):
+                left = credit.unchanged
+                stock = left.stock if lingers else 0
+                self._demand_at(place, _Demand(0, stock, left.now, left.announced, self.taking.suspects))
+            else:  # news must be answered, if only by a call that declines
+                self._demand_at(place, _NOTHING)
 
     @property
     def has_suspects(self) -> bool:
@@ -220,12 +302,13 @@ class CreditInbox(Inbox[CreditDriver]):
                 driver.look_again()
         else:
             self._lingers_until = self._hears_until = 0.0
+        for driver in self._sources:
+            driver.touched = True
         self._give_back_late()
         self.pump()
 
     def _next_looks(self) -> list[float]:
-        wanted = self._wants
-        times = [at for driver in self._sources if (at := driver.next_at(wanted=wanted)) is not None]
+        times = [first] if (first := min(self._next_at)) < math.inf else []
         if not self._callers and self._lingers:
             times.append(self._lingers_until)
         elif not self._callers and self._hears:

@@ -6,18 +6,20 @@ Theory
 A receiver locks no more messages than it wants, so it divides what it wants between the partitions. Each change of a
 share is a call. So shares change only as far as they must:
 
-- *Without news*, each partition gets a share if the receiver wants at least one message from each. Otherwise none gets
-  any credit, and all only send news of their messages. Partitions push to their shares, and a share that is used up
-  becomes an interest in news.
+- *Without news*, each partition gets a share if the receiver wants at least one message from each, and as many as it
+  wants get one message each if these are at least half of them. The other partitions, or all, only send news of their
+  messages. Partitions push to their shares. A partition that has given all of its share is called anyway, so it gets
+  another one then. The others get more when half of what the receiver wants is used up.
 - *With news* of messages, a partition without credit gets all that the receiver wants and has not granted. If that is
-  nothing, it gets half of the credit of the partitions without news. Partitions with news take turns.
+  nothing, it gets the largest share of a partition without news: so only one partition loses its credit for it.
+  Partitions with news take turns.
 - *If the receiver wants less*, the partitions without news lose credit first, the largest share first.
 
 What a partition has given before it loses credit comes nevertheless. Then the receiver has more than it wanted, and
 keeps or gives back the rest.
 
-A receiver that wants only what is there now asks all partitions at once. If it wants less than one message from each,
-one of them has all of the credit, the *home*, and the others say whether they have messages.
+A receiver that wants only what is there now asks all partitions at once. If it wants less than one message from every
+other one, one of them has all of the credit, the *home*, and the others say whether they have messages.
 """
 
 from __future__ import annotations
@@ -49,13 +51,13 @@ class CreditPlaces:
         able: Collection[int],
         news: Collection[int] = (),
         *,
-        spreads: bool = True,
+        more: Collection[int] | None = None,
     ) -> list[int]:
         """Return the number of messages to want from each partition, at most ``wanted`` in all.
 
         The partitions may still give the numbers ``outstanding``. Only those in ``able`` get a share: the others do not
-        answer, or need not be asked. Those in ``news`` have messages. Without ``spreads``, partitions without news get
-        no more credit.
+        answer, or need not be asked. Those in ``news`` have messages. Of the partitions without news, only those in
+        ``more`` may get more credit; without this argument all of them.
         """
         shares = [count if place in able else 0 for place, count in enumerate(outstanding)]
         hungry = [place for place in able if place in news and not shares[place]]
@@ -63,9 +65,8 @@ class CreditPlaces:
         if left < 0:
             self._cut(-left, shares, able, news)
         elif hungry:
-            idle = sum([shares[place] for place in able if place not in news])
-            if not left and idle:
-                left = -(-idle // 2)
+            if not left:
+                left = max([shares[place] for place in able if place not in news], default=0)
                 self._cut(left, shares, able, news)
             while left and hungry:
                 count = len(shares)
@@ -73,8 +74,8 @@ class CreditPlaces:
                 hungry.remove(self._home)
                 shares[self._home] = min(left, _MOST)
                 left -= shares[self._home]
-        elif left and able and spreads:
-            self._spread(wanted, shares, able)
+        elif left and able:
+            self._spread(wanted, shares, able, able if more is None else more)
         return shares
 
     def _cut(self, left: int, shares: list[int], able: Collection[int], news: Collection[int]) -> None:
@@ -84,15 +85,18 @@ class CreditPlaces:
             shares[place] -= cut
             left -= cut
 
-    def _spread(self, wanted: int, shares: list[int], able: Collection[int]) -> None:
-        """Add to the smallest shares, or to that of the home if there is not one message for each partition."""
-        if wanted < len(able):
-            home = max(able, key=lambda place: (shares[place], place == self._home))
-            shares[home] += wanted - sum(shares)
-            self._home = home
+    def _spread(self, wanted: int, shares: list[int], able: Collection[int], more: Collection[int]) -> None:
+        """Add to the smallest shares, or to that of the home if there is too little for half of the partitions."""
+        if 2 * wanted < len(able):
+            if more:
+                home = max(more, key=lambda place: (shares[place], place == self._home))
+                shares[home] += wanted - sum(shares)
+                self._home = home
             return
-        rest = sorted(able, key=lambda place: (-shares[place], (place - self._home) % len(shares)))
+        most = _MOST if len(more) == len(able) else min(_MOST, -(-wanted // len(able)))
+        left = wanted - sum([share for place, share in enumerate(shares) if place not in more])
+        rest = sorted(more, key=lambda place: (-shares[place], (place - self._home) % len(shares)))
         for at, place in enumerate(rest):
-            share = max(shares[place], min(-(-wanted // (len(rest) - at)), _MOST))
-            wanted -= share
+            share = max(shares[place], min(-(-left // (len(rest) - at)), most))
+            left -= share
             shares[place] = share

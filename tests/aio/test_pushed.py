@@ -34,6 +34,12 @@ async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> 
     return task
 
 
+def outstanding(receiver: ServiceBusReceiver) -> list[int]:
+    """Return how many messages each partition may still give to a receiver."""
+    assert receiver._inbox is not None
+    return [driver.credit.outstanding for driver in receiver._inbox._sources]
+
+
 async def test_a_message_for_a_waiting_receiver_needs_no_call(url: str) -> None:
     """It is locked for the whole duration, and its lock never ends later in the client than in the partition."""
     async with queue_at(url, lock_duration=60_000) as queue:
@@ -64,6 +70,38 @@ async def test_each_partition_pushes_to_a_receiver_that_wants_enough(url: str) -
             await eventually(lambda: receiver._inbox is not None and receiver._inbox.demand == len(queue.partitions))
             assert not calls.by_script["grant"]
         await asyncio.gather(task)
+
+
+async def test_a_message_that_a_partition_has_pushed_costs_a_grant_in_this_partition_only(url: str) -> None:
+    """A receiver that wants one message from each partition has credit there again, and moves no other credit."""
+    async with queue_at(url, partitioned=True) as queue:
+        receiver, count = queue.receiver(), len(queue.partitions)
+        task = asyncio.create_task(receiver.receive_messages(count, 60, gather=False))
+        await eventually(lambda: receiver._inbox is not None and outstanding(receiver) == [1] * count)
+        with Calls(queue.transport) as calls:
+            for place in range(3 * count):
+                await queue.send("a", at=place % count)
+                for message in await task:
+                    await receiver.complete_message(message)
+                task = asyncio.create_task(receiver.receive_messages(count, 60, gather=False))
+                await eventually(lambda: outstanding(receiver) == [1] * count)
+            assert calls.by_script["grant"] <= 3 * count + 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_single_messages_of_many_partitions_cost_two_calls_each(url: str) -> None:
+    """The receiver keeps the news of the other partitions while its caller handles a message."""
+    async with queue_at(url, partitioned=True) as queue:
+        receiver, count = queue.receiver(), len(queue.partitions)
+        for _ in range(10):
+            for place in range(count):
+                await queue.send("a", at=place)
+        with Calls(queue.transport) as calls:
+            for _ in range(10 * count):
+                (message,) = await receiver.receive_messages(1, 60)
+                await receiver.complete_message(message)
+            assert calls.by_script["grant"] <= 20 * count, "more than twice as many grants as messages"
 
 
 @in_memory

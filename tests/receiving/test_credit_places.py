@@ -50,17 +50,32 @@ def test_each_partition_gets_a_share_if_there_is_enough(count: int) -> None:
 
 
 def test_the_home_has_all_credit_that_is_not_enough_for_each_partition() -> None:
+    """Not enough is less than one message for half of the partitions."""
     shares = CreditPlaces(2)
-    assert shares.shares(3, [0, 0, 0, 0], range(4)) == [0, 0, 3, 0]
-    assert shares.shares(3, [0, 0, 1, 0], range(4)) == [0, 0, 3, 0]
-    assert shares.shares(3, [0, 0, 1, 0], {0, 1, 3})[2] == 0
+    assert shares.shares(3, [0] * 7, range(7)) == [0, 0, 3, 0, 0, 0, 0]
+    assert shares.shares(3, [0, 0, 1, 0, 0, 0, 0], range(7)) == [0, 0, 3, 0, 0, 0, 0]
+    assert shares.shares(3, [0, 0, 1, 0, 0, 0, 0], {0, 1, 3, 4, 5, 6})[2] == 0
+    assert shares.shares(1, [0] * 3, range(3), more=()) == [0, 0, 0]
+
+
+def test_half_of_the_partitions_get_a_message_each_if_there_is_enough_for_them() -> None:
+    shares = CreditPlaces(1)
+    assert shares.shares(3, [0, 0, 0, 0, 0], range(5)) == [0, 1, 1, 1, 0]
+    assert shares.shares(3, [1, 1, 0, 0, 0], range(5)) == [1, 1, 1, 0, 0]
+    assert shares.shares(3, [1, 1, 0, 0, 0], range(5), more={4}) == [1, 1, 0, 0, 1]
+
+
+def test_a_partition_that_is_called_anyway_gets_no_more_than_its_part() -> None:
+    assert CreditPlaces(0).shares(16, [3, 3, 3, 0], range(4), more={3}) == [3, 3, 3, 4]
+    assert CreditPlaces(0).shares(16, [4, 4, 4, 3], range(4), more={3}) == [4, 4, 4, 4]
+    assert CreditPlaces(0).shares(16, [0, 3, 3, 0], range(4), more={0, 3}) == [4, 3, 3, 4]
 
 
 def test_the_credit_goes_where_the_news_comes_from() -> None:
-    """All that is not granted goes there; otherwise half of what other partitions have for nothing."""
+    """All that is not granted goes there; otherwise the largest share that another partition has for nothing."""
     shares = CreditPlaces(1)
-    assert shares.shares(3, [0, 0, 0, 0], range(4), spreads=False) == [0, 0, 0, 0]
-    assert shares.shares(3, [0, 0, 0, 0], range(4), {3}, spreads=False) == [0, 0, 0, 3]
+    assert shares.shares(3, [0, 0, 0, 0], range(4), more=()) == [0, 0, 0, 0]
+    assert shares.shares(3, [0, 0, 0, 0], range(4), {3}, more=()) == [0, 0, 0, 3]
     assert shares.shares(3, [1, 0, 1, 0], range(4), {3}) == [1, 0, 1, 1]
     assert shares.shares(8, [2, 2, 4, 0], range(4), {3}) == [2, 2, 0, 4]
     assert shares.shares(1, [1, 0, 0, 0], range(4), {3}) == [0, 0, 0, 1]

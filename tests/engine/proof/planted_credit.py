@@ -113,8 +113,8 @@ CREDIT_BUGS = (
     Bug(
         "interest is not answered",
         file=DECIDER,
-        right="            self._told = True\n            if push.others_wait:",
-        wrong="            if push.others_wait:",
+        right="self._answer_at = min(self._answer_at, now + _ANSWER)",
+        wrong="pass",
     ),
     Bug(
         "nobody calls when something is due",

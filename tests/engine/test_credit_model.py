@@ -232,6 +232,15 @@ def test_one_receiver_keeps_the_due_time_and_a_deputy_calls_five_seconds_later()
     assert scene.told() == ["b"]
 
 
+def test_the_deputy_is_of_another_client_if_there_is_one() -> None:
+    """A client that dies takes all of its receivers with it, so none of them can be the deputy of another."""
+    scene = Scene()
+    assert [scene.grant(receiver, 1, channel="one").due for receiver in "abc"] == [30.0, 35.0, None]
+    assert [scene.grant(receiver, 1, channel="two").due for receiver in "de"] == [35.0, None]
+    assert scene.grant("b", 1, channel="one").due is None
+    assert scene.partition.keepers == ("a ", "d ")
+
+
 def test_a_keeper_calls_at_least_once_a_lock_duration() -> None:
     """So it need not be told of each lock that is given."""
     scene = Scene()

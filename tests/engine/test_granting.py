@@ -339,6 +339,15 @@ async def test_one_receiver_keeps_the_due_time_and_another_is_its_deputy(bench: 
     assert (await receivers[0].grant()).due == 2.0
 
 
+async def test_the_deputy_is_of_another_client_if_there_is_one(receiver: Grantors) -> None:
+    """A receiver of another client takes the place of a deputy of the keeper's client."""
+    a, b, c = [await receiver(name) for name in "abc"]
+    b.channel = a.channel
+    assert [(await each.grant()).due for each in (a, b, c, b)] == [30.0, 35.0, 35.0, None]
+    await a.grant(0)
+    assert await c.pushed() == [""]
+
+
 async def test_the_next_one_is_asked_if_the_keeper_leaves(receiver: Grantors) -> None:
     a, b = await receiver("a"), await receiver("b")
     await a.grant()

@@ -1,7 +1,8 @@
 -- Chooses who calls when something is due. A receiver that has just granted credit may become the keeper of the due
 -- time, or the deputy, who calls five seconds later; the reply tells it. They are told if the time comes forward. If
 -- there is no keeper, a receiver is asked to become it, at most once a second. A keeper calls at least once a lock
--- duration, so it need not be told of locks that are given later.
+-- duration, so it need not be told of locks that are given later. A receiver of another client takes the place of a
+-- deputy of the keeper's client, because a client that dies takes all of its receivers with it.
 --
 -- The due time is a lower bound: what is due may have gone since. On a topic, scheduled messages wait for a client that
 -- publishes them, and not for a receiver of dead letters.
@@ -21,6 +22,11 @@ local function keep_due_time(p)
     return key ~= '' and till > p.now and at + 1000 >= p.now
   end
 
+  -- Return the client of a receiver: the end of the name of its channel.
+  local function client_of(w)
+    return string.match(w.channel, '[^:]*$')
+  end
+
   -- Tell a receiver, unless it was told already. Return when it was told, or 0 if it does not listen.
   local function told_at(key)
     words_of(p, { key })
@@ -37,8 +43,10 @@ local function keep_due_time(p)
     elseif w and (not keeper or c.keeper == w.key) then
       keeper, deputy = true, deputy and c.deputy ~= w.key
       c.keeper, c.keeper_at, c.keeper_till, c.asked, g.due = w.key, due, w.open_until, 0, due - p.now
-    elseif w and (not deputy or c.deputy == w.key) then
+      c.keeper_client = client_of(w)
+    elseif w and (not deputy or c.deputy == w.key or c.deputy_client == c.keeper_client and client_of(w) ~= c.keeper_client) then
       deputy, c.deputy, c.deputy_at, c.deputy_till, g.due = true, w.key, due + 5000, w.open_until, due + 5000 - p.now
+      c.deputy_client = client_of(w)
     end
   end
 

@@ -8,6 +8,7 @@
 --   untold     whether there are receivers that were not told of an end yet
 --   keeper, keeper_at, keeper_till   the word that keeps the due time, when it will call, and when its grant ends
 --   deputy, deputy_at, deputy_till   the same for the deputy
+--   keeper_client, deputy_client     the clients that the latest two belong to
 --   asked      when a receiver was last asked to become the keeper
 --   words      the words that the call has read, by their key; false in place of one that is not there
 --   dirty      the words that the call has changed
@@ -19,12 +20,14 @@ local function open_credit(p)
   if c then
     return c
   end
-  local turn, epochs, ends, open, rest, untold, keeper_at, keeper_till, deputy_at, deputy_till, asked, length, keys = string.match(
-    p.credit, '^(%d+) (%d+) (%d+) (%d)(%d)(%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local turn, epochs, ends, open, rest, untold, keeper_at, keeper_till, deputy_at, deputy_till, asked, keeper_client, deputy_client,
+    length, keys = string.match(p.credit,
+    '^(%d+) (%d+) (%d+) (%d)(%d)(%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) (%S*) (%d+) (.*)$')
   c = {
     turn = tonumber(turn or 0), epochs = tonumber(epochs or 0), ends = tonumber(ends or 0), open = open == '1',
     rest = rest == '1', untold = untold == '1', keeper_at = tonumber(keeper_at or 0), keeper_till = tonumber(keeper_till or 0),
     deputy_at = tonumber(deputy_at or 0), deputy_till = tonumber(deputy_till or 0), asked = tonumber(asked or 0),
+    keeper_client = keeper_client or '', deputy_client = deputy_client or '',
     keeper = turn and string.sub(keys, 1, length) or '', deputy = turn and string.sub(keys, length + 1) or '',
     words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0,
   }

@@ -52,9 +52,9 @@ local function serve_credit(p)
     if c.count then
       c.open = c.count > 0
     end
-    local text = string.format('%.0f %.0f %.0f %s%s%s %.0f %.0f %.0f %.0f %.0f %d ', c.turn, c.epochs, c.ends, c.open and 1 or 0,
-      c.rest and 1 or 0, c.untold and 1 or 0, c.keeper_at, c.keeper_till, c.deputy_at, c.deputy_till, c.asked, #c.keeper)
-      .. c.keeper .. c.deputy
+    local text = string.format('%.0f %.0f %.0f %s%s%s %.0f %.0f %.0f %.0f %.0f %s %s %d ', c.turn, c.epochs, c.ends, c.open and 1 or 0,
+      c.rest and 1 or 0, c.untold and 1 or 0, c.keeper_at, c.keeper_till, c.deputy_at, c.deputy_till, c.asked,
+      c.keeper_client, c.deputy_client, #c.keeper) .. c.keeper .. c.deputy
     if text ~= p.credit then
       p.credit, p.changed.credit = text, text
     end

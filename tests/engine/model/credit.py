@@ -193,6 +193,8 @@ class DueKeeper(NamedTuple):
     word: str
     calls_at: int
     open_until: int
+    channel: str
+    """The channel of its client."""
 
 
 class CallGrant(NamedTuple):
@@ -982,17 +984,22 @@ class CreditPartition:
             return None
         at = self._next_due()
         if self.keeper is None or self.keeper.word == word.key:
-            self.keeper = DueKeeper(word.key, at, word.open_until)
+            self.keeper = DueKeeper(word.key, at, word.open_until, word.channel)
             self.deputy = None if self.deputy and self.deputy.word == word.key else self.deputy
             self.asked_at = -PATIENCE - 1
             self.cases["due: keeper"] += 1
-        elif self.deputy is None or self.deputy.word == word.key:
+        elif self.deputy is None or self.deputy.word == word.key or self._is_apart(word, self.keeper, self.deputy):
+            self.cases["due: deputy of another client"] += self.deputy is not None and self.deputy.word != word.key
             at += DEPUTY_LATER
-            self.deputy = DueKeeper(word.key, at, word.open_until)
+            self.deputy = DueKeeper(word.key, at, word.open_until, word.channel)
             self.cases["due: deputy"] += 1
         else:
             return None
         return (at - self.now) / 1000
+
+    def _is_apart(self, word: Word, keeper: DueKeeper, deputy: DueKeeper) -> bool:
+        """Return whether a receiver is to take the place of a deputy that would die with the keeper's client."""
+        return deputy.channel == keeper.channel != word.channel
 
     @property
     def keepers(self) -> tuple[str, str]:

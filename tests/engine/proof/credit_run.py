@@ -48,7 +48,10 @@ REQUIRED = (
     *("interest", "interest: announced", "interest: size", "interest: unseen gifts", "interest: passed on"),
     "interest: without credit",
     *("bound of a call", "reply: too much unseen", "no listener"),
-    *(f"due: {what}" for what in ("keeper", "deputy", "next keeper", "comes forward", "scheduled")),
+    *(
+        f"due: {what}"
+        for what in ("keeper", "deputy", "deputy of another client", "next keeper", "comes forward", "scheduled")
+    ),
     *(
         f"network: {what}"
         for what in (

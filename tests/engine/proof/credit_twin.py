@@ -52,7 +52,15 @@ LEAST: Final = 15
 """The bytes of a record without a payload."""
 STEPS = 300
 CASES = (
-    *("again: a gift", "bound of a call", "due: comes forward", "due: deputy", "due: keeper", "due: next keeper"),
+    *(
+        "again: a gift",
+        "bound of a call",
+        "due: comes forward",
+        "due: deputy",
+        "due: deputy of another client",
+        "due: keeper",
+        "due: next keeper",
+    ),
     *("due: scheduled", "epoch", "gift: push", "gift: reply", "grant expired", "grant: before the epoch"),
     *("grant: forgotten", "grant: new prefix", "grant: of another process", "grant: older", "grant: refused"),
     *("grant: repeated", "grant: taken", "grant: withdrawn", "interest", "interest: announced"),

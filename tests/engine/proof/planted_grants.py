@@ -414,6 +414,12 @@ GRANT_BUGS = (
         wrong="due, w.open_until, due - p.now",
     ),
     Bug(
+        "the deputy dies with the keeper",
+        file="includes/keep_due_time",
+        right="c.deputy_client == c.keeper_client and client_of(w) ~= c.keeper_client",
+        wrong="false",
+    ),
+    Bug(
         "the keeper is not told of an earlier time",
         file="includes/keep_due_time",
         right="if keeper and c.keeper_at > due then",

@@ -286,6 +286,8 @@ class CreditMachine:
         client = Client(self.new_name("c"), 1 + self.random.uniform(-4e-4, 4e-4), self.random.uniform(0, 1000))
         self.clients.append(client)
         self.add_receiver(client, NEXT_SESSION if self.sessions else "")
+        if not self.sessions and self.random.random() < 0.2:
+            self.add_receiver(client, "")
 
     def new_prefix(self) -> str:
         return self.new_name("p")
@@ -1081,7 +1083,7 @@ class CreditMachine:
         self.add_client()
         client = self.clients[-1]
         client.deaf = deaf
-        (receiver,) = client.receivers.values()
+        receiver = next(iter(client.receivers.values()))
         self.work()
         receiver.callers = 3
         receiver.want()

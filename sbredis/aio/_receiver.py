@@ -258,6 +258,38 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             seconds = seconds_of(max_wait_time, "max_wait_time", zero=True)
         return await self._receive(wanted, 60.0 if seconds is None else seconds, gather=gather)
 
+    # -- credit --------------------------------------------------------------------------------------------------------
+
+    async def add_credit(self, count: int) -> None:
+        """Let the broker deliver up to ``count`` messages, 0 to 50,000, whether or not a call waits for them.
+
+        It is the link credit of AMQP, for programs that pass messages on, such as gateways. The credit is what is left:
+        each message that comes uses one, a second call replaces what the first one has left, and 0 is a pause. The
+        messages stay in the receiver until :meth:`receive_messages` or the iteration takes them. If a message has
+        waited for half of its lock, it is released, and its credit is used all the same. A call that waits for more
+        messages than there is credit gets them too. An addition of sbredis.
+        """
+        wanted = count_of(count, "count", _MOST_PREFETCHED, least=0)
+        (await self._crediting("add_credit()")).set_credit(wanted)
+
+    async def drain(self) -> int:
+        """Withdraw the credit. Return the number of messages that have come and wait to be received.
+
+        The call returns when all partitions of the entity have answered: then no more messages come by credit. If one
+        of them does not answer within ten seconds, it raises an error, and the credit is withdrawn as soon as it can
+        be reached. An addition of sbredis.
+        """
+        return await (await self._crediting("drain()")).drain()
+
+    async def _crediting(self, call: str) -> CreditInbox:
+        """Return the inbox that grants the credit of the application."""
+        self._lookup.check_open()
+        if self._session_id is not None or self._held is not None:
+            raise ValueError(f"{call} is not for the receiver of a session. Set its prefetch_count instead.")
+        inbox = await self._open(self._deadline())
+        assert isinstance(inbox, CreditInbox)
+        return inbox
+
     def __aiter__(self) -> Self:
         return self
 

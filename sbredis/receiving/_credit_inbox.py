@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -11,7 +12,7 @@ from sbredis.model import ServiceBusReceiveMode
 from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._credit_places import CreditPlaces
-from sbredis.receiving._inbox import Inbox
+from sbredis.receiving._inbox import Inbox, closed_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -51,12 +52,36 @@ def _put(places: set[int], place: int, *, held: bool) -> None:
         places.discard(place)
 
 
+class _Drain:
+    """A withdrawal of credit that waits for the answers of all partitions."""
+
+    __slots__ = ("_waiting", "ended")
+
+    def __init__(self, drivers: Sequence[CreditDriver], ended: asyncio.Future[None]) -> None:
+        self._waiting = {driver: driver.calls for driver in drivers}
+        self.ended = ended
+
+    def is_over(self, now: float) -> bool:
+        """Return whether each partition needs no call, or has answered one that was made since the drain began."""
+        for driver, calls in list(self._waiting.items()):
+            later = driver.calls - calls
+            if later > 1 or (not driver.under_way and (later or not driver.credit.needs_call(now))):
+                del self._waiting[driver]
+        return not self._waiting
+
+
 class CreditInbox(Inbox[CreditDriver]):
     """The messages of one receiver. :class:`CreditPlaces` divides what it wants between the partitions.
 
     Credit is granted anew when half of it is used up. So a receiver whose callers come one after the other makes few
     calls.
     """
+
+    _credit = 0
+    """The number of messages that the application has given credit for, and that have not come."""
+    _by_credit = 0
+    """The number of messages in the buffer that have come by this credit. They stay there until they are received."""
+    _drain: _Drain | None = None
 
     def _new_sources(self) -> list[CreditDriver]:
         count = len(self._numbers)
@@ -65,6 +90,7 @@ class CreditInbox(Inbox[CreditDriver]):
         self._fills = False
         """Whether the stock is being filled: from the time when it has become small until it is full."""
         self._pumping = False
+        self._end_drain()
         # What is known of each partition. An entry is renewed when its driver was touched.
         self._outstanding = [0] * count
         self._free = set[int]()
@@ -110,6 +136,9 @@ class CreditInbox(Inbox[CreditDriver]):
         """
         if messages:
             self._trouble = None
+            used = min(self._credit, len(messages))
+            self._credit -= used
+            self._by_credit = min(self._by_credit, len(self.buffer)) + used
             self.take_back(messages)
         if not self._pumping:
             self._pumping = True
@@ -121,8 +150,16 @@ class CreditInbox(Inbox[CreditDriver]):
 
     def _space(self) -> int:
         """Return for how many more messages there is room in the buffer."""
-        room = max(0, self.stock.target - len(self.buffer))
+        room = max(0, self._capacity - len(self.buffer))
         return room if self._callers or not self._lingers else max(room, self._lingering)
+
+    @property
+    def _capacity(self) -> int:
+        return self.stock.target + self._by_credit
+
+    @property
+    def _wants(self) -> bool:
+        return self._credit > 0 or super()._wants
 
     @property
     def _lingers(self) -> bool:
@@ -147,7 +184,7 @@ class CreditInbox(Inbox[CreditDriver]):
         drivers = self._sources
         wanted, only_now = self._set_demands()
         if not wanted and not self._lingers and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
-            self.give_back(self.buffer.cut(self.stock.target))
+            self.give_back(self.buffer.cut(self._capacity))
         due, self._due = self._due, set()
         for place in due:
             driver = drivers[place]
@@ -155,6 +192,8 @@ class CreditInbox(Inbox[CreditDriver]):
             if wanted and not only_now and driver.is_unheard:
                 driver.listen()
         self._survey()
+        if self._drain is not None:
+            self._look_for_end_of(self._drain)
 
     def want_for_ride(self, settled: int) -> None:
         """Set what to want from a partition to which a call goes now. It settles this number of messages.
@@ -179,7 +218,7 @@ class CreditInbox(Inbox[CreditDriver]):
         ``returning`` callers are not there yet. A grant that ``rides`` costs little.
         """
         drivers = self._sources
-        only_now = self.only_wants_what_is_there
+        only_now = self.only_wants_what_is_there and not self._credit
         self._survey()
         able: Collection[int] = self._free
         if only_now:  # partitions that have answered are left out
@@ -187,7 +226,7 @@ class CreditInbox(Inbox[CreditDriver]):
             able = [place for place in able if drivers[place] in unanswered]
         outstanding, news, demand = self._outstanding, self._news, self.demand + returning
         exactly = only_now or any(not outstanding[place] for place in news if place in able)
-        wanted = self._wanted(demand, exactly=exactly, rides=rides)
+        wanted = max(self._credit, self._wanted(demand, exactly=exactly, rides=rides))
         if wanted:
             full = max(wanted, self._full(demand))
             pushes = only_now or (2 * full >= len(drivers) and not drivers[0].replies_only)
@@ -292,6 +331,47 @@ class CreditInbox(Inbox[CreditDriver]):
         if self.taking.hands is not None:
             return self.taking.hands
         return max(1, share + len(self.buffer) - max(0, self.stock.refill_at))
+
+    # -- the credit of the application ---------------------------------------------------------------------------------
+
+    def set_credit(self, count: int) -> None:
+        """Let partitions give this many messages, whether or not callers wait."""
+        self._credit = count
+        if not count and not self._callers:
+            self._lingers_until = self._hears_until = 0.0
+        self.pump()
+
+    async def drain(self) -> int:
+        """Withdraw the credit of the application. Return the number of messages kept when all partitions have answered.
+
+        Raise an error if a partition does not answer.
+        """
+        self.set_credit(0)
+        drain = self._drain
+        if drain is None:
+            drain = self._drain = _Drain(self._sources, self._loop.create_future())
+            self._look_for_end_of(drain)
+        done, _ = await asyncio.wait((drain.ended,), timeout=self._timings.answering)
+        if not done:
+            raise self._unreachable()
+        if self._closed:
+            raise closed_error()
+        return len(self.buffer)
+
+    def _look_for_end_of(self, drain: _Drain) -> None:
+        if drain.is_over(self._clock.now()):
+            self._end_drain()
+
+    def _end_drain(self) -> None:
+        drain, self._drain = self._drain, None
+        if drain is not None:
+            drain.ended.set_result(None)
+
+    async def aclose(self) -> None:
+        """Release the kept messages, and what the calls under way bring. A drain that waits for answers fails."""
+        closing = super().aclose()
+        self._end_drain()
+        await closing
 
     # -- events --------------------------------------------------------------------------------------------------------
 

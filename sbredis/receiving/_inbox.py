@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sbredis.client import Entity, PartitionClient
 
-__all__ = ["Inbox", "InboxOptions", "InboxSource", "ReceiveCall", "Taking"]
+__all__ = ["Inbox", "InboxOptions", "InboxSource", "ReceiveCall", "Taking", "closed_error"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
@@ -257,9 +257,14 @@ class Inbox(ABC, Generic[S]):
     def _caller_left(self) -> None:
         """Note that a caller does not wait any more."""
 
+    @property
+    def _capacity(self) -> int:
+        """The number of messages that may be kept for later callers."""
+        return self.stock.target
+
     def _space(self) -> int:
         """Return for how many more messages there is room in the buffer."""
-        return max(0, self.stock.target - len(self.buffer))
+        return max(0, self._capacity - len(self.buffer))
 
     def _kept_for(self, ends: float) -> float:
         """Return for how many more seconds to keep a message whose lock ends at ``ends``."""
@@ -445,7 +450,7 @@ class Inbox(ABC, Generic[S]):
         """Fetch up to ``most`` messages ahead from now on. Release the kept messages that are too many."""
         self.stock.resize(most)
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:  # messages that were deleted in the queue wait for callers
-            self.give_back(self.buffer.cut(self.stock.target))
+            self.give_back(self.buffer.cut(self._capacity))
         self.pump()
 
     # -- events --------------------------------------------------------------------------------------------------------
@@ -587,7 +592,7 @@ class Inbox(ABC, Generic[S]):
         if self._timer is not None:
             self._timer.cancel()
         for caller in self._callers:
-            caller.error = ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)
+            caller.error = closed_error()
             caller.tell()
         self.take_back(self.buffer.empty())
         await asyncio.gather(*(source.aclose() for source in self._sources))
@@ -601,6 +606,11 @@ class Inbox(ABC, Generic[S]):
             self.entity.name,
             len(messages),
         )
+
+
+def closed_error() -> ServiceBusError:
+    """Return the error for a call that waits at a receiver when it is closed."""
+    return ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)
 
 
 def _unanswered(entity: Entity, *, late: bool) -> ServiceBusError:

@@ -153,6 +153,28 @@ class ServiceBusReceiver(Facade[aio.ServiceBusReceiver], Iterator[ServiceBusRece
             self._take_back, self._aio.receive_messages, max_message_count, max_wait_time, gather=gather
         )
 
+    # -- credit --------------------------------------------------------------------------------------------------------
+
+    def add_credit(self, count: int) -> None:
+        """Let the broker deliver up to ``count`` messages, 0 to 50,000, whether or not a call waits for them.
+
+        It is the link credit of AMQP, for programs that pass messages on, such as gateways. The credit is what is left:
+        each message that comes uses one, a second call replaces what the first one has left, and 0 is a pause. The
+        messages stay in the receiver until :meth:`receive_messages` or the iteration takes them. If a message has
+        waited for half of its lock, it is released, and its credit is used all the same. A call that waits for more
+        messages than there is credit gets them too. An addition of sbredis.
+        """
+        self._bridge.call(self._aio.add_credit, count)
+
+    def drain(self) -> int:
+        """Withdraw the credit. Return the number of messages that have come and wait to be received.
+
+        The call returns when all partitions of the entity have answered: then no more messages come by credit. If one
+        of them does not answer within ten seconds, it raises an error, and the credit is withdrawn as soon as it can
+        be reached. An addition of sbredis.
+        """
+        return self._bridge.call(self._aio.drain)
+
     def __iter__(self) -> Self:
         return self
 

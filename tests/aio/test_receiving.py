@@ -368,6 +368,23 @@ async def test_if_the_server_is_lost_a_receive_raises_an_error(binary: str | Non
             assert bodies(await task) == ["a"]
 
 
+# -- credit ------------------------------------------------------------------------------------------------------------
+
+
+async def test_credit_brings_messages_until_it_is_used_up_or_drained(url: str) -> None:
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        await queue.send(*"abcd")
+        await receiver.add_credit(2)
+        await eventually(lambda: queue.counts_are(2, 2))
+        assert await receiver.drain() == 2
+        await receiver.add_credit(1)
+        await eventually(lambda: queue.counts_are(1, 3))
+        await receiver.add_credit(0)
+        assert bodies(await receiver.receive_messages(3, gather=False)) == ["a", "b", "c"]
+        assert await queue.counts_are(1, 3)
+
+
 # -- invalid arguments -------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import pytest
 from sbredis import ServiceBusReceiver
 from sbredis.model import ServiceBusReceiveMode
 from tests.sync.queues import GATHERING, bodies, both, in_memory, queue_at
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers")]
 
@@ -61,6 +62,23 @@ def test_an_iteration_ends_after_the_receivers_max_wait_time(url: str, partition
             assert sorted([str(message) for message in receiver]) == ["a", "b", "c"]
             queue.send("d")
             assert str(next(receiver)) == "d"
+
+
+# -- credit ------------------------------------------------------------------------------------------------------------
+
+
+def test_credit_brings_messages_until_it_is_used_up_or_drained(url: str) -> None:
+    with queue_at(url) as queue:
+        receiver = queue.receiver()
+        queue.send(*"abcd")
+        receiver.add_credit(2)
+        wait_until(lambda: queue.counts_are(2, 2))
+        assert receiver.drain() == 2
+        receiver.add_credit(1)
+        wait_until(lambda: queue.counts_are(1, 3))
+        receiver.add_credit(0)
+        assert bodies(receiver.receive_messages(3, gather=False)) == ["a", "b", "c"]
+        assert queue.counts_are(1, 3)
 
 
 # -- invalid arguments -------------------------------------------------------------------------------------------------

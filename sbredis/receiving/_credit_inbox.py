@@ -234,7 +234,9 @@ class CreditInbox(Inbox[CreditDriver]):
             if full > wanted and pushes and (silent := self._silent & self._free):
                 wanted, more = full, silent  # these are called anyway
             left = max(0, wanted - sum(self._asked))
-            shares = self._places.shares(left, outstanding, able, news, more=more)
+            answering = len(able) + (0 if only_now else sum([driver.under_way and driver.able for driver in drivers]))
+            most = wanted if len(more) == answering else max(1, wanted // answering)
+            shares = self._places.shares(left, outstanding, able, news, more=more, most=most)
             self._want(demand, shares, able, only_now=only_now, pushes=pushes, rides=rides)
         else:
             self._want_nothing()

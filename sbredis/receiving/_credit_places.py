@@ -9,9 +9,10 @@ share is a call. So shares change only as far as they must:
 - *Without news*, each partition gets a share if the receiver wants at least one message from each, and as many as it
   wants get one message each if these are at least half of them. The other partitions, or all, only send news of their
   messages. Partitions push to their shares. A partition that has given all of its share is called anyway, so it gets
-  another one then. The others get more when half of what the receiver wants is used up.
+  another one then. The others get more when half of what the receiver wants is used up. While some of the partitions
+  have not answered a call, the others get no more than their part.
 - *With news* of messages, a partition without credit gets all that the receiver wants and has not granted. If that is
-  nothing, it gets the largest share of a partition without news: so only one partition loses its credit for it.
+  nothing, it gets half of the largest share of a partition without news: so only one partition loses credit for it.
   Partitions with news take turns.
 - *If the receiver wants less*, the partitions without news lose credit first, the largest share first.
 
@@ -52,12 +53,13 @@ class CreditPlaces:
         news: Collection[int] = (),
         *,
         more: Collection[int] | None = None,
+        most: int = _MOST,
     ) -> list[int]:
         """Return the number of messages to want from each partition, at most ``wanted`` in all.
 
         The partitions may still give the numbers ``outstanding``. Only those in ``able`` get a share: the others do not
         answer, or need not be asked. Those in ``news`` have messages. Of the partitions without news, only those in
-        ``more`` may get more credit; without this argument all of them.
+        ``more`` may get more credit, without this argument all of them; and no share becomes larger than ``most``.
         """
         shares = [count if place in able else 0 for place, count in enumerate(outstanding)]
         hungry = [place for place in able if place in news and not shares[place]]
@@ -66,7 +68,7 @@ class CreditPlaces:
             self._cut(-left, shares, able, news)
         elif hungry:
             if not left:
-                left = max([shares[place] for place in able if place not in news], default=0)
+                left = (max([shares[place] for place in able if place not in news], default=0) + 1) // 2
                 self._cut(left, shares, able, news)
             while left and hungry:
                 count = len(shares)
@@ -75,7 +77,7 @@ class CreditPlaces:
                 shares[self._home] = min(left, _MOST)
                 left -= shares[self._home]
         elif left and able:
-            self._spread(wanted, shares, able, able if more is None else more)
+            self._spread(wanted, shares, len(able), able if more is None else more, min(most, _MOST))
         return shares
 
     def _cut(self, left: int, shares: list[int], able: Collection[int], news: Collection[int]) -> None:
@@ -85,15 +87,14 @@ class CreditPlaces:
             shares[place] -= cut
             left -= cut
 
-    def _spread(self, wanted: int, shares: list[int], able: Collection[int], more: Collection[int]) -> None:
+    def _spread(self, wanted: int, shares: list[int], count: int, more: Collection[int], most: int) -> None:
         """Add to the smallest shares, or to that of the home if there is too little for half of the partitions."""
-        if 2 * wanted < len(able):
+        if 2 * wanted < count:
             if more:
                 home = max(more, key=lambda place: (shares[place], place == self._home))
                 shares[home] += wanted - sum(shares)
                 self._home = home
             return
-        most = _MOST if len(more) == len(able) else min(_MOST, -(-wanted // len(able)))
         left = wanted - sum([share for place, share in enumerate(shares) if place not in more])
         rest = sorted(more, key=lambda place: (-shares[place], (place - self._home) % len(shares)))
         for at, place in enumerate(rest):

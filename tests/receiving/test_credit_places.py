@@ -65,19 +65,26 @@ def test_half_of_the_partitions_get_a_message_each_if_there_is_enough_for_them()
     assert shares.shares(3, [1, 1, 0, 0, 0], range(5), more={4}) == [1, 1, 0, 0, 1]
 
 
-def test_a_partition_that_is_called_anyway_gets_no_more_than_its_part() -> None:
-    assert CreditPlaces(0).shares(16, [3, 3, 3, 0], range(4), more={3}) == [3, 3, 3, 4]
-    assert CreditPlaces(0).shares(16, [4, 4, 4, 3], range(4), more={3}) == [4, 4, 4, 4]
-    assert CreditPlaces(0).shares(16, [0, 3, 3, 0], range(4), more={0, 3}) == [4, 3, 3, 4]
+def test_a_partition_gets_no_more_than_its_part_while_others_are_called_later() -> None:
+    assert CreditPlaces(0).shares(16, [3, 3, 3, 0], range(4), more={3}, most=4) == [3, 3, 3, 4]
+    assert CreditPlaces(0).shares(16, [4, 4, 4, 3], range(4), more={3}, most=4) == [4, 4, 4, 4]
+    assert CreditPlaces(0).shares(16, [0, 3, 3, 0], range(4), more={0, 3}, most=4) == [4, 3, 3, 4]
+    assert CreditPlaces(0).shares(3, [0, 0, 0], {1}, most=1) == [0, 1, 0]
+
+
+def test_credit_that_is_in_one_place_comes_to_where_the_news_is_step_by_step() -> None:
+    shares = CreditPlaces(0)
+    assert shares.shares(3, [3, 0, 0], range(3), {1}) == [1, 2, 0]
+    assert shares.shares(3, [1, 2, 0], range(3), {2}) == [1, 1, 1]
 
 
 def test_the_credit_goes_where_the_news_comes_from() -> None:
-    """All that is not granted goes there; otherwise the largest share that another partition has for nothing."""
+    """All that is not granted goes there; otherwise half of the largest share that another partition has in vain."""
     shares = CreditPlaces(1)
     assert shares.shares(3, [0, 0, 0, 0], range(4), more=()) == [0, 0, 0, 0]
     assert shares.shares(3, [0, 0, 0, 0], range(4), {3}, more=()) == [0, 0, 0, 3]
     assert shares.shares(3, [1, 0, 1, 0], range(4), {3}) == [1, 0, 1, 1]
-    assert shares.shares(8, [2, 2, 4, 0], range(4), {3}) == [2, 2, 0, 4]
+    assert shares.shares(8, [2, 2, 4, 0], range(4), {3}) == [2, 2, 2, 2]
     assert shares.shares(1, [1, 0, 0, 0], range(4), {3}) == [0, 0, 0, 1]
     assert shares.shares(1, [1, 0, 0, 0], range(4), {0, 3}) == [1, 0, 0, 0]
 

@@ -81,16 +81,15 @@ async def test_a_message_that_a_partition_has_pushed_costs_a_grant_in_this_parti
         with Calls(queue.transport) as calls:
             for place in range(3 * count):
                 await queue.send("a", at=place % count)
-                for message in await task:
-                    await receiver.complete_message(message)
+                await task
                 task = asyncio.create_task(receiver.receive_messages(count, 60, gather=False))
                 await eventually(lambda: outstanding(receiver) == [1] * count)
-            assert calls.by_script["grant"] <= 3 * count + 1
+            assert calls.by_script["grant"] <= 5 * count, "a message costs a grant, and few more if the loop is late"
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_single_messages_of_many_partitions_cost_two_calls_each(url: str) -> None:
+async def test_single_messages_of_many_partitions_cost_a_grant_each(url: str) -> None:
     """The receiver keeps the news of the other partitions while its caller handles a message."""
     async with queue_at(url, partitioned=True) as queue:
         receiver, count = queue.receiver(), len(queue.partitions)
@@ -99,9 +98,10 @@ async def test_single_messages_of_many_partitions_cost_two_calls_each(url: str) 
                 await queue.send("a", at=place)
         with Calls(queue.transport) as calls:
             for _ in range(10 * count):
-                (message,) = await receiver.receive_messages(1, 60)
-                await receiver.complete_message(message)
-            assert calls.by_script["grant"] <= 20 * count, "more than twice as many grants as messages"
+                await receiver.receive_messages(1, 60)
+                for _ in range(4):  # the caller does something else
+                    await asyncio.sleep(0)
+            assert calls.by_script["grant"] <= 20 * count, "a message costs a grant, and few more if the loop is late"
 
 
 @in_memory

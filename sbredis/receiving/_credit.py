@@ -396,7 +396,7 @@ class PartitionCredit(Generic[Message]):
     def silent(self) -> bool:
         """Whether the partition neither pushes messages nor sends news until it gets another grant."""
         latest = self._latest
-        return latest is None or not (latest.announced or self._open > self._seen.messages)
+        return latest is None or latest.now or not (latest.announced or self._open > self._seen.messages)
 
     @property
     def unchanged(self) -> CreditDemand:
@@ -629,8 +629,10 @@ class PartitionCredit(Generic[Message]):
         demand, latest, seen, wanted = self._demand, self._latest, self._seen, self._wanted
         if latest is None:
             return self._asks or bool(self._retired)
-        if latest.now and (demand.now or self.state is CreditState.UNHEARD):  # it ends by itself
-            return seen.messages + wanted > latest.limit or (self.news and wanted > 0)
+        if latest.now:  # it has ended by itself, also if it was announced
+            if demand.now or self.state is CreditState.UNHEARD:
+                return seen.messages + wanted > latest.limit or (self.news and wanted > 0)
+            return self._asks
         if self._asks and latest.suspects != demand.suspects:
             return True
         if latest.announced and demand.announced:

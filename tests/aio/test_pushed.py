@@ -104,6 +104,22 @@ async def test_single_messages_of_many_partitions_cost_a_grant_each(url: str) ->
             assert calls.by_script["grant"] <= 20 * count, "a message costs a grant, and few more if the loop is late"
 
 
+async def test_a_receiver_that_waits_after_it_has_asked_hears_of_messages_in_each_partition(url: str) -> None:
+    """What a call without a wait has asked for ends with the answer, and news of messages ends with it."""
+    async with queue_at(url, partitioned=True) as queue:
+        for place in range(len(queue.partitions)):
+            receiver = queue.receiver()
+            first = await waits(queue, receiver)
+            first.cancel()
+            await asyncio.wait((first,))
+            assert await receiver.receive_messages(1, 0) == []
+            task = asyncio.create_task(receiver.receive_messages(1, 60))
+            await queue.wait_for_waiters()
+            await queue.send("a", at=place)
+            assert bodies(await task) == ["a"]
+            await receiver.close()
+
+
 @in_memory
 async def test_a_message_that_is_pushed_when_its_caller_was_cancelled_goes_to_the_next_caller(url: str) -> None:
     """The delivery count does not rise, and without another caller the message returns to the queue."""

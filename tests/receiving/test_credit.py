@@ -241,6 +241,17 @@ def test_without_credit_a_receiver_can_wait_for_news() -> None:
     assert (scene.needs_call(), scene.credit.news) == (False, True)
 
 
+def test_news_ends_with_the_reply_to_a_grant_that_wants_only_what_is_there() -> None:
+    """A receiver that waits after that asks for news anew."""
+    scene = Scene(CreditDemand(announced=True, now=True))
+    scene.opened()
+    assert not scene.needs_call()
+    scene.credit.want(CreditDemand(announced=True))
+    assert scene.needs_call()
+    scene.credit.want(CreditDemand())
+    assert not scene.needs_call()
+
+
 def test_a_receiver_that_takes_no_suspects_learns_that_some_wait() -> None:
     scene = Scene(CreditDemand(callers=1, suspects=False))
     scene.opened()

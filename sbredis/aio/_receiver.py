@@ -35,6 +35,7 @@ from sbredis.model import (
     RuleFilter,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
+    Taking,
     hold_of,
 )
 from sbredis.receiving import (
@@ -47,7 +48,6 @@ from sbredis.receiving import (
     Peekings,
     RenewalReport,
     SessionInbox,
-    Taking,
     delay_of,
     purge,
     require_messages,
@@ -68,15 +68,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ServiceBusReceiver",
-    "end_waits",
-    "give_back_kept",
-    "has_suspects",
     "mover_to",
     "prefetch_count_of",
     "report_of",
     "take_back",
     "take_back_by_number",
-    "taking_of",
     "watch_redrives",
 ]
 
@@ -784,31 +780,6 @@ def watch_redrives(receiver: ServiceBusReceiver, goes_on: Callable[[int], bool])
     If the function returns false, the redrive stops and returns its result.
     """
     receiver._redrive_goes_on = goes_on  # pyright: ignore[reportPrivateUsage]
-
-
-def taking_of(receiver: ServiceBusReceiver) -> Taking:
-    """Return how the application takes messages from a receiver, to be changed. The next receive call follows it."""
-    return receiver._taking  # pyright: ignore[reportPrivateUsage]
-
-
-def has_suspects(receiver: ServiceBusReceiver) -> bool:
-    """Return whether suspects wait that a receiver does not take, as far as it knows."""
-    inbox = receiver._inbox  # pyright: ignore[reportPrivateUsage]
-    return inbox is not None and inbox.has_suspects
-
-
-async def give_back_kept(receiver: ServiceBusReceiver) -> None:
-    """Give back what a receiver has fetched ahead, and wait until that is done."""
-    inbox = receiver._inbox  # pyright: ignore[reportPrivateUsage]
-    if inbox is not None:
-        await inbox.give_back_kept()
-
-
-def end_waits(receiver: ServiceBusReceiver) -> None:
-    """End the waiting receive calls of a receiver with what they have."""
-    inbox = receiver._inbox  # pyright: ignore[reportPrivateUsage]
-    if inbox is not None:
-        inbox.end_waits()
 
 
 def take_back(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> None:

@@ -117,6 +117,7 @@ if TYPE_CHECKING:
         UnreadableEntity,
     )
     from sbredis.model._stored import StoredEntity, entity_created, entity_differences, entity_revised, entity_values
+    from sbredis.model._taking import Taking, taking_of
 
 __all__ = [
     "AZURE_ADMINISTRATION",
@@ -186,6 +187,7 @@ __all__ = [
     "SubscriptionOptions",
     "SubscriptionProperties",
     "SubscriptionRuntimeProperties",
+    "Taking",
     "TooManyHopsError",
     "TopicOptions",
     "TopicProperties",
@@ -232,6 +234,7 @@ __all__ = [
     "rule_created",
     "rule_revised",
     "rule_shown",
+    "taking_of",
     "use_id",
     "work_key",
 ]
@@ -309,6 +312,7 @@ if not TYPE_CHECKING:
             ),
             "_message_ids": ("MessageId", "comparable_id", "duplicate_key", "work_key"),
             "_moved": ("MoveKind", "Purpose", "TooManyHopsError", "key_of_content", "moved", "read_purpose"),
+            "_taking": ("Taking", "taking_of"),
             "_received": ("BROKERS_REASONS", "ServiceBusReceivedMessage", "current_content", "delivered", "hold_of"),
             "_redrive": ("RedriveBudget", "RedriveResult", "readable_content", "redrive_of"),
             "_reservation": ("ReservationPosition", "ReservationStatus"),

@@ -17,7 +17,7 @@ from sbredis.receiving._entity_lookup import (
     require_sessions,
 )
 from sbredis.receiving._held_session import HeldSession, is_failed_delivery, lane_for, state_bytes
-from sbredis.receiving._inbox import Inbox, InboxOptions, Taking
+from sbredis.receiving._inbox import Inbox, InboxOptions
 from sbredis.receiving._peeking import Peeking, Peekings
 from sbredis.receiving._purging import purge
 from sbredis.receiving._renewing import LockRenewFailureCallback, RenewalReport, Renewals, RenewedLock
@@ -54,7 +54,6 @@ __all__ = [
     "RenewedLock",
     "SessionInbox",
     "StandInProcess",
-    "Taking",
     "accept_named",
     "accept_next",
     "changes_of",

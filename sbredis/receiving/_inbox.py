@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from sbredis.client import may_recover
 from sbredis.engine import SidePrefix, lease_place
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Taking, hold_of
 from sbredis.receiving._buffer import Buffer
 from sbredis.receiving._fetching import Stock, keep_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from sbredis.client import Entity, PartitionClient
 
-__all__ = ["Inbox", "InboxOptions", "InboxSource", "ReceiveCall", "Taking", "closed_error"]
+__all__ = ["Inbox", "InboxOptions", "InboxSource", "ReceiveCall", "closed_error"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
@@ -96,18 +96,6 @@ class InboxSource(Protocol):
 
 
 S = TypeVar("S", bound=InboxSource)
-
-
-@dataclass(slots=True)
-class Taking:
-    """How the application takes messages from a receiver. A worker says it; other receivers keep the defaults."""
-
-    hands: int | None = None
-    """The most messages that it has begun at a time; ``None`` if it is not known, because it may keep them."""
-    suspects: bool = True
-    """Whether it takes suspects. Without them, it is told that they wait."""
-    told: Callable[[], None] = lambda: None
-    """Called when a partition says that suspects wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +176,7 @@ class Inbox(ABC, Generic[S]):
         self.side: SidePrefix = options.side
         self.mode = options.mode
         self.taking = options.taking
+        self.taking.inbox = self
         self._loop = asyncio.get_running_loop()
         self._clock = entity.connection.clock
         self._timings = entity.connection.timings

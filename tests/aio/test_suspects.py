@@ -8,9 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.aio._receiver import end_waits, taking_of
-from sbredis.model import ServiceBusReceivedMessage
-from sbredis.receiving import Taking
+from sbredis.model import ServiceBusReceivedMessage, Taking, taking_of
 from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -114,7 +112,7 @@ async def test_a_receiver_without_suspects_is_told_and_may_end_its_wait(url: str
 
             def end() -> None:
                 told.append(True)
-                end_waits(receiver)
+                taking.end_waits()
 
             taking.told = end
             clock.move(LOCK + 1)

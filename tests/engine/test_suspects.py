@@ -16,7 +16,7 @@ RUN = "0123abcd" * 5
 """The run id that all calls carry: the server process in memory has none."""
 
 
-class Holder:
+class Keeper:
     """A receiver that asks for messages with grants that end with the reply."""
 
     def __init__(self, bench: Bench, prefix: str = "AAAAAAAA", hands: int = 1) -> None:
@@ -66,7 +66,7 @@ async def suspects(bench: Bench) -> list[str]:
 
 
 async def test_a_lapse_counts_as_many_deliveries_as_the_holder_has_hands(bench: Bench) -> None:
-    holder = Holder(bench, hands=2)
+    holder = Keeper(bench, hands=2)
     await bench.send(*[b"x"] * 5)
     assert len(await holder.take()) == 5
     await lapse(bench)
@@ -74,7 +74,7 @@ async def test_a_lapse_counts_as_many_deliveries_as_the_holder_has_hands(bench: 
 
 
 async def test_the_hands_reach_over_all_gifts_in_their_order(bench: Bench) -> None:
-    holder = Holder(bench, hands=3)
+    holder = Keeper(bench, hands=3)
     await bench.send(*[b"x"] * 5)
     for most in (2, 2, 1):
         await holder.take(most)
@@ -84,7 +84,7 @@ async def test_the_hands_reach_over_all_gifts_in_their_order(bench: Bench) -> No
 
 
 async def test_a_settled_message_leaves_the_hand_to_the_next_one(bench: Bench) -> None:
-    holder = Holder(bench, hands=2)
+    holder = Keeper(bench, hands=2)
     await bench.send(*[b"x"] * 4)
     first, *_ = await holder.take()
     await bench.complete(first)
@@ -93,7 +93,7 @@ async def test_a_settled_message_leaves_the_hand_to_the_next_one(bench: Bench) -
 
 
 async def test_what_was_reported_as_begun_counts_whole(bench: Bench) -> None:
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await bench.send(*[b"x"] * 5)
     await holder.take(3)
     bench.later(1)
@@ -105,7 +105,7 @@ async def test_what_was_reported_as_begun_counts_whole(bench: Bench) -> None:
 
 async def test_a_report_frees_the_hands_for_later_gifts(bench: Bench) -> None:
     """The hands that an earlier lapse has counted are there again."""
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await bench.send(*[b"x"] * 3)
     await holder.take(1)
     bench.later(SETTINGS.lock_duration - 1)
@@ -121,7 +121,7 @@ async def test_a_report_frees_the_hands_for_later_gifts(bench: Bench) -> None:
 @pytest.mark.parametrize("by", ["message", "lease"])
 async def test_a_renewed_message_has_begun(bench: Bench, by: str) -> None:
     """It takes no hand from the messages whose locks end before."""
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await bench.send(*[b"x"] * 3)
     (first,) = await holder.take(1)
     await holder.take(2)
@@ -138,7 +138,7 @@ async def test_a_renewed_message_has_begun(bench: Bench, by: str) -> None:
 
 
 async def test_a_message_that_is_renewed_alone_has_begun(bench: Bench) -> None:
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await bench.send(*[b"x"] * 3)
     *_, last = await holder.take()
     bench.later(1)
@@ -148,7 +148,7 @@ async def test_a_message_that_is_renewed_alone_has_begun(bench: Bench) -> None:
 
 
 async def test_an_earlier_prefix_has_the_hands_that_it_had(bench: Bench) -> None:
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await bench.send(*[b"x"] * 3)
     await holder.take()
     holder.prefix, holder.seen = "BBBBBBBB", GiftPlace(0, 3, 300)
@@ -165,7 +165,7 @@ async def test_a_receive_by_a_token_of_its_own_counts_whole(bench: Bench) -> Non
 
 
 async def test_a_peek_shows_what_a_lapse_will_count_and_changes_nothing(bench: Bench) -> None:
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await bench.send(*[b"x"] * 3)
     await holder.take()
     bench.later(SETTINGS.lock_duration)
@@ -178,7 +178,7 @@ async def test_a_peek_shows_what_a_lapse_will_count_and_changes_nothing(bench: B
 
 @set_to(max_delivery_count=1)
 async def test_messages_that_were_only_fetched_ahead_do_not_die(bench: Bench) -> None:
-    holder = Holder(bench, hands=16)
+    holder = Keeper(bench, hands=16)
     await bench.send(*[b"x"] * 1000)
     assert len(await holder.take(1000)) == 1000
     await lapse(bench)
@@ -191,7 +191,7 @@ async def test_messages_that_were_only_fetched_ahead_do_not_die(bench: Bench) ->
 
 @set_to(max_delivery_count=10)
 async def test_the_second_counted_lapse_makes_a_message_a_suspect(bench: Bench) -> None:
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await bench.send(b"x")
     for lapses in (1, 2):
         (message,) = await holder.take()
@@ -221,7 +221,7 @@ async def suspected(bench: Bench, count: int = 1, *, level: int = 0) -> list[str
 
 
 async def test_a_suspect_is_given_alone(bench: Bench) -> None:
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await suspected(bench, 2)
     await bench.send(*[b"x"] * 3)
     taken = [await holder.take() for _ in range(3)]
@@ -229,7 +229,7 @@ async def test_a_suspect_is_given_alone(bench: Bench) -> None:
 
 
 async def test_messages_before_a_suspect_come_without_it(bench: Bench) -> None:
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await suspected(bench, level=1)
     await bench.send(b"x")
     assert [message.payload for message in await holder.take()] == [b"x"]
@@ -237,7 +237,7 @@ async def test_messages_before_a_suspect_come_without_it(bench: Bench) -> None:
 
 
 async def test_a_receiver_that_takes_no_suspects_gets_the_others_and_is_told(bench: Bench) -> None:
-    holder = Holder(bench)
+    holder = Keeper(bench)
     await suspected(bench, 40)
     await bench.send(*[b"x"] * 3)
     assert [message.payload for message in await holder.take(2, suspects=False)] == [b"x"] * 2

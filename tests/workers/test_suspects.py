@@ -198,6 +198,13 @@ async def fetched(client: ServiceBusClient) -> None:
     await eventually(locked)
 
 
+async def lapsed(client: ServiceBusClient) -> None:
+    """Wait until locks have ended."""
+    async with client.get_queue_receiver("orders") as receiver:
+        (message,) = await receiver.receive_messages(1, 60)
+        await receiver.release_message(message)
+
+
 @pytest.mark.slow
 async def test_a_killed_worker_counts_no_delivery_of_what_it_had_only_fetched_ahead(
     server: LocalServer, tmp_path: Path
@@ -227,10 +234,11 @@ async def test_an_outage_longer_than_a_lock_makes_nobody_work_one_by_one(server:
         await fill(client, most=10)
         async with program(server.url, tmp_path, "--processes", "4", app=AHEAD, env={"TAKES": "0.2"}) as worker:
             for _ in range(2):
+                await fetched(client)
                 before = starts(tmp_path).total()
                 await eventually(lambda before=before: starts(tmp_path).total() > before)
                 worker.signal_group(signal.SIGSTOP)
-                await asyncio.sleep(5.5)  # the duration of a lock
+                await lapsed(client)
                 worker.signal_group(signal.SIGCONT)
 
             async def done() -> bool:

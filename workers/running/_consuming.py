@@ -9,8 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sbredis.aio._receiver import end_waits, give_back_kept, has_suspects, taking_of
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import ServiceBusReceivedMessage, taking_of
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete
 from sbredis.workers.running._call_states import CallTask
@@ -151,7 +150,7 @@ class RunningCalls:
         """Receive nothing, because another consumer of the process takes suspects."""
         with suppress(ValueError):  # the client is closed
             self.origin.receiver.prefetch_count = 0
-        end_waits(self.origin.receiver)
+        self._taking.end_waits()
 
     def resume(self) -> None:
         """Receive again."""
@@ -164,23 +163,27 @@ class RunningCalls:
 
     def _look(self) -> None:
         self._looking = None
-        if has_suspects(self.origin.receiver):
+        if self._taking.suspects_wait:
             left = self._turns.due_in(self.handling.time.now(), self.alone.held)
             if left > 0:
                 self._looking = self._loop.call_later(left, self._look)
             else:
-                end_waits(self.origin.receiver)
+                self._taking.end_waits()
 
     async def take_suspects(self) -> None:
         """Take the suspects that wait, if it is time for that: one at a time, while the process holds nothing else."""
         receiver, turns, time = self.origin.receiver, self._turns, self.handling.time
         stopped = time.now()
-        if not has_suspects(receiver) or turns.due_in(stopped, self.alone.held) > 0 or not self.alone.lets_begin(self):
+        if (
+            not self._taking.suspects_wait
+            or turns.due_in(stopped, self.alone.held) > 0
+            or not self.alone.lets_begin(self)
+        ):
             return
         receiver.prefetch_count = 0
         try:
             await self.alone.begin(self)
-            await give_back_kept(receiver)
+            await self._taking.give_back_kept()
             began = time.now()
             turns.ended(stopped, began)
             self._taking.suspects, self._taking.hands = True, 1

@@ -1,8 +1,8 @@
 -- Ends the lock of a message that was not settled for good. The message's next state depends, in this order, on the
 -- delivery limit, its home (a message that was deferred is deferred again), its expiry and the requested delay. With
--- `counted`, the delivery counts as failed, and the message is no suspect any more. With `interrupted`, the next delivery reports that this one was
--- interrupted. If `e.session` names a session, the index of that session lists the message
--- as held, and `release` removes it from there.
+-- `counted`, the delivery counts as failed, and the message is no suspect any more. With `interrupted`, the next
+-- delivery reports that this one was interrupted. If `e.session` names a session, the index of that session lists the
+-- message as held, and `release` removes it from there.
 -- @use bury due_name entry_text expire index_remove make_deferred make_ready never side_of state_after_lock
 -- @use block_session inside
 local function release(p, member, e, counted, delay, interrupted)

@@ -1,7 +1,7 @@
 -- Adds to a reply the facts about a message that its record does not contain: its index in the reply, a part of its
 -- entry (home, in capitals if it is a suspect; reason, failed deliveries and expiry, see `entry`; and the number that a
--- dead letter had before it died), and its changed properties. Returns the size of its changed properties. `at` is the position after which these
--- begin, if the caller knows it.
+-- dead letter had before it died), and its changed properties. Returns the size of its changed properties. `at` is the
+-- position after which these begin, if the caller knows it.
 local function delivery_extras(list, place, text, at)
   local _
   if not at then

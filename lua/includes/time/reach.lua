@@ -1,8 +1,8 @@
 -- Returns how far the holder of a lease has begun, as a table of the pass; nil if nobody can tell. The key `words` has
 -- for each prefix of tokens: what its receiver has begun, for how many messages more it has hands, and the key of the
--- word of the receiver. Two dots stand for the first two as long as the word itself has them. All messages of a lease up
--- to `begun` have begun; of later ones, the first `hands` may have. `left` is `hands` without the messages that this pass
--- has counted. A lease that was renewed has begun: a plus is before its messages.
+-- word of the receiver. Two dots stand for the first two as long as the word itself has them. All messages of a lease
+-- up to `begun` have begun; of later ones, the first `hands` may have. `left` is `hands` without the messages that this
+-- pass has counted. A lease that was renewed has begun: a plus is before its messages.
 local function reach(p, o, token)
   local prefix = string.sub(token, 1, 8)
   local known = o.reach[prefix]

@@ -259,6 +259,23 @@ async def test_the_end_of_the_lock_ends_the_credit(bench: Bench, receiver: Grant
     assert (reply.answer, reply.refusal, reply.gifts) == (CreditAnswer.REFUSED, "LOST session", [])
 
 
+@pytest.mark.parametrize("lapses", [True, False])
+async def test_a_session_that_is_let_go_is_given_to_others(bench: Bench, receiver: Grantors, lapses: bool) -> None:
+    """Also if its holder has taken none of its messages."""
+    await put(bench, "s", b"1")
+    a, b = await receiver("a"), await receiver("b")
+    held = await hold(a, first=0, first_size=0)
+    assert held.session.gifts == []
+    await b.grant(1, **FIRST)
+    if lapses:
+        bench.later(LOCK)
+        await bench.due()
+    else:
+        await bench.tell(bench.partition.release_session(bench.call_id(), held.lock))
+    [(_, push)] = await b.heard()
+    assert shown(push.gift) == ("s", ["1"])
+
+
 async def test_a_receiver_may_delete_the_messages_of_sessions(bench: Bench, receiver: Grantors) -> None:
     """A session that is pushed comes without any, because a deleted message must not get lost."""
     a = await receiver("a")
@@ -388,6 +405,21 @@ async def test_nobody_is_told_if_another_receiver_can_take_the_session(bench: Be
     await put(bench, "t", b"m")
     assert await a.heard() == []
     assert len(await b.heard()) == 1
+    await b.grant(1, **{**FIRST, "announced": True})
+    await put(bench, "u", b"m")
+    assert await a.heard() == []
+    [(_, push)] = await b.heard()
+    assert push.gift is None
+
+
+async def test_a_holder_that_does_not_answer_is_passed_over(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    held = [await empty(bench, a, session) for session in "st"]
+    await put(bench, "u", b"m")
+    assert [key for key, _ in await a.heard()] == [held[0].key]
+    bench.later(1_001)
+    await bench.due()
+    assert [key for key, _ in await a.heard()] == [held[1].key]
 
 
 async def test_a_holder_that_does_not_yield_is_not_told(bench: Bench, receiver: Grantors) -> None:

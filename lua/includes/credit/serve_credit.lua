@@ -60,10 +60,11 @@ local function serve_credit(p)
     end
   end
 
-  if (p.moved or c.rest) and (c.open or next(c.dirty)) or c.untold then
+  local rest = c.rest
+  if (p.moved or rest) and (c.open or next(c.dirty)) or c.untold then
     distribute(p)
   end
-  if p.index then
+  if p.index and (p.moved or rest or p.granting) then
     tell_holders(p)
   end
   keep_due_time(p)

@@ -5,7 +5,7 @@
 -- @use count_held ready_count push_to ranked_keys rank_of words_of
 local function tell_holders(p)
   local c = open_credit(p)
-  if not (p.moved or c.rest or p.granting) or not (c.open or next(c.dirty)) then
+  if not c.open and not next(c.dirty) then
     return
   end
   local lists, callers = ranked_keys(p), {}

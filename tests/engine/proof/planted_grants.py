@@ -365,24 +365,6 @@ GRANT_BUGS = (
         wrong="",
     ),
     Bug(
-        "a session that becomes free is given to nobody",
-        file="includes/update_session_turns",
-        right="        p.moved = true\n",
-        wrong="",
-    ),
-    Bug(
-        "a session that becomes free when its lock ends is given to nobody",
-        file="includes/apply_due",
-        right="p.moved = p.moved or turn.does == 'free'",
-        wrong="p.moved = p.moved",
-    ),
-    Bug(
-        "holders are told of sessions that others can take",
-        file="includes/tell_holders",
-        right="    if w and rank_of(c, w, p.now) then\n      return",
-        wrong="    if false then\n      return",
-    ),
-    Bug(
         "a holder with messages in its hands is told that others wait",
         file="includes/tell_holders",
         right="count_held(p, w.session) == 0 and",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 __all__ = ["Taking", "taking_of"]
 
 
-class _Inbox(Protocol):
+class _TakingInbox(Protocol):
     @property
     def has_suspects(self) -> bool: ...
 
@@ -31,7 +31,7 @@ class Taking:
     """Whether it takes suspects. Without them, it is told that they wait."""
     told: Callable[[], None] = lambda: None
     """Called when a partition says that suspects wait."""
-    inbox: _Inbox | None = None
+    inbox: _TakingInbox | None = None
     """The inbox of the receiver, as soon as it has one."""
 
     @property

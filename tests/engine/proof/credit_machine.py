@@ -775,12 +775,13 @@ class CreditMachine:
         self.listeners.setdefault(client.name, []).append(listening)
 
     def step_lose_push(self) -> None:
-        """Lose a push before another one."""
+        """Lose a push before another one to the same receiver."""
         listening = self.some_client().listening
         if listening is None or len(listening.queue) < 2:
             return
-        first, second = listening.queue[0][1], listening.queue[1][1]
-        if first is not None and first.gift is not None and second is not None and second.gift is not None:
+        (key, first), (other, second) = listening.queue[0], listening.queue[1]
+        gifts = first is not None and first.gift is not None and second is not None and second.gift is not None
+        if gifts and key == other:
             listening.queue.popleft()
             self.cases["network: a push is lost"] += 1
 

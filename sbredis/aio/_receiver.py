@@ -39,11 +39,11 @@ from sbredis.model import (
     hold_of,
 )
 from sbredis.receiving import (
-    CreditInbox,
     Deferred,
     EntityLookup,
     Inbox,
     InboxOptions,
+    MessageInbox,
     MessageSettler,
     Peekings,
     RenewalReport,
@@ -124,7 +124,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._session_id = options.session_id
         self._held: HeldSession | None = None
         """The accepted session, in a :class:`ServiceBusSessionReceiver`."""
-        self._inbox: Inbox[Any] | None = None
+        self._inbox: Inbox[Any, ServiceBusReceivedMessage] | None = None
         self._taking = Taking()
         self._peekings = Peekings(self._side)
         self._settler = MessageSettler(self._lookup, self._ready)
@@ -277,13 +277,13 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         """
         return await (await self._crediting("drain()")).drain()
 
-    async def _crediting(self, call: str) -> CreditInbox:
+    async def _crediting(self, call: str) -> MessageInbox:
         """Return the inbox that grants the credit of the application."""
         self._lookup.check_open()
         if self._session_id is not None or self._held is not None:
             raise ValueError(f"{call} is not for the receiver of a session. Set its prefetch_count instead.")
         inbox = await self._open(self._deadline())
-        assert isinstance(inbox, CreditInbox)
+        assert isinstance(inbox, MessageInbox)
         return inbox
 
     def __aiter__(self) -> Self:
@@ -712,7 +712,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             await entity.require(require_no_sessions, deadline)
             await entity.require(require_not_forwarding, deadline)
 
-    async def _open(self, deadline: float, wait: float | None = None) -> Inbox[Any]:
+    async def _open(self, deadline: float, wait: float | None = None) -> Inbox[Any, ServiceBusReceivedMessage]:
         entity = await self._ready(deadline, wait)
         await self._check_kind(entity, deadline)
         if self._inbox is None:
@@ -721,7 +721,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             identity, held = secrets.token_hex(5), self._held
             options = InboxOptions(self._side, self._mode, self._prefetch, adaptive=self._adaptive, taking=self._taking)
             if held is None:
-                self._inbox = CreditInbox(entity, identity, options)
+                self._inbox = MessageInbox(entity, identity, options)
             else:
                 inbox = self._inbox = SessionInbox(entity, identity, options, held)
                 held.recalled = held.lease.recalled = inbox.recalled

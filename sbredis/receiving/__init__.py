@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sbredis._lazy import lazily
 from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next
-from sbredis.receiving._credit_inbox import CreditInbox
+from sbredis.receiving._credit_inbox import MessageInbox
 from sbredis.receiving._deferred import Deferred
 from sbredis.receiving._entity_lookup import (
     EntityLookup,
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from sbredis.receiving._renewal_thread import RenewalThread
 
 __all__ = [
-    "CreditInbox",
     "Deferred",
     "EntityLookup",
     "HeldSession",
     "Inbox",
     "InboxOptions",
     "LockRenewFailureCallback",
+    "MessageInbox",
     "MessageSettler",
     "NoSessionError",
     "Peeking",

@@ -7,21 +7,25 @@ keeps, and for how long.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
+from typing import Generic, TypeVar
 
-from sbredis.model import ServiceBusReceivedMessage, hold_of
+from sbredis.model import MessageLease
 
 __all__ = ["Buffer"]
 
+Item = TypeVar("Item")
 
-class Buffer:
-    """Messages that no caller has asked for yet."""
 
-    __slots__ = ("_messages",)
+class Buffer(Generic[Item]):
+    """Messages, or sessions, that no caller has asked for yet."""
 
-    def __init__(self) -> None:
-        self._messages: deque[ServiceBusReceivedMessage] = deque()
+    __slots__ = ("_lease_of", "_messages")
+
+    def __init__(self, lease_of: Callable[[Item], MessageLease | None]) -> None:
+        self._lease_of = lease_of
+        self._messages: deque[Item] = deque()
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -29,82 +33,80 @@ class Buffer:
     @property
     def first_end(self) -> float:
         """The time when the first lock on a message ends. The buffer must not be empty."""
-        return _end(self._messages[0])
+        return self._end(self._messages[0])
 
     def first_token(self, partition: int) -> str | None:
         """Return the token of the lease of the first message of a partition."""
         for message in self._messages:
-            lease = hold_of(message).lease
+            lease = self._lease_of(message)
             if lease is not None and lease.partition == partition:
                 return lease.token
         return None
 
-    def put(self, messages: Sequence[ServiceBusReceivedMessage], *, first: bool = False) -> None:
+    def put(self, messages: Sequence[Item], *, first: bool = False) -> None:
         """Add messages behind the others or, with ``first``, in front of them.
 
         Keep the order by the end of the locks.
         """
         kept = self._messages
         if first:
-            in_order = _in_order([*messages, *islice(kept, 1)])
+            in_order = self._in_order([*messages, *islice(kept, 1)])
             kept.extendleft(reversed(messages))
         else:
-            in_order = not kept or not messages or _end(kept[-1]) <= _end(messages[0])
-            in_order = in_order and (_under_one_lock(messages) or _in_order(messages))
+            in_order = not kept or not messages or self._end(kept[-1]) <= self._end(messages[0])
+            in_order = in_order and (self._under_one_lock(messages) or self._in_order(messages))
             kept.extend(messages)
         if not in_order:
-            self._messages = deque(sorted(kept, key=_end))
+            self._messages = deque(sorted(kept, key=self._end))
 
-    def pop(self, now: float) -> ServiceBusReceivedMessage | None:
+    def pop(self, now: float) -> Item | None:
         """Take the first message whose lock has not ended."""
         messages = self._messages
         while messages:
             message = messages.popleft()
-            lease = hold_of(message).lease
+            lease = self._lease_of(message)
             if lease is None or not lease.ended(now):
                 return message
         return None
 
-    def take(self, wanted: int, now: float) -> list[ServiceBusReceivedMessage]:
+    def take(self, wanted: int, now: float) -> list[Item]:
         """Take up to ``wanted`` messages whose locks have not ended."""
         messages = self._messages
-        taken: list[ServiceBusReceivedMessage] = []
+        taken: list[Item] = []
         while messages and len(taken) < wanted:
             message = messages.popleft()
-            if not hold_of(message).lock_expired(now):
+            lease = self._lease_of(message)
+            if lease is None or not lease.ended(now):
                 taken.append(message)
         return taken
 
-    def take_until(self, end: float) -> list[ServiceBusReceivedMessage]:
+    def take_until(self, end: float) -> list[Item]:
         """Take the messages whose locks end at the time ``end`` or earlier."""
-        messages, taken = self._messages, list[ServiceBusReceivedMessage]()
-        while messages and _end(messages[0]) <= end:
+        messages, taken = self._messages, list[Item]()
+        while messages and self._end(messages[0]) <= end:
             taken.append(messages.popleft())
         return taken
 
-    def cut(self, most: int) -> list[ServiceBusReceivedMessage]:
+    def cut(self, most: int) -> list[Item]:
         """Take the last messages, so that at most ``most`` are left."""
         cut = [self._messages.pop() for _ in range(len(self._messages) - most)]
         return cut[::-1]
 
-    def empty(self) -> list[ServiceBusReceivedMessage]:
+    def empty(self) -> list[Item]:
         """Take all messages."""
         left = list(self._messages)
         self._messages.clear()
         return left
 
+    def _end(self, message: Item) -> float:
+        """Return the time when the lock of a message ends. All messages without a lock have the same value."""
+        lease = self._lease_of(message)
+        return 0.0 if lease is None else lease.until
 
-def _end(message: ServiceBusReceivedMessage) -> float:
-    """Return the time when the lock of a message ends. All messages without a lock have the same value."""
-    lease = hold_of(message).lease
-    return 0.0 if lease is None else lease.until
+    def _under_one_lock(self, messages: Sequence[Item]) -> bool:
+        """Return whether messages share one lock, as the messages of one call do."""
+        return len({id(self._lease_of(message)) for message in messages}) <= 1
 
-
-def _under_one_lock(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
-    """Return whether messages share one lock, as the messages of one call do."""
-    return len({id(hold_of(message).lease) for message in messages}) <= 1
-
-
-def _in_order(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
-    """Return whether the lock of each message ends no later than the lock of the next message."""
-    return all(_end(one) <= _end(other) for one, other in pairwise(messages))
+    def _in_order(self, messages: Sequence[Item]) -> bool:
+        """Return whether the lock of each message ends no later than the lock of the next message."""
+        return all(self._end(one) <= self._end(other) for one, other in pairwise(messages))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.client import CallJob, GrantRide, Pauses, PushMember, may_recover
 from sbredis.engine import (
@@ -22,16 +21,14 @@ from sbredis.engine import (
     Request,
     SentGrant,
     entity_of,
-    lease_token,
     new_token,
 )
 from sbredis.exceptions import Outcome, ServiceBusError
-from sbredis.model import MessageLease, Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 from sbredis.receiving._credit import CreditDemand, CreditState, HandedGift, PartitionCredit
 
 if TYPE_CHECKING:
     from sbredis.client import PartitionClient
-    from sbredis.receiving._inbox import Inbox
+    from sbredis.receiving._credit_inbox import CreditInbox
 
 __all__ = ["UNKNOWN_RUN", "CreditDriver"]
 
@@ -60,7 +57,19 @@ class CreditDriver:
     It reports what comes to the inbox, and the inbox says what it wants from the partition.
     """
 
-    def __init__(self, inbox: Inbox[CreditDriver], partition_client: PartitionClient, identity: str) -> None:
+    def __init__(
+        self,
+        inbox: CreditInbox[Any],
+        partition_client: PartitionClient,
+        identity: str,
+        *,
+        source: str,
+        locks: bool,
+        dated: bool = True,
+    ) -> None:
+        """``identity`` and ``source`` name the word of the receiver. With ``locks``, messages are locked and not
+        deleted; if they are not ``dated``, they end with the lock of their session.
+        """
         connection = partition_client.connection
         self.partition_client = partition_client
         self.calls = 0
@@ -73,15 +82,15 @@ class CreditDriver:
         self._loop = asyncio.get_running_loop()
         server = connection.transport.server_of(partition_client.partition.keys[0])
         run = UNKNOWN_RUN if server is None else server.run_id[:_RUN].decode()
-        self._locks = inbox.mode is ServiceBusReceiveMode.PEEK_LOCK
-        self.credit = PartitionCredit[Delivery](connection.server_clocks.of, _new_prefix, run, dated=self._locks)
+        self._locks, self._source = locks, source
+        self.credit = PartitionCredit[Delivery](connection.server_clocks.of, _new_prefix, run, dated=locks and dated)
         """The decisions about this partition."""
         self.touched = True
         """Whether anything has happened since the inbox has looked at this driver."""
         self._member: PushMember | None = None
         self._listens_at = 0.0
         """The time before which the driver does not try to listen again."""
-        self._lane = f"k{identity}{inbox.side}"
+        self._lane = f"k{identity}{source}"
         self._under_way: CallJob[Granted] | _DriverRide | None = None
         """The call under way that carries a grant of the receiver."""
         self._ending: asyncio.Future[None] | None = None
@@ -180,7 +189,7 @@ class CreditDriver:
         self.calls += 1
         self._asked_at = self._loop.time()
         self._late_at = self._asked_at + self._timings.late
-        return SentGrant(self._receiver, channel, self._inbox.side, grant, delete=not self._locks)
+        return SentGrant(self._receiver, channel, self._source, grant, delete=not self._locks)
 
     def _ended(self, job: CallJob[Granted], grant: CreditGrant) -> None:
         done: asyncio.Future[Granted] = job.future
@@ -216,7 +225,7 @@ class CreditDriver:
         if self._ending is not None and not self._ending.done():
             self._ending.set_result(None)
 
-    def _read(self, reply: CreditReply[Delivery], grant: CreditGrant, since: float) -> list[ServiceBusReceivedMessage]:
+    def _read(self, reply: CreditReply[Delivery], grant: CreditGrant, since: float) -> list[Any]:
         self.touched = True
         handed = self.credit.replied(grant, reply, since, self._clock.now())
         member = self._member
@@ -224,7 +233,7 @@ class CreditDriver:
             self.credit.subscribed(self.credit.run)  # the partition is where the subscription is
         if not self._locks:  # nobody can bring deleted messages again, so all of them are used
             handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
-        return self._messages(handed)
+        return self._inbox.opened(self, handed)
 
     # -- grants that ride with other calls -----------------------------------------------------------------------------
 
@@ -269,25 +278,6 @@ class CreditDriver:
         self.partition_client.entity.explain(error)
         return error
 
-    # -- messages ------------------------------------------------------------------------------------------------------
-
-    def _messages(self, handed: Sequence[HandedGift[Delivery]]) -> list[ServiceBusReceivedMessage]:
-        """Return the messages of gifts. Give those back whose lock may have ended."""
-        messages: list[ServiceBusReceivedMessage] = []
-        for gift in handed:
-            lease = None
-            link = self.partition_client
-            if self._locks:
-                token, ends = lease_token(gift.prefix, gift.serial), gift.ends
-                if ends is None:
-                    link.give_back_named(token, [each.name for each in gift.messages])
-                    continue
-                until_utc = self._clock.utc() + ends - self._clock.now()
-                lease = MessageLease(token, ends, until_utc, gift.fence, partition=link.number)
-            reception = Reception(link.base, self._inbox.mode, link.entity, rider=self)
-            messages += [delivered(each, reception, lease) for each in gift.messages]
-        return messages
-
     # -- pushes --------------------------------------------------------------------------------------------------------
 
     def listen(self) -> None:
@@ -296,7 +286,7 @@ class CreditDriver:
         if self._member is None and not self._left and not closed and self._loop.time() >= self._listens_at:
             link = self.partition_client
             place = link.number, entity_of(link.partition.keys[0])
-            self._member = self._connection.pushes.join(place, self._receiver, self._inbox.side, self)
+            self._member = self._connection.pushes.join(place, self._receiver, self._source, self)
 
     def pushed(self, push: CreditPush[Delivery]) -> None:
         """Handle a push: messages, or the news that there are messages or that something has changed."""
@@ -304,7 +294,7 @@ class CreditDriver:
         handed = self.credit.pushed(push, self._clock.now())
         if push.gift is None:
             self._rouse()
-        self._inbox.received(self._messages(handed))
+        self._inbox.received(self._inbox.opened(self, handed))
 
     def subscribed(self, run: str) -> None:
         """Handle a new subscription. Earlier pushes may be lost."""

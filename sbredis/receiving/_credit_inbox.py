@@ -1,25 +1,37 @@
-"""The inbox of a receiver without a session: it grants credit to the partitions of an entity."""
+"""The inboxes that grant credit to the partitions of an entity."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from sbredis.engine import MAXIMUM_CALL_BYTES
-from sbredis.model import ServiceBusReceiveMode
+from sbredis.engine import MAXIMUM_CALL_BYTES, Delivery, lease_token
+from sbredis.model import (
+    MessageLease,
+    Reception,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    delivered,
+    hold_of,
+)
 from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._credit_places import CreditPlaces
 from sbredis.receiving._inbox import Inbox, closed_error
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
-    from sbredis.model import ServiceBusReceivedMessage
+    from sbredis.client import PartitionClient
+    from sbredis.receiving._credit import HandedGift
 
-__all__ = ["CreditInbox"]
+__all__ = ["CreditInbox", "MessageInbox"]
+
+Item = TypeVar("Item")
 
 _LINGERING = 0.05
 """The seconds for which credit stays without a caller. Most callers come back soon."""
@@ -70,8 +82,8 @@ class _Drain:
         return not self._waiting
 
 
-class CreditInbox(Inbox[CreditDriver]):
-    """The messages of one receiver. :class:`CreditPlaces` divides what it wants between the partitions.
+class CreditInbox(Inbox[CreditDriver, Item]):
+    """What one receiver gets: messages, or sessions. :class:`CreditPlaces` divides what it wants between partitions.
 
     Credit is granted anew when half of it is used up. So a receiver whose callers come one after the other makes few
     calls.
@@ -106,7 +118,15 @@ class CreditInbox(Inbox[CreditDriver]):
         self._suspects = True
         self._idle: tuple[bool, bool] | None = None
         """Whether credit stays, and news is heard, while nothing is wanted; ``None`` while something is."""
-        return [CreditDriver(self, self.entity.partition_client(number), self.identity) for number in self._numbers]
+        return self._new_drivers()
+
+    @abstractmethod
+    def _new_drivers(self) -> list[CreditDriver]:
+        """Return a driver for each partition."""
+
+    @abstractmethod
+    def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[Item]:
+        """Return what gifts have brought. Give back what may not be locked any more."""
 
     def _survey(self) -> None:
         """Read what has changed since the last time."""
@@ -129,7 +149,7 @@ class CreditInbox(Inbox[CreditDriver]):
             self._due.add(place)
         self._coming = sum(self._outstanding)
 
-    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
+    def received(self, messages: list[Item]) -> None:
         """Distribute the messages that a reply or a push has brought.
 
         The callers of these messages run before the next call is made.
@@ -401,3 +421,38 @@ class CreditInbox(Inbox[CreditDriver]):
         wanted = self._wants
         for driver in self._sources:
             driver.on_time(now, wanted=wanted)
+
+
+class MessageInbox(CreditInbox[ServiceBusReceivedMessage]):
+    """The messages of one receiver."""
+
+    def _new_drivers(self) -> list[CreditDriver]:
+        return [self._driver(self.entity.partition_client(number)) for number in self._numbers]
+
+    def _driver(self, link: PartitionClient) -> CreditDriver:
+        locks = self.mode is ServiceBusReceiveMode.PEEK_LOCK
+        return CreditDriver(self, link, self.identity, source=self.side, locks=locks)
+
+    def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[ServiceBusReceivedMessage]:
+        """Return the messages of gifts. Give those back whose lock may have ended."""
+        messages: list[ServiceBusReceivedMessage] = []
+        link, clock = driver.partition_client, self._clock
+        for gift in handed:
+            lease = None
+            if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+                token, ends = lease_token(gift.prefix, gift.serial), gift.ends
+                if ends is None:
+                    link.give_back_named(token, [each.name for each in gift.messages])
+                    continue
+                until_utc = clock.utc() + ends - clock.now()
+                lease = MessageLease(token, ends, until_utc, gift.fence, partition=link.number)
+            reception = Reception(link.base, self.mode, link.entity, rider=driver)
+            messages += [delivered(each, reception, lease) for each in gift.messages]
+        return messages
+
+    def _lease_of(self, item: ServiceBusReceivedMessage) -> MessageLease | None:
+        return hold_of(item).lease
+
+    def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
+        for hold in map(hold_of, items):
+            _ = self.entity.partition_client_of(hold).give_back(hold)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from sbredis.client import may_recover
 from sbredis.engine import SidePrefix, lease_place
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Taking, hold_of
+from sbredis.model import MessageLease, ServiceBusReceiveMode, Taking
 from sbredis.receiving._buffer import Buffer
 from sbredis.receiving._fetching import Stock, keep_for
 
@@ -96,6 +96,7 @@ class InboxSource(Protocol):
 
 
 S = TypeVar("S", bound=InboxSource)
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class InboxOptions:
     """How the application takes the messages."""
 
 
-class ReceiveCall:
+class ReceiveCall(Generic[Item]):
     """A receive call of the application that waits at an inbox."""
 
     __slots__ = ("_loop", "_news", "ended", "error", "gathers", "got", "missing", "unanswered")
@@ -128,7 +129,7 @@ class ReceiveCall:
         long enough also needs these answers. This is a mapping from each partition to the number of its last call: only
         answers to later calls count.
         """
-        self.got: list[ServiceBusReceivedMessage] = []
+        self.got: list[Item] = []
         self.error: ServiceBusError | None = None
         self.ended = False
         """Whether the call is to end with what it has."""
@@ -167,8 +168,8 @@ class ReceiveCall:
             self._news.set_result(news)
 
 
-class Inbox(ABC, Generic[S]):
-    """The messages of one receiver, from an entity itself or from its dead-letter queue."""
+class Inbox(ABC, Generic[S, Item]):
+    """The messages of one receiver, from an entity itself or from its dead-letter queue; or sessions."""
 
     def __init__(self, entity: Entity, identity: str, options: InboxOptions) -> None:
         self.entity = entity
@@ -180,12 +181,12 @@ class Inbox(ABC, Generic[S]):
         self._loop = asyncio.get_running_loop()
         self._clock = entity.connection.clock
         self._timings = entity.connection.timings
-        self.buffer = Buffer()
+        self.buffer = Buffer(self._lease_of)
         """The messages that were fetched ahead."""
         lock = entity.record.settings.lock_duration / 1000
         self.stock = Stock(options.prefetch, adaptive=options.adaptive, lock=lock, now=self._loop.time())
         """Decides how many messages are fetched ahead."""
-        self._callers: deque[ReceiveCall] = deque()
+        self._callers: deque[ReceiveCall[Item]] = deque()
         self._numbers = entity.numbers
         self._sources = self._new_sources()
         self._coming = 0
@@ -219,7 +220,7 @@ class Inbox(ABC, Generic[S]):
         """Note at each partition that the time has come."""
 
     @abstractmethod
-    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
+    def received(self, messages: list[Item]) -> None:
         """Distribute the messages that a partition has brought."""
 
     def want_for_ride(self, settled: int) -> None:
@@ -243,6 +244,14 @@ class Inbox(ABC, Generic[S]):
         token = self.buffer.first_token(partition)
         return None if token is None else lease_place(token)
 
+    @abstractmethod
+    def _lease_of(self, item: Item) -> MessageLease | None:
+        """Return the lock of a message; ``None`` if it was deleted when it was received."""
+
+    @abstractmethod
+    def _release(self, items: Sequence[Item]) -> None:
+        """Release messages in the background, without an increase of their delivery counts."""
+
     def _caller_left(self) -> None:
         """Note that a caller does not wait any more."""
 
@@ -263,7 +272,7 @@ class Inbox(ABC, Generic[S]):
 
     async def take(
         self, wanted: int, seconds: float | None, *, gather: bool = True, comes_back: bool = False
-    ) -> list[ServiceBusReceivedMessage]:
+    ) -> list[Item]:
         """Return up to ``wanted`` messages as soon as there are any, or an empty list when ``seconds`` have passed.
 
         With 0 seconds, ask each partition once, and return the messages that are there now. Without ``gather``, do not
@@ -276,11 +285,11 @@ class Inbox(ABC, Generic[S]):
         while True:
             got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0)
             now = self._clock.now()
-            if all(lease is None or lease.until > now for lease in {hold_of(message).lease for message in got}):
+            if all(lease is None or lease.until > now for lease in {*map(self._lease_of, got)}):
                 return got
             # Locks ended during the call. In the partition they may hold a little longer, so release their messages.
-            self._release([message for message in got if hold_of(message).lock_expired(now)])
-            if live := [message for message in got if not hold_of(message).lock_expired(now)]:
+            self._release([message for message in got if self._expired(message, now)])
+            if live := [message for message in got if not self._expired(message, now)]:
                 return live
 
     async def give_back_kept(self) -> None:
@@ -295,7 +304,11 @@ class Inbox(ABC, Generic[S]):
             caller.ended = True
             caller.tell()
 
-    def next_kept(self) -> ServiceBusReceivedMessage | None:
+    def _expired(self, item: Item, now: float) -> bool:
+        lease = self._lease_of(item)
+        return lease is not None and lease.ended(now)
+
+    def next_kept(self) -> Item | None:
         """Return the oldest message in the buffer whose lock holds, or ``None``. Do not wait."""
         message = self.buffer.pop(self._clock.now())
         if message is not None:
@@ -304,10 +317,8 @@ class Inbox(ABC, Generic[S]):
             self.pump()
         return message
 
-    async def _take(
-        self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool
-    ) -> list[ServiceBusReceivedMessage]:
-        kept: list[ServiceBusReceivedMessage] = []
+    async def _take(self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool) -> list[Item]:
+        kept: list[Item] = []
         if len(self.buffer):
             kept = self.buffer.take(wanted, self._clock.now())
             self.stock.took(len(kept))
@@ -315,7 +326,7 @@ class Inbox(ABC, Generic[S]):
                 if len(self.buffer) + self._coming <= self.stock.refill_at:
                     self.pump()
                 return kept
-        caller = ReceiveCall(self._loop, wanted - len(kept), gathers=gather)
+        caller = ReceiveCall[Item](self._loop, wanted - len(kept), gathers=gather)
         caller.got = kept
         if at_once:
             self._ask_all(caller)
@@ -348,7 +359,7 @@ class Inbox(ABC, Generic[S]):
         self.stock.took(len(caller.got) - before)
         return caller.got
 
-    async def _gather(self, caller: ReceiveCall, deadline: float | None) -> None:
+    async def _gather(self, caller: ReceiveCall[Item], deadline: float | None) -> None:
         """Wait until the deadline for a message, then only briefly for more: the first message is locked already."""
         enough: float | None = None
         while caller.waits and not caller.content:
@@ -362,20 +373,20 @@ class Inbox(ABC, Generic[S]):
             if not await caller.wait(until):
                 return
 
-    def _ask_all(self, caller: ReceiveCall) -> None:
+    def _ask_all(self, caller: ReceiveCall[Item]) -> None:
         """Ask each partition for the messages that it has now, on behalf of a caller."""
         caller.unanswered = {source: source.calls for source in self._sources}
         for source in self._sources:
             source.ask_now()
 
-    async def _wait_for_all(self, caller: ReceiveCall) -> None:
+    async def _wait_for_all(self, caller: ReceiveCall[Item]) -> None:
         """Wait until all partitions have answered, or the caller has all messages that it asked for."""
         until = self._loop.time() + self._timings.answering
         while caller.waits and caller.unanswered and not caller.content:
             if not await caller.wait(until):
                 return
 
-    async def _wait_for_answers(self, caller: ReceiveCall) -> None:
+    async def _wait_for_answers(self, caller: ReceiveCall[Item]) -> None:
         """Wait for the answers to the calls under way, because they may still bring messages.
 
         If one partition has answered, wait only for calls that are not late, and these are late sooner than usual.
@@ -481,7 +492,7 @@ class Inbox(ABC, Generic[S]):
             source.look_again()
         self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
 
-    def take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
+    def take_back(self, messages: list[Item], *, first: bool = False) -> None:
         """Give messages to waiting callers. Keep the rest for later callers, or release them.
 
         With ``first``, a caller had these messages already, so they are older than all messages in the buffer.
@@ -508,18 +519,10 @@ class Inbox(ABC, Generic[S]):
         else:
             self.buffer.put(left, first=first)  # these messages are deleted in the queue, so they cannot be released
 
-    def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    def give_back(self, messages: Sequence[Item]) -> None:
         """Release messages that no caller has received, without an increase of their delivery counts."""
         now = self._clock.now()
-        self._release([message for message in messages if not hold_of(message).lock_expired(now)])
-
-    def _release(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        for message in messages:
-            hold = hold_of(message)
-            self._returns(self.entity.partition_client_of(hold).give_back(hold))
-
-    def _returns(self, release: asyncio.Future[None] | None) -> None:
-        """Note that the release of a message is under way."""
+        self._release([message for message in messages if not self._expired(message, now)])
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -588,7 +591,7 @@ class Inbox(ABC, Generic[S]):
         for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
             await partition_client.given_back()
 
-    def _log_lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    def _log_lost(self, messages: Sequence[Item]) -> None:
         _log.warning(
             "%s: %d messages are lost: they were received and deleted, but no caller asked for them before the "
             "receiver was closed",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import MessageLease, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.receiving._fetching import fetches, keep_for, passing_looks
 from sbredis.receiving._inbox import Inbox, InboxOptions, InboxSource
 from sbredis.receiving._watcher import PartitionWatcher
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SessionInbox"]
 
 
-class SessionInbox(Inbox[PartitionWatcher]):
+class SessionInbox(Inbox[PartitionWatcher, ServiceBusReceivedMessage]):
     """The messages of a session that the receiver holds. All of them are in one partition."""
 
     def __init__(self, entity: Entity, identity: str, options: InboxOptions, session: HeldSession) -> None:
@@ -82,10 +82,15 @@ class SessionInbox(Inbox[PartitionWatcher]):
 
     # -- messages that return to the session ---------------------------------------------------------------------------
 
-    def _returns(self, release: asyncio.Future[None] | None) -> None:
-        if release is not None:
-            self._returning.add(release)
-            release.add_done_callback(self._returned)
+    def _lease_of(self, item: ServiceBusReceivedMessage) -> MessageLease | None:
+        return hold_of(item).lease
+
+    def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
+        for hold in map(hold_of, items):
+            release = self.entity.partition_client_of(hold).give_back(hold)
+            if release is not None:
+                self._returning.add(release)
+                release.add_done_callback(self._returned)
 
     def _returned(self, future: asyncio.Future[None]) -> None:
         """Record the end of a release. When all releases have ended, fetch messages of the session again."""

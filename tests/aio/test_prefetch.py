@@ -10,7 +10,7 @@ import logging
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.model import ServiceBusReceiveMode
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.receiving._buffer import Buffer
 from sbredis.receiving._fetching import Stock
 from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
@@ -19,7 +19,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
-def buffer_of(receiver: ServiceBusReceiver) -> Buffer:
+def buffer_of(receiver: ServiceBusReceiver) -> Buffer[ServiceBusReceivedMessage]:
     assert receiver._inbox is not None
     return receiver._inbox.buffer
 

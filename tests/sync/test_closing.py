@@ -192,7 +192,7 @@ def test_a_closed_receiver_returns_unclaimed_messages_to_the_queue(client: Servi
         assert [message.delivery_count for message in receiver.receive_messages(10)] == [1] * 10
 
 
-def wait_for_inbox(receiver: ServiceBusReceiver) -> Inbox[Any]:
+def wait_for_inbox(receiver: ServiceBusReceiver) -> Inbox[Any, Any]:
     inbox = receiver._aio._inbox
     assert inbox is not None
     return inbox

@@ -28,7 +28,7 @@ from sbredis.client._lane_kinds import (
     note_renewal,
 )
 from sbredis.client._partition_client import SETTLEMENTS, PartitionClient, do_due, read_after_due
-from sbredis.client._pauses import Pauses
+from sbredis.client._pauses import Pauses, may_recover
 from sbredis.client._pushing import PushMember
 from sbredis.client._riding import GrantRide, GrantRider
 from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, is_held
@@ -39,8 +39,6 @@ from sbredis.client._test_hooks import BusHooks, install_hooks, remove_hooks
 from sbredis.client._throttle import Throttle
 from sbredis.client._ticks import Tick, next_tick, period_of
 from sbredis.client._timings import Timings
-from sbredis.client._waking import LiveWatch, may_recover
-from sbredis.client._watching import Watch, to_ask
 
 __all__ = [
     "CALLING",
@@ -65,7 +63,6 @@ __all__ = [
     "Entity",
     "GrantRide",
     "GrantRider",
-    "LiveWatch",
     "PartitionClient",
     "Pauses",
     "PushMember",
@@ -84,7 +81,6 @@ __all__ = [
     "Timings",
     "TransactionJob",
     "UnmadeError",
-    "Watch",
     "connection_of",
     "count_of",
     "deadline_of",
@@ -104,5 +100,4 @@ __all__ = [
     "remove_hooks",
     "seconds_of",
     "sequence_numbers_of",
-    "to_ask",
 ]

@@ -451,7 +451,10 @@ class Connection:
         task.add_done_callback(self._seen_off.discard)
 
     async def all_seen_off(self) -> None:
-        """Wait a short time until all coroutines of :meth:`see_off` have ended."""
+        """Wait a short time until all coroutines of :meth:`see_off` have ended. Nobody accepts sessions any more."""
+        for entity in self._entities:
+            for inbox in list(entity.free_sessions.values()):
+                self.see_off(inbox.aclose())
         if self._seen_off:
             await asyncio.wait(self._seen_off, timeout=_PARTING)
 

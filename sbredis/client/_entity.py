@@ -71,6 +71,8 @@ class Entity:
         """Creates the entity again if the namespace has vanished. ``None`` without ``create_if_missing``."""
         self.watchers: set[Callable[[], None]] = set()
         """Functions that are called when the registry's record has changed."""
+        self.free_sessions: dict[int, Any] = {}
+        """The inboxes of free sessions, by the number of messages that come with each session."""
         self._partition_clients: dict[int, PartitionClient] = {}
         self._at = randrange(MOST_PARTITIONS)
         """The place of the partition whose turn it is. It begins at random, so that many clients with few messages do
@@ -173,6 +175,8 @@ class Entity:
 
     def close(self) -> None:
         """Fail the jobs that wait at the partitions of the entity."""
+        for inbox in self.free_sessions.values():
+            inbox.leave()
         for partition_client in self._partition_clients.values():
             partition_client.close()
 

@@ -34,7 +34,6 @@ from sbredis.engine import (
     SettingsStaleError,
     Settled,
     perform,
-    waiting_channel,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import MessageLease
@@ -168,11 +167,6 @@ class PartitionClient:
         if self.number not in self.entity.numbers:
             return False
         return self.connection.transport.is_in_reach(self.partition.keys[0])
-
-    def channel(self, identity: str) -> bytes:
-        """Return the name of the channel on which this partition wakes a waiter with this identity."""
-        namespace = self.connection.namespace
-        return waiting_channel(namespace.name, namespace.salt(self.number), self.entity.record.id, identity)
 
     def lease(self, token: str, milliseconds: int, since: float, fence: int = 0) -> MessageLease:
         """Return the lease from a call that was sent at ``since``. It ends no later than the lock in the partition."""

@@ -1,4 +1,4 @@
-"""Growing pauses between failed attempts. Pure, except for the random part of a pause.
+"""Growing pauses between failed attempts, and whether another attempt may help. Pure, except for the random part.
 
 The package tenacity computes the pauses. It is imported at the first failure. Half of each pause is fixed, so an
 attempt never follows a failed one immediately. The other half is random, so clients that failed at the same time do not
@@ -9,11 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
+
 if TYPE_CHECKING:
     from tenacity import RetryCallState
     from tenacity.wait import wait_base
 
-__all__ = ["Pauses"]
+__all__ = ["Pauses", "may_recover"]
+
+
+def may_recover(error: BaseException) -> bool:
+    """Return whether another attempt may succeed."""
+    if not isinstance(error, ServiceBusError):
+        return True
+    return error.is_transient and not isinstance(error, MessagingEntityDisabledError)
 
 
 class _FailureCount:

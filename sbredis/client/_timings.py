@@ -21,8 +21,6 @@ class Timings:
     """The time that the server has to answer a receiving call, beyond the time that the call waits for messages."""
     late: float = 1.0
     """The time after which an answer is late. Other partitions are then asked without waiting for it."""
-    registered: float = 25.0
-    """The time after which a waiter looks again. A partition forgets a waiter after 30 seconds."""
     asking_again: tuple[float, float] = (0.1, 10.0)
     """The first and the longest pause before a partition that could not answer is asked again."""
     lingering: float = 30.0

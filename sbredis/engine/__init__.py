@@ -32,6 +32,7 @@ from sbredis.engine._credit_values import (
 )
 from sbredis.engine._grants import (
     MAXIMUM_GRANTS,
+    NEXT_SESSION,
     Carried,
     Granted,
     SentGrant,
@@ -179,6 +180,7 @@ __all__ = [
     "MOST_SWEPT",
     "MOST_TAKEN",
     "NEVER",
+    "NEXT_SESSION",
     "NO_CALL_ID",
     "REFUSALS",
     "TEXT_VALUE",

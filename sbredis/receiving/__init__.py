@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sbredis._lazy import lazily
-from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next
+from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next, free_sessions
 from sbredis.receiving._credit_inbox import MessageInbox
 from sbredis.receiving._deferred import Deferred
 from sbredis.receiving._entity_lookup import (
@@ -58,6 +58,7 @@ __all__ = [
     "accept_next",
     "changes_of",
     "delay_of",
+    "free_sessions",
     "is_failed_delivery",
     "lane_for",
     "lock_ended",

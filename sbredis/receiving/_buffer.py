@@ -35,6 +35,11 @@ class Buffer(Generic[Item]):
         """The time when the first lock on a message ends. The buffer must not be empty."""
         return self._end(self._messages[0])
 
+    @property
+    def first(self) -> Item | None:
+        """The first message; ``None`` if there is none."""
+        return self._messages[0] if self._messages else None
+
     def first_token(self, partition: int) -> str | None:
         """Return the token of the lease of the first message of a partition."""
         for message in self._messages:

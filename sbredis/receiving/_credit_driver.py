@@ -183,7 +183,7 @@ class CreditDriver:
         self.touched = True
         member = self._member
         self.credit.began(self._inbox.first_kept(self.partition_client.number))
-        grant = self.credit.grant(now)
+        grant = self.credit.grant(now, leaves=self._inbox.leaves)
         heard = member is not None and self.credit.state is not CreditState.UNHEARD
         channel = member.channel if heard and member is not None else b""
         self.calls += 1
@@ -219,6 +219,13 @@ class CreditDriver:
         if self.credit.suspects_wait:
             self._inbox.suspects_wait()
         self._inbox.received(messages)
+
+    @property
+    def ending(self) -> asyncio.Future[None]:
+        """A future that is done when the call under way ends."""
+        if self._ending is None or self._ending.done():
+            self._ending = self._loop.create_future()
+        return self._ending
 
     def _end_call(self) -> None:
         self._under_way, self.late, self.touched = None, False, True
@@ -376,8 +383,7 @@ class CreditDriver:
         while self.partition_client.connected and not self._pauses and (left := until - self._loop.time()) > 0:
             now = self._clock.now()
             if self.under_way:
-                self._ending = self._loop.create_future()
-                await asyncio.wait((self._ending,), timeout=left)
+                await asyncio.wait((self.ending,), timeout=left)
             elif self.credit.needs_call(now):
                 self._call(now, _LEAVING)
             elif self.credit.settled:

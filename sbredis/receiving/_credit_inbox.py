@@ -95,6 +95,14 @@ class CreditInbox(Inbox[CreditDriver, Item]):
     """The number of messages in the buffer that have come by this credit. They stay there until they are received."""
     _drain: _Drain | None = None
 
+    first = 0
+    """The number of messages that come with each session, if the inbox gets sessions."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the next call lets go of the session that the receiver holds, unless messages of it are ready."""
+        return False
+
     def _new_sources(self) -> list[CreditDriver]:
         count = len(self._numbers)
         self._places = CreditPlaces(random.randrange(count))
@@ -269,7 +277,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         stock, coming, kept = self.stock, self._coming, len(self.buffer)
         stock.lock = self.entity.record.settings.lock_duration / 1000
         missing = max(0, demand - kept)
-        if stock.most and not stock.resting:
+        if self._stocks:
             more = stock.missing(kept, coming, demand, self._loop.time())
             room = max(0, stock.target + demand - kept)
             self._fills = bool(more) or (self._fills and bool(room))
@@ -287,6 +295,11 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         """Return how many messages there is room for, with those that partitions may still give."""
         stocked = 0 if self.stock.resting else self.stock.target
         return max(0, demand + stocked - len(self.buffer))
+
+    @property
+    def _stocks(self) -> bool:
+        """Whether messages may be fetched ahead now."""
+        return self.stock.most > 0 and not self.stock.resting
 
     def _want(
         self,
@@ -325,6 +338,8 @@ class CreditInbox(Inbox[CreditDriver, Item]):
                 announced=demand.announced,
                 hands=self._hands(demand.callers + demand.stock),
                 suspects=demand.suspects,
+                first=self.first,
+                first_room=MAXIMUM_CALL_BYTES if self.first else 0,
             )
         )
 

@@ -1,4 +1,4 @@
-"""Decide how many messages to fetch from which partition, and how many to keep in stock. Pure.
+"""Decide how many messages to fetch, and how many to keep in stock. Pure.
 
 Theory
 ------
@@ -6,8 +6,7 @@ Theory
 A receiver fetches messages for two reasons: callers wait for them, and it *stocks* messages for later callers
 (prefetching). It locks every message that it fetches, and locks end. So three rules limit the number of messages:
 
-- *Without a stock, it locks only messages that a caller waits for.* It asks one partition at a time, for no more
-  messages than callers wait for.
+- *Without a stock, it locks only messages that a caller waits for.*
 - *It refills a stock when half of the stock is used up*, or with a call that it makes anyway. Messages that calls under
   way have requested count as if they were in stock. So calls are large. Taking a message from the stock mostly needs no
   decision: :attr:`Stock.refill_at` is the number of messages at which the next decision is needed.
@@ -16,21 +15,13 @@ A receiver fetches messages for two reasons: callers wait for them, and it *stoc
 
 An *adaptive* stock holds as many messages as callers take in two seconds, or in a quarter of the lock duration if that
 is shorter. The receiver measures their speed whenever it fills the stock.
-
-If several partitions are known to have messages, the receiver asks them in turn. It looks at all other partitions at
-the same time; a look locks nothing. If there is only one other partition, the receiver asks it without a look. A
-partition may wake the receiver when the receiver needs no messages. Then the receiver makes one look without waiting,
-so that the partition wakes another receiver (see :mod:`sbredis.client._watching`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from sbredis.client import Watch
-
-__all__ = ["MOST_AT_ONCE", "Fetch", "Stock", "fetches", "keep_for", "passing_looks"]
+__all__ = ["MOST_AT_ONCE", "Stock", "keep_for"]
 
 MOST_AT_ONCE: Final = 1000
 """The largest number of messages that one call brings."""
@@ -41,58 +32,6 @@ _SHORTEST_MEASUREMENT: Final = 0.1
 _FIRST_TARGET: Final = 10
 _SHARE: Final = 0.5
 _LAST, _LAST_SHARE = 3.0, 0.2
-
-
-class Fetch(NamedTuple):
-    """A call to make."""
-
-    place: int
-    """The index of the partition to ask."""
-    wanted: int
-    """The number of messages to ask for; 0 for a look."""
-    waiting_for: int
-    """The number of messages to wait for, including the ``wanted`` ones. 0 ends an earlier registration as a waiter."""
-
-
-def fetches(
-    watches: Sequence[Watch],
-    start: int,
-    missing: int,
-    only: Collection[int] | None = None,
-    *,
-    any_will_do: bool = False,
-) -> tuple[list[Fetch], int]:
-    """Return the calls that fetch the ``missing`` messages, and the partition to start with next time.
-
-    ``start`` is the partition to start with now. With ``only``, no other partitions are asked. With ``any_will_do``,
-    the calls wait for one message only, because callers do not wait for further messages.
-    """
-    made: list[Fetch] = []
-    unknown: list[int] = []
-    left, count = missing, len(watches)
-    for offset in range(count):
-        place = (start + offset) % count
-        watch = watches[place]
-        if not watch.may_ask or (only is not None and place not in only):
-            continue
-        if not watch.known:
-            unknown.append(place)
-        elif left > 0:
-            wanted = min(left, MOST_AT_ONCE)
-            made.append(Fetch(place, wanted, 1 if any_will_do else wanted))
-            left -= wanted
-    if len(unknown) == 1 and left > 0:
-        wanted = min(left, MOST_AT_ONCE)
-        made.append(Fetch(unknown[0], wanted, 1 if any_will_do else wanted))
-    else:
-        made += [Fetch(place, 0, 1 if any_will_do else missing) for place in unknown]
-    last = next((fetch.place for fetch in reversed(made) if fetch.wanted), None)
-    return made, start if last is None else (last + 1) % count
-
-
-def passing_looks(watches: Sequence[Watch]) -> list[Fetch]:
-    """Return the looks to make when no messages are needed: one at each partition that waits for a look."""
-    return [Fetch(place, 0, 0) for place, watch in enumerate(watches) if watch.owes_a_look]
 
 
 class Stock:

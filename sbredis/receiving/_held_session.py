@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from zlib import crc32
 
@@ -21,13 +21,16 @@ from sbredis.model import Hold, MessageLease
 
 if TYPE_CHECKING:
     from sbredis.client import PartitionClient
+    from sbredis.engine import Delivery
+    from sbredis.receiving._credit import HandedGift
 
-__all__ = ["HeldSession", "is_failed_delivery", "lane_for", "state_bytes"]
+__all__ = ["HeldSession", "give_back_session", "is_failed_delivery", "lane_for", "state_bytes"]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
 _LANES = 8
 _RELEASING = 5.0
+_GIVING_BACK = 10.0
 _LOST = (MessageLockLostError, SessionLockLostError)
 
 
@@ -55,15 +58,33 @@ def is_failed_delivery(error: BaseException | None) -> bool:
     return isinstance(error, Exception) and not isinstance(error, _LOST)
 
 
+async def give_back_session(partition_client: PartitionClient, lock: SessionLock) -> None:
+    """Release a session that nobody has accepted. If the call fails, the lock ends after its duration."""
+
+    def make(partition: Partition, call_id: CallId) -> Request[int]:
+        return partition.release_session(call_id, lock)
+
+    with suppress(ServiceBusError):
+        await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _GIVING_BACK)
+
+
 class HeldSession:
     """A session that this client has locked."""
 
-    def __init__(self, partition_client: PartitionClient, name: str, lease: MessageLease) -> None:
+    def __init__(
+        self,
+        partition_client: PartitionClient,
+        name: str,
+        lease: MessageLease,
+        gift: HandedGift[Delivery] | None = None,
+    ) -> None:
         self.partition_client = partition_client
         self.entity = partition_client.entity
         self.name = name
         self.lease = lease
         """The lock of the session, which all of its messages share."""
+        self.gift = gift
+        """What has brought the session, with its first messages; ``None`` if it was accepted by its name."""
         self.settled = False
         """Whether the session was released."""
         self.watchers: tuple[Callable[[Any], None], ...] = ()
@@ -193,10 +214,7 @@ class HeldSession:
         """
         if self.settled:
             return
-        self._given_back = self.locked
-        self.settled = True
-        self._wake_waiting()
-        self.let_go()
+        self.released()
         if unlock and not self.lock_expired(self._connection.clock.now()):
             try:
                 await self.unlock(asyncio.get_running_loop().time() + _RELEASING)
@@ -206,6 +224,13 @@ class HeldSession:
                     self.entity.name,
                     error,
                 )
+
+    def released(self) -> None:
+        """Record that the session was released, or is being released."""
+        self._given_back = self.locked
+        self.settled = True
+        self._wake_waiting()
+        self.let_go()
 
     def give_back(self) -> None:
         """Release the session in the background."""

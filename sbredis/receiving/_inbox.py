@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
@@ -271,7 +272,13 @@ class Inbox(ABC, Generic[S, Item]):
     # -- for callers ---------------------------------------------------------------------------------------------------
 
     async def take(
-        self, wanted: int, seconds: float | None, *, gather: bool = True, comes_back: bool = False
+        self,
+        wanted: int,
+        seconds: float | None,
+        *,
+        gather: bool = True,
+        comes_back: bool = False,
+        latest: float = math.inf,
     ) -> list[Item]:
         """Return up to ``wanted`` messages as soon as there are any, or an empty list when ``seconds`` have passed.
 
@@ -279,11 +286,12 @@ class Inbox(ABC, Generic[S, Item]):
         wait for more messages after the first ones. If the caller is cancelled when messages have just arrived for it,
         keep them for other callers or release them. A caller that iterates ``comes_back`` when it has settled its
         message.
+        After the time ``latest``, do not wait for answers either.
         """
         self.comes_back = comes_back
         deadline = None if seconds is None else self._loop.time() + seconds
         while True:
-            got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0)
+            got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0, latest=latest)
             now = self._clock.now()
             if all(lease is None or lease.until > now for lease in {*map(self._lease_of, got)}):
                 return got
@@ -317,7 +325,9 @@ class Inbox(ABC, Generic[S, Item]):
             self.pump()
         return message
 
-    async def _take(self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool) -> list[Item]:
+    async def _take(
+        self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool, latest: float
+    ) -> list[Item]:
         kept: list[Item] = []
         if len(self.buffer):
             kept = self.buffer.take(wanted, self._clock.now())
@@ -338,11 +348,11 @@ class Inbox(ABC, Generic[S, Item]):
                 source.wanted()
             self.pump()
             if at_once:
-                await self._wait_for_all(caller)
+                await self._wait_for_all(caller, latest)
             else:
                 await self._gather(caller, deadline)
                 if caller.waits and not caller.got:
-                    await self._wait_for_answers(caller)
+                    await self._wait_for_answers(caller, latest)
         except BaseException:
             self._callers.remove(caller)
             self._caller_left()
@@ -379,20 +389,20 @@ class Inbox(ABC, Generic[S, Item]):
         for source in self._sources:
             source.ask_now()
 
-    async def _wait_for_all(self, caller: ReceiveCall[Item]) -> None:
+    async def _wait_for_all(self, caller: ReceiveCall[Item], latest: float) -> None:
         """Wait until all partitions have answered, or the caller has all messages that it asked for."""
-        until = self._loop.time() + self._timings.answering
+        until = min(latest, self._loop.time() + self._timings.answering)
         while caller.waits and caller.unanswered and not caller.content:
             if not await caller.wait(until):
                 return
 
-    async def _wait_for_answers(self, caller: ReceiveCall[Item]) -> None:
+    async def _wait_for_answers(self, caller: ReceiveCall[Item], latest: float) -> None:
         """Wait for the answers to the calls under way, because they may still bring messages.
 
         If one partition has answered, wait only for calls that are not late, and these are late sooner than usual.
         """
         caller.unanswered = {source: source.calls - source.under_way for source in self._sources if source.may_answer}
-        until = self._loop.time() + self._timings.answering
+        until = min(latest, self._loop.time() + self._timings.answering)
         while caller.waits and any(source.may_answer for source in caller.unanswered) and not caller.content:
             for source in caller.unanswered:
                 source.hurry()
@@ -578,6 +588,14 @@ class Inbox(ABC, Generic[S, Item]):
         """Release the kept messages, wait for the calls under way, and release the messages that these calls bring."""
         if self._closed:
             return
+        self._close()
+        self.take_back(self.buffer.empty())
+        await asyncio.gather(*(source.aclose() for source in self._sources))
+        for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
+            await partition_client.given_back()
+
+    def _close(self) -> None:
+        """Stop everything that makes calls, and tell the callers."""
         self._closed = True
         self._ended_moving()
         self.entity.watchers.discard(self._entity_changed)
@@ -586,10 +604,6 @@ class Inbox(ABC, Generic[S, Item]):
         for caller in self._callers:
             caller.error = closed_error()
             caller.tell()
-        self.take_back(self.buffer.empty())
-        await asyncio.gather(*(source.aclose() for source in self._sources))
-        for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
-            await partition_client.given_back()
 
     def _log_lost(self, messages: Sequence[Item]) -> None:
         _log.warning(

@@ -1,26 +1,36 @@
-"""The inbox of a receiver of a session: it watches the partition of the session, and waits to be woken there."""
+"""The inbox of a receiver of a session: it grants credit for the messages of the session.
+
+The messages of a session come in their order. So before an earlier message returns to the session, the inbox withdraws
+its credit, and gives back all that comes meanwhile. It fetches again when all of this is in the partition.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from sbredis._tasks import wait_until
+from sbredis.engine import MAXIMUM_CALL_BYTES
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
-from sbredis.model import MessageLease, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from sbredis.receiving._fetching import fetches, keep_for, passing_looks
-from sbredis.receiving._inbox import Inbox, InboxOptions, InboxSource
-from sbredis.receiving._watcher import PartitionWatcher
+from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
+from sbredis.receiving._credit import CreditDemand
+from sbredis.receiving._credit_driver import CreditDriver
+from sbredis.receiving._credit_inbox import MessageInbox
+from sbredis.receiving._fetching import keep_for
+from sbredis.receiving._inbox import InboxOptions, InboxSource
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
+    from sbredis.engine import Delivery
+    from sbredis.receiving._credit import HandedGift
     from sbredis.receiving._held_session import HeldSession
 
 __all__ = ["SessionInbox"]
 
 
-class SessionInbox(Inbox[PartitionWatcher, ServiceBusReceivedMessage]):
+class SessionInbox(MessageInbox):
     """The messages of a session that the receiver holds. All of them are in one partition."""
 
     def __init__(self, entity: Entity, identity: str, options: InboxOptions, session: HeldSession) -> None:
@@ -29,72 +39,166 @@ class SessionInbox(Inbox[PartitionWatcher, ServiceBusReceivedMessage]):
         self._recalls = 0
         """The number of open contexts of :meth:`recalled`. If there is one, the inbox fetches nothing."""
         self._returning: set[asyncio.Future[None]] = set()
-        """The releases of messages that are under way. They must end before the inbox fetches again."""
+        """The releases of messages that are under way."""
+        self._withdraws = False
+        """Whether the credit is being withdrawn, because messages return to the session."""
+        self._withdrawn = asyncio.Event()
+        self._gifts: dict[str, tuple[str, int]] = {}
+        """The gift of each message that no caller may have got, by the name of the message, in their order."""
+        self._leaving = 0
+        """The number of messages to ask for with the call that lets go of the session, if that is the next call."""
+        self._firsts = 0
+        """The number of first messages that no caller has asked for. They stay as long as the session."""
         super().__init__(entity, identity, options)
+        self._take_firsts()
 
-    def _new_sources(self) -> list[PartitionWatcher]:
-        link = self.entity.partition_client(self.session.partition_client.number)
-        return [PartitionWatcher(self, link, self.identity)]
+    def _take_firsts(self) -> None:
+        (driver,), gift = self._sources, self.session.gift
+        if gift is not None:
+            handed = driver.credit.opened(gift, listens=False, now=self._clock.now())
+            self.buffer.put(self.opened(driver, handed))
+            self._firsts = len(self.buffer)
 
-    def _make_calls(self) -> None:
-        if self._recalls or self._returning:
-            return  # `pump` is called again when the recall or the releases end
-        (watcher,) = self._sources
-        watch = watcher.watch
-        if watch.may_ask:
-            # If no more messages are needed even if the call under way brings none, only look.
-            missing = self._missing()
-            any_will_do = not self.stock.most and not any(caller.gathers for caller in self._callers)
-            calls = fetches([watch], 0, missing, any_will_do=any_will_do)[0] if missing else passing_looks([watch])
-            for call in calls:
-                watcher.make(call)
-        self._coming = 0 if watch.late else watch.wanted
+    def _new_drivers(self) -> list[CreditDriver]:
+        """Return the driver of the partition of the session. A second hold of the session begins to count anew."""
+        session, locks = self.session, self.mode is ServiceBusReceiveMode.PEEK_LOCK
+        link = self.entity.partition_client(session.partition_client.number)
+        return [CreditDriver(self, link, session.lease.token, source=f"={session.name}", locks=locks, dated=False)]
 
-    def _missing(self) -> int:
-        """Return how many messages to ask for now. No call is under way."""
-        stock = self.stock
-        stock.lock = self.entity.record.settings.lock_duration / 1000
-        kept, stocks = len(self.buffer), stock.most > 0 and not self._session_ends_soon
-        return stock.missing(kept, 0, self.demand, self._loop.time(), stocks=stocks)
+    def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[ServiceBusReceivedMessage]:
+        """Return the messages of gifts. They have the lock of the session."""
+        link = driver.partition_client
+        lease = self.session.lease if self.mode is ServiceBusReceiveMode.PEEK_LOCK else None
+        reception = Reception(link.base, self.mode, link.entity, rider=driver)
+        messages: list[ServiceBusReceivedMessage] = []
+        for gift in handed:
+            for each in gift.messages:
+                self._gifts[each.name] = gift.prefix, gift.serial
+                messages.append(delivered(each, reception, lease))
+        return messages
+
+    def first_kept(self, partition: int) -> tuple[str, int] | None:
+        """Return the gift of the first message that no caller has got yet: its prefix and its serial."""
+        del partition
+        first = self.buffer.first
+        if first is None:
+            self._gifts.clear()
+            return None
+        name = hold_of(first).name
+        if name in self._gifts:  # callers have got the messages before it
+            while next(iter(self._gifts)) != name:
+                del self._gifts[next(iter(self._gifts))]
+        return self._gifts.get(name, ("", 0))
+
+    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """Distribute the messages that a reply or a push has brought."""
+        if self._closed and self.session.settled:
+            return  # they returned with the session
+        if self._withdraws and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+            self.give_back(messages)
+            messages = []
+        super().received(messages)
+
+    @property
+    def _capacity(self) -> int:
+        return max(super()._capacity, self._firsts)
+
+    def _caller_left(self) -> None:
+        self._firsts = 0
+        super()._caller_left()
+
+    def failed(self, source: InboxSource, error: ServiceBusError) -> None:
+        """Record that a call failed. The loss of the lock ends the session, and so does a call that lets go of it."""
+        if isinstance(error, SessionLockLostError):
+            if self.leaves:
+                self.session.released()
+            else:
+                self.session.lose()
+        super().failed(source, error)
+
+    async def take_or_leave(self, wanted: int) -> list[ServiceBusReceivedMessage] | None:
+        """Return messages that are there now. If there are none, release the session, and return ``None``."""
+        with self.leaving(wanted):
+            try:
+                return await self.take(wanted, 0, gather=False)
+            except SessionLockLostError:
+                return None
+
+    @contextmanager
+    def leaving(self, wanted: int) -> Generator[None]:
+        """Let the next call release the session, if it has no messages. Otherwise the call brings up to ``wanted``.
+
+        The call may be the settlement of the last message that the receiver has.
+        """
+        self._leaving = wanted
+        try:
+            yield
+        finally:
+            self._leaving = 0
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the next call lets go of the session, unless messages of it are ready."""
+        return self._leaving > 0
+
+    @property
+    def _wants(self) -> bool:
+        return self._withdraws or super()._wants
+
+    @property
+    def _stocks(self) -> bool:
+        return super()._stocks and not self._session_ends_soon
 
     @property
     def _session_ends_soon(self) -> bool:
         """Whether the lock on the session ends too soon to fetch messages ahead now."""
-        return self.mode is ServiceBusReceiveMode.PEEK_LOCK and self._kept_for(self.session.lease.until) <= 0
+        return self._kept_for(self.session.lease.until) <= 0
 
     def _kept_for(self, ends: float) -> float:
         return keep_for(ends - self._clock.now(), self.stock.lock, in_session=True)
 
-    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """Distribute the messages that a call has brought."""
-        self._trouble = None
-        if self._returning:  # earlier messages of the session are being released, and must be received first
-            self.give_back(messages)
-        else:
-            self.take_back(messages)
-        self.pump()
-
-    def failed(self, source: InboxSource, error: ServiceBusError) -> None:
-        """Record that a call failed. The loss of the lock ends the session."""
-        if isinstance(error, SessionLockLostError):
-            self.session.lose()
-        super().failed(source, error)
-
     # -- messages that return to the session ---------------------------------------------------------------------------
 
-    def _lease_of(self, item: ServiceBusReceivedMessage) -> MessageLease | None:
-        return hold_of(item).lease
+    def _make_calls(self) -> None:
+        (driver,) = self._sources
+        if self._withdraws:
+            driver.credit.want(CreditDemand())
+            driver.call_if_needed()
+            driver.touched = True
+            self._withdraws = bool(self._returning) or not driver.credit.settled
+            if not self._withdraws:
+                self._withdrawn.set()
+        if not self._withdraws and not self._recalls:
+            super()._make_calls()
+
+    def want_for_ride(self, settled: int) -> None:
+        """Set what to want from a partition to which a call goes now."""
+        (driver,) = self._sources
+        driver.touched = True
+        if self._withdraws or self._recalls:
+            driver.credit.want(CreditDemand())
+        elif self._leaving and not self._callers:
+            wanted, hands = self._leaving, self._hands(self._leaving)
+            demand = CreditDemand(wanted, room=MAXIMUM_CALL_BYTES, now=True, hands=hands, suspects=self.taking.suspects)
+            driver.credit.want(demand)
+        else:
+            super().want_for_ride(settled)
+
+    def _withdraw(self) -> None:
+        self._withdraws = True
+        self._withdrawn.clear()
 
     def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
         for hold in map(hold_of, items):
             release = self.entity.partition_client_of(hold).give_back(hold)
             if release is not None:
+                self._withdraw()
                 self._returning.add(release)
                 release.add_done_callback(self._returned)
 
-    def _returned(self, future: asyncio.Future[None]) -> None:
+    def _returned(self, release: asyncio.Future[None]) -> None:
         """Record the end of a release. When all releases have ended, fetch messages of the session again."""
-        self._returning.discard(future)
+        self._returning.discard(release)
         if not self._returning:
             self.pump()
 
@@ -106,29 +210,27 @@ class SessionInbox(Inbox[PartitionWatcher, ServiceBusReceivedMessage]):
         """
         self._recalls += 1
         try:
-            for watcher in self._sources:
-                await watcher.answered(deadline)
-            self.give_back(self.buffer.empty())
-            if self._returning:
-                await asyncio.wait(self._returning, timeout=max(0.0, deadline - self._loop.time()))
+            if len(self.buffer) or self._withdraws or not all(driver.credit.settled for driver in self._sources):
+                self._withdraw()
+                if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+                    self.give_back(self.buffer.empty())
+                self.pump()
+                if not self._closed:
+                    await wait_until(self._withdrawn, deadline)
             yield
         finally:
             self._recalls -= 1
             self.pump()
 
-    # -- time ----------------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _next_looks(self) -> list[float]:
-        wanted = self._wants
-        watches = [watcher.watch for watcher in self._sources]
-        return [watch.look_at for watch in watches if watch.look_at is not None and (wanted or watch.must_look)]
+    def leave(self) -> None:
+        """Stop receiving. All messages that no caller has settled return with the session, which is released now."""
+        if not self._closed:
+            self._close()
+            for driver in self._sources:
+                driver.leave()
 
-    def _on_look(self, now: float) -> None:
-        for watcher in self._sources:
-            watcher.on_time(now)
-
-    def _clock_moved(self) -> None:
-        for watcher in self._sources:
-            watcher.watch.moved()
-        self._give_back_late()
-        self.pump()
+    def _close(self) -> None:
+        super()._close()
+        self._withdrawn.set()

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession, ServiceBusSessionReceiver
-from sbredis.model import ServiceBusMessage
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from tests.aio.queues import Queue, queue_at
 
-__all__ = ["SessionQueue", "session_of", "session_queue_at", "steps"]
+__all__ = ["SessionQueue", "script_of", "session_of", "session_queue_at", "steps"]
 
 
 class SessionQueue(Queue):
@@ -80,3 +80,8 @@ async def steps(count: int) -> None:
     """Let the event loop run for this number of turns."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+def script_of(name: str | object) -> str:
+    """Return the script that accepts the session of this name, or the next one."""
+    return "grant" if name is NEXT_AVAILABLE_SESSION else "accept_session"

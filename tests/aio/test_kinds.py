@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
 
@@ -11,7 +10,7 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
-from tests.aio.queues import PATIENT, Calls, Queue, bodies, both, queue_at
+from tests.aio.queues import Calls, Queue, bodies, both, queue_at
 from tests.aio.session_queues import session_queue_at
 
 pytestmark = pytest.mark.anyio
@@ -165,9 +164,9 @@ async def test_a_queue_that_forwards_can_be_peeked_and_purged_and_its_sub_queues
 async def test_a_receiver_is_refused_when_its_queue_begins_to_forward(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
-    """The partition refuses the receiver. A receiver that waits learns of the change when it looks again."""
+    """The partition refuses the receiver. A receiver that waits learns of the change at once."""
     async with (
-        queue_at(url, partitioned=partitioned, timings=replace(PATIENT, registered=0.1)) as queue,
+        queue_at(url, partitioned=partitioned) as queue,
         queue.receiver(prefetch_count=prefetch) as receiver,
     ):
         await queue.send("1")

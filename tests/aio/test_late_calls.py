@@ -20,7 +20,7 @@ from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Queue, bodies, both, in_memory, queue_at
 from tests.aio.scissors import Scissors
-from tests.aio.session_queues import SessionQueue, session_of, session_queue_at
+from tests.aio.session_queues import SessionQueue, script_of, session_of, session_queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -218,7 +218,7 @@ async def test_a_session_that_was_accepted_after_a_wait_is_locked(url: str, want
     clock = LeapingClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send_to("a", "1")
-        with Gate(queue.client, "accept_session") as gate:
+        with Gate(queue.client, script_of(wanted)) as gate:
             receiver = await late(gate, clock, opened(queue, wanted))
         await check_works(receiver)
 
@@ -231,7 +231,7 @@ async def test_a_session_that_was_accepted_by_a_repeated_call_is_locked(
     clock = LeapingClock()
     async with behind_scissors(server, clock, sessions=True) as (queue, network):
         await queue.send_to("a", "1")
-        network.cut("accept_session", on_the_way=on_the_way, then=clock.leaping)
+        network.cut(script_of(wanted), on_the_way=on_the_way, then=clock.leaping)
         await check_works(await opened(queue, wanted))
         assert network.cuts == 1
 
@@ -242,7 +242,7 @@ async def test_a_session_whose_answer_came_too_late_is_released_and_accepted_aga
     clock = LeapingClock()
     async with session_queue_at(url, clock=clock) as queue:
         await queue.send_to("a", "1")
-        with LateAnswer(queue, "accept_session", clock) as answer:
+        with LateAnswer(queue, script_of(wanted), clock) as answer:
             await check_works(await opened(queue, wanted))
         assert answer.late
 

@@ -332,8 +332,7 @@ async def test_a_queue_with_receiving_disabled_refuses_every_call(url: str, part
 async def test_a_waiting_receiver_learns_at_once_that_its_queue_was_deleted_or_disabled(
     url: str, partitioned: bool, deleted: bool
 ) -> None:
-    timings = replace(PATIENT, registered=1000.0)  # the receiver does not look again by itself
-    async with queue_at(url, partitioned=partitioned, timings=timings) as queue:
+    async with queue_at(url, partitioned=partitioned) as queue:
         receiver, namespace = queue.receiver(), queue.client._connection.namespace
         task = asyncio.create_task(receiver.receive_messages(1, 900))
         await queue.wait_for_waiters()

@@ -141,7 +141,7 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
         queue.session("a") as receiver,
     ):
         await queue.send_to("a", *"123")
-        with Gate(queue.client, "receive") as asking, Gate(queue.client, "abandon") as returning:
+        with Gate(queue.client, "grant") as asking, Gate(queue.client, "abandon") as returning:
             asking.shut = returning.shut = True
             task = asyncio.create_task(receiver.receive_messages(9, 60))
             await asking.reached(1)
@@ -154,12 +154,51 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
             await steps(5)
             asking.open()
             assert receiver._inbox is not None
-            (watcher,) = receiver._inbox._sources
-            await eventually(lambda: not watcher.under_way)
+            (driver,) = receiver._inbox._sources
+            await eventually(lambda: not driver.under_way)
             returning.open()
             received = await following
         assert bodies(received) == list("1234")
         assert {message.delivery_count for message in received} == {1}
+
+
+@both
+async def test_a_message_that_returns_is_not_overtaken_by_one_that_credit_is_open_for(
+    url: str, partitioned: bool
+) -> None:
+    """The credit of the call that has ended stays for a moment, and a new message comes meanwhile."""
+    async with (
+        session_queue_at(url, partitioned=partitioned) as queue,
+        queue.session("a") as receiver,
+    ):
+        await queue.send_to("a", *"123")
+        task = asyncio.create_task(receiver.receive_messages(9, 60, gather=False))
+        messages = await task
+        for _ in range(20):
+            assert bodies(messages) == list("123")
+            waiting = asyncio.create_task(receiver.receive_messages(9, 60, gather=False))
+            await eventually(waits_at(queue))
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await asyncio.gather(receiver.release_message(messages[0]), queue.send_to("a", "4"))
+            await asyncio.gather(*map(receiver.release_message, messages[1:]))
+            messages = await receive_exactly(receiver, 4)
+            assert bodies(messages) == list("1234")
+            await receiver.complete_message(messages.pop())
+            assert {message.delivery_count for message in messages} == {1}
+
+
+@in_memory
+async def test_deleted_messages_of_a_session_are_not_lost_when_the_others_are_buried(url: str) -> None:
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", *"12345")
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        async with queue.session("a", receive_mode=mode, prefetch_count=3) as receiver:
+            inbox = receiver._inbox
+            assert inbox is not None
+            await eventually(lambda: len(inbox.buffer) == 3)
+            assert await session_of(receiver).dead_letter_messages() == 2
+            assert bodies(await receive_exactly(receiver, 3)) == ["1", "2", "3"]
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
@@ -184,7 +223,7 @@ async def test_a_waiting_receiver_of_a_session_is_woken(url: str, partitioned: b
                     await queue.send_to(other, "not mine")
                     for _ in range(3):  # if there were a notice, it would arrive before the last answer
                         await queue.counts()
-                    assert not calls.by_script["receive"]
+                    assert not calls.by_script["grant"]
             begun = loop_time()
             if what == "sent":
                 await queue.send_to(mine, "x")
@@ -480,7 +519,7 @@ async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str
             inbox = receiver._inbox
             assert inbox is not None
             await eventually(lambda: len(inbox.buffer) == 5)
-            with Gate(queue.client, "receive") as gate:
+            with Gate(queue.client, "grant") as gate:
                 gate.shut = True
                 task = asyncio.create_task(receiver.receive_messages(7, 60))
                 await gate.reached()
@@ -898,7 +937,7 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
         await queue.send_to("a", *"123456")
         network.cut("accept_session")
         async with client.get_queue_receiver("q", session_id="a") as receiver:
-            network.cut("receive", 2)
+            network.cut("grant")
             one, two, three = await receiver.receive_messages(3, 60)
             network.cut("complete")
             await receiver.complete_messages([one])
@@ -912,7 +951,7 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
             received = await receiver.receive_messages(4, 60)
             assert [(str(each), each.delivery_count) for each in received] == [("2", 2), ("4", 1), ("5", 1), ("6", 1)]
             network.cut("release_session")
-        assert network.cuts == 8
+        assert network.cuts == 7
         assert await queue.is_unused()
         async with queue.session("a") as receiver:
             assert await session_of(receiver).get_state() == b"x"
@@ -1035,7 +1074,7 @@ async def test_processing_a_session_takes_one_call_per_step(url: str) -> None:
         with Calls(queue.transport) as calls:
             async with queue.session("a") as receiver:
                 await receiver.complete_messages(await receiver.receive_messages(5, 60))
-        assert dict(calls.by_script) == {"accept_session": 1, "receive": 1, "complete": 1, "release_session": 1}
+        assert dict(calls.by_script) == {"accept_session": 1, "grant": 1, "complete": 1, "release_session": 1}
 
 
 @in_memory

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
+    NEXT_SESSION,
     CreditAnswer,
     CreditGift,
     CreditGrant,
@@ -23,7 +24,6 @@ from sbredis.engine import (
     read_push,
     waiting_channel,
 )
-from sbredis.engine._grants import NEXT_SESSION
 from sbredis.exceptions import ScriptRefusedError, SessionLockLostError
 from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench
 from tests.engine.granting import RUN, Grantor, Grantors, granting, grantors, names

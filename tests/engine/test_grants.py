@@ -8,6 +8,7 @@ import pytest
 
 from sbredis.engine import (
     MAXIMUM_GRANTS,
+    NEXT_SESSION,
     NO_CALL_ID,
     Carried,
     CreditAnswer,
@@ -26,7 +27,7 @@ from sbredis.engine import (
     carrying,
     read_push,
 )
-from sbredis.engine._grants import MAXIMUM_CREDIT, NEXT_SESSION, PushHeard, granted, packed_grants
+from sbredis.engine._grants import MAXIMUM_CREDIT, PushHeard, granted, packed_grants
 from sbredis.exceptions import DataLayoutError
 
 TOKEN = "AAAAAAA-abc"

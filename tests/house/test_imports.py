@@ -134,11 +134,11 @@ PURE = {
         ),
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
-        "client": ("_claiming", "_delivering", "_pauses", "_server_clock", "_timings", "_watching"),
+        "client": ("_claiming", "_delivering", "_pauses", "_server_clock", "_timings"),
         "maintenance": ("_agenda", "_bucket_logs", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
         "registry": ("_merging",),
-        "receiving": ("_credit", "_credit_places", "_fetching", "_searching"),
+        "receiving": ("_credit", "_credit_places", "_fetching"),
         "cli": ("_server_choice", "_top_screen"),
         "operating": (
             "_declared",
@@ -364,8 +364,8 @@ def test_a_test_imports_from_a_package_what_the_package_exports() -> None:
 
 
 def test_a_needless_import_of_a_private_module_is_found() -> None:
-    text = "from sbredis.client._clock import Clock\nfrom sbredis.client._watching import TABLE, Watch\n"
+    text = "from sbredis.client._clock import Clock\nfrom sbredis.client._pauses import _growing, Pauses\n"
     assert needlessly_private(ast.parse(text), exports()) == [
         "Clock: import it from sbredis.client, not from sbredis.client._clock",
-        "Watch: import it from sbredis.client, not from sbredis.client._watching",
+        "Pauses: import it from sbredis.client, not from sbredis.client._pauses",
     ]

@@ -24,9 +24,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sbredis.engine import SessionGift, lease_token
+from sbredis.engine import NEXT_SESSION, SessionGift, lease_token
 from sbredis.engine._bands import EPOCH_LEAP
-from sbredis.engine._grants import NEXT_SESSION
 from sbredis.receiving._credit import (
     CreditAnswer,
     CreditGift,

@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sbredis.client import ServerClock
-from sbredis.engine._grants import NEXT_SESSION
+from sbredis.engine import NEXT_SESSION
 from sbredis.receiving._credit import (
     TABLE,
     CreditAnswer,

@@ -1,0 +1,130 @@
+"""The inbox of free sessions: receivers of a client that want the next free session of an entity wait here."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sbredis.engine import NEXT_SESSION, SessionLock, lease_token
+from sbredis.model import MessageLease, ServiceBusReceiveMode
+from sbredis.receiving._credit_driver import CreditDriver
+from sbredis.receiving._credit_inbox import CreditInbox
+from sbredis.receiving._held_session import HeldSession, give_back_session
+from sbredis.receiving._inbox import InboxOptions
+
+if TYPE_CHECKING:
+    from sbredis.client import Entity
+    from sbredis.engine import Delivery
+    from sbredis.receiving._credit import HandedGift
+
+__all__ = ["FreeSessions"]
+
+_IDLE = 5.0
+"""The seconds for which the inbox stays without a caller. Most workers ask again soon."""
+_HEARING = 1.0
+"""The seconds for which partitions send news to an inbox without a caller."""
+_WITHDRAWING = 2.0
+
+
+class FreeSessions(CreditInbox[HeldSession]):
+    """The free sessions of an entity. All receivers of a client share this inbox, so partitions know one receiver."""
+
+    def __init__(self, entity: Entity, first: int, ended: Callable[[], None]) -> None:
+        """``first`` messages come with each session. ``ended`` is called when the inbox is closed."""
+        self.first = first
+        self._ended = ended
+        self._ends_at = 0.0
+        self._with_more: set[CreditDriver] = set()
+        """The partitions that have said that there are more free sessions."""
+        super().__init__(
+            entity,
+            secrets.token_hex(5),
+            InboxOptions("", ServiceBusReceiveMode.PEEK_LOCK, prefetch=0, adaptive=False),
+        )
+
+    def _new_drivers(self) -> list[CreditDriver]:
+        return [
+            CreditDriver(self, self.entity.partition_client(number), self.identity, source=NEXT_SESSION, locks=True)
+            for number in self._numbers
+        ]
+
+    def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[HeldSession]:
+        """Return the sessions of gifts. Release those whose lock may have ended."""
+        if driver.credit.news:
+            self._with_more.add(driver)
+        else:
+            self._with_more.discard(driver)
+        sessions: list[HeldSession] = []
+        link, clock = driver.partition_client, self._clock
+        for gift in handed:
+            assert gift.session is not None  # only sessions come from this source
+            token, name = lease_token(gift.prefix, gift.serial), gift.session.name
+            if gift.ends is None:
+                self.entity.connection.see_off(give_back_session(link, SessionLock(name, token)))
+                continue
+            until_utc = clock.utc() + gift.ends - clock.now()
+            lease = MessageLease(token, gift.ends, until_utc, gift.fence, session=name, partition=link.number)
+            sessions.append(HeldSession(link, name, lease, gift))
+        return sessions
+
+    @property
+    def others_wait(self) -> bool:
+        """Whether there were more sessions than callers, as far as the partitions have told."""
+        return bool(self._with_more)
+
+    def _lease_of(self, item: HeldSession) -> MessageLease | None:
+        return item.lease
+
+    def _release(self, items: Sequence[HeldSession]) -> None:
+        for session in items:
+            self.entity.connection.see_off(give_back_session(session.partition_client, session.lock))
+
+    # -- callers who leave ---------------------------------------------------------------------------------------------
+
+    def _caller_left(self) -> None:
+        """Withdraw the credit at once if nobody waits any more: a session for nobody would be kept from others."""
+        if not self._callers and not self._closed:
+            now = self._loop.time()
+            self._ends_at = now + _IDLE
+            self._hears_until = now + (_HEARING if len(self._sources) > 1 else 0.0)
+            self.pump()
+            if not self._withdrawn:
+                self.entity.connection.see_off(self._wait_withdrawn())
+
+    @property
+    def _withdrawn(self) -> bool:
+        return all(driver.credit.settled for driver in self._sources)
+
+    async def _wait_withdrawn(self) -> None:
+        """Wait a short time until the partitions have told what they have given before."""
+        until = self._loop.time() + _WITHDRAWING
+        while not (self._withdrawn or self._callers or self._closed) and self._loop.time() < until:
+            under_way = [driver.ending for driver in self._sources if driver.under_way]
+            if not under_way:
+                return
+            await asyncio.wait(under_way, timeout=until - self._loop.time(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)
+
+    def _next_looks(self) -> list[float]:
+        times = super()._next_looks()
+        return times if self._callers else [*times, self._ends_at]
+
+    def _on_look(self, now: float) -> None:
+        super()._on_look(now)
+        if not self._callers and now >= self._ends_at:
+            self.entity.connection.see_off(self.aclose())
+
+    async def aclose(self) -> None:
+        """Withdraw the credit. Later callers get another inbox."""
+        if not self._closed:
+            self._ended()
+            await super().aclose()
+
+    def leave(self) -> None:
+        """Stop waiting, because the client is being closed."""
+        if not self._closed:
+            self._close()
+            for driver in self._sources:
+                driver.leave()

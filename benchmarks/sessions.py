@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -42,8 +44,9 @@ from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.engine import Content, Lock, PartitionSettings, SessionLock, encode, new_token
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer, find_server
+from sbredis.workers import Worker
 
-__all__ = ["Turnstile", "Weights", "verdicts"]
+__all__ = ["Handled", "Turnstile", "Weights", "verdicts"]
 
 QUEUE, SESSION = "a queue", "one session"
 QUEUE_BATCHES, SESSION_BATCHES = f"a queue, batches of {AT_ONCE}", f"one session, batches of {AT_ONCE}"
@@ -57,6 +60,8 @@ MOST_WEIGHT = 250.0
 """The largest number of bytes that a message may need in addition to its body."""
 MOST_GROWTH = 1.5
 """The largest factor by which accepting may become slower when a thousand times as many sessions are free."""
+SLOWEST, DEAREST = 10.0, 6.0
+"""The largest time, and processor time, of a session of one message in a worker, in messages of a plain queue."""
 MOST_LEFT = 1.0
 """The largest number of bytes that a finished session may leave.
 
@@ -269,12 +274,55 @@ async def measure_woken(client: ServiceBusClient, queue: str, sender: ServiceBus
         await asyncio.wait([working])
 
 
+class Handled(NamedTuple):
+    """What a worker of 16 slots needed for the messages of an entity."""
+
+    per_second: float
+    processor: float
+    """The µs of its process for a message."""
+
+
+async def handled(client: ServiceBusClient, url: str, queue: str, messages: int, *, sessions: bool) -> Handled:
+    """Measure a worker that empties a queue. With ``sessions`` each message has a session of its own."""
+    await client.ensure_queue(queue, requires_session=sessions)
+    names = (f"session-{number}" if sessions else None for number in range(messages))
+    sender = client.get_queue_sender(queue)
+    await sender.send_stream(ServiceBusMessage(b"", session_id=name) for name in names)
+    worker, left, done = Worker(url, namespace="bench"), messages, asyncio.Event()
+
+    @worker.queue(queue, max_concurrent_calls=16)
+    async def handle(_: bytes) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    async with worker.running():
+        begun, used = time.perf_counter(), time.process_time()
+        await done.wait()
+        taken, used = time.perf_counter() - begun, time.process_time() - used
+    return Handled(messages / taken, used / messages * 1e6)
+
+
+async def in_workers(client: ServiceBusClient, url: str, messages: int, rounds: int) -> tuple[Handled, Handled]:
+    """Return the medians of a worker with a plain queue, and with sessions of one message. They take turns."""
+    taken: list[list[Handled]] = [[], []]
+    for number in range(rounds):
+        for place, sessions in enumerate((False, True)):
+            name = f"worker-{number}-{place}"
+            taken[place].append(await handled(client, url, name, messages, sessions=sessions))
+    plain, single = (Handled(*map(statistics.median, zip(*each, strict=True))) for each in taken)
+    return plain, single
+
+
 @dataclass(frozen=True)
 class Results:
     """The measurements through the client."""
 
     works: Mapping[str, Mapping[str, Medians]]
     idle: Mapping[str, Idle]
+    workers: tuple[Handled, Handled]
+    """A worker with a plain queue, and with sessions of one message."""
     left: Mapping[str, int]
     """For each kind of key: the bytes that one entity still needs at the end."""
     through: int
@@ -336,7 +384,8 @@ async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
             sender = await sessions(name)
             await sender.send_stream(ServiceBusMessage(body, session_id=f"session-{number}") for number in range(free))
             idle[f"{free:,} free"] = await measure_next(client, name, min(options.trips, 5 * free))
-        return Results(measured, idle, left, through)
+        workers = await in_workers(client, url, min(options.messages, 1000), options.rounds)
+        return Results(measured, idle, workers, left, through)
 
 
 async def weigh_keys(server: AsyncRedis, namespace: str) -> dict[str, int]:
@@ -389,17 +438,24 @@ def table(results: Results, sessions: int) -> list[str]:
     }
     lines.append("  idle")
     lines += [f"{f'    {titles[name]}':<{WIDTH}}  {tell_idle(idle)}" for name, idle in results.idle.items()]
+    plain, single = results.workers
+    lines.append("  a worker of 16 slots")
+    for told, each in (("messages of a queue", plain), ("sessions of one message", single)):
+        lines.append(f"{f'    {told}':<{WIDTH}}{each.per_second:>10,.0f}   {each.processor:>7.0f} µs")
     heaviest = ", ".join(f"{kind} {weight:,} B" for kind, weight in list(results.left.items())[:3])
     lines.append(f"  left of {results.through:,} sessions when they are over: {heaviest}")
     return lines
 
 
-def verdicts(weights: Weights, few: Turnstile, many: Turnstile) -> list[str]:
+def verdicts(weights: Weights, few: Turnstile, many: Turnstile, workers: tuple[Handled, Handled]) -> list[str]:
     """Return the goals as lines of text, and whether they were met."""
+    plain, single = workers
     rows = [
         (f"a message in a session, over its body: ≤ {MOST_WEIGHT:.0f} B", weights.many, "B", MOST_WEIGHT),
         (f"accepting, many free: ≤ {MOST_GROWTH} x {FEW} free", many.accepting / few.accepting, "x", MOST_GROWTH),
         (f"a session that is over: ≤ {MOST_LEFT:.0f} B", weights.over, "B", MOST_LEFT),
+        (f"plain messages a session in a worker: ≤ {SLOWEST:.0f}", plain.per_second / single.per_second, "x", SLOWEST),
+        (f"CPU of a session in a worker: ≤ {DEAREST:.0f} messages", single.processor / plain.processor, "x", DEAREST),
     ]
     return [
         "goals",
@@ -462,7 +518,7 @@ def main() -> None:
     print(*engine_table(weights, few, many, options.sessions), sep="\n", flush=True)
     with LocalServer(binary=given.server, config=CONFIG) as server:
         results = asyncio.run(through_client(server, options))
-    print(*table(results, options.sessions), *verdicts(weights, few, many), sep="\n")
+    print(*table(results, options.sessions), *verdicts(weights, few, many, results.workers), sep="\n")
     if given.short:
         print("A short run: its figures show only that it works.")
 

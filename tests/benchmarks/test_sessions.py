@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarks.sessions import Turnstile, Weights, verdicts
+from benchmarks.sessions import Handled, Turnstile, Weights, verdicts
 from tests.benchmarks.running import SPEED, benchmark, mismatches, refused
 
 BYTES = r"-?\d+ B"
@@ -44,11 +44,16 @@ PATTERNS = [
     rf"send to start of handler, the next session +{TRIP}",
     rf"accept the next to first message, 10 free +{TRIP}",
     rf"accept the next to first message, 200 free +{TRIP}",
+    r"a worker of 16 slots",
+    r"messages of a queue +[\d,]+ +\d+ µs",
+    r"sessions of one message +[\d,]+ +\d+ µs",
     r"left of 110 sessions when they are over: \w+ [\d,]+ B, .+",
     r"goals",
     r"a message in a session, over its body: ≤ 250 B +\d+\.\d{3} B  (met|MISSED)",
     r"accepting, many free: ≤ 1\.5 x 10 free +\d+\.\d{3} x  (met|MISSED)",
     r"a session that is over: ≤ 1 B +-?\d+\.\d{3} B  (met|MISSED)",
+    r"plain messages a session in a worker: ≤ 10 +\d+\.\d{3} x  (met|MISSED)",
+    r"CPU of a session in a worker: ≤ 6 messages +\d+\.\d{3} x  (met|MISSED)",
     r"A short run: .*",
 ]
 
@@ -65,10 +70,11 @@ def test_an_invalid_number_is_refused() -> None:
 
 
 def test_the_report_distinguishes_met_and_missed_goals() -> None:
-    def judged(weight: float, growth: float, left: float) -> list[str]:
+    def judged(weight: float, growth: float, left: float, slowness: float, cost: float) -> list[str]:
         weights = Weights(100, weight, 999, 999, 999, left)
-        lines = verdicts(weights, Turnstile(50, 50), Turnstile(50 * growth, 999))
+        workers = Handled(1000, 100), Handled(1000 / slowness, 100 * cost)
+        lines = verdicts(weights, Turnstile(50, 50), Turnstile(50 * growth, 999), workers)
         return [re.split(r" {2,}", line.strip())[-1] for line in lines[1:]]
 
-    assert judged(250, 1.5, 1) == ["met"] * 3
-    assert judged(250.1, 1.51, 1.1) == ["MISSED"] * 3
+    assert judged(250, 1.5, 1, 10, 6) == ["met"] * 5
+    assert judged(250.1, 1.51, 1.1, 10.1, 6.1) == ["MISSED"] * 5

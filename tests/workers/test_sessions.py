@@ -12,6 +12,7 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import OperationTimeoutError, Outcome, SessionCannotBeLockedError
 from sbredis.testing import Bus
 from sbredis.workers import Abandon, Complete, Context, Retries, Worker
+from tests.aio.queues import Calls
 from tests.waiting import eventually
 from tests.workers.looking import empty
 
@@ -157,6 +158,44 @@ async def test_idle_sessions_do_not_keep_others_waiting(sbredis_bus: Bus) -> Non
         assert sorted(handled) == texts
         await eventually(lambda: empty(sbredis_bus, "steps"))
         assert worker._running().report().counts["steps"].locks_lost == 0
+
+
+async def test_a_session_with_one_message_takes_few_calls(sbredis_bus: Bus) -> None:
+    """Sessions come with their messages, and the call that completes the last message releases the session."""
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker, handled = Worker(sbredis_bus.url), list[str]()
+
+    @worker.queue("steps", max_concurrent_calls=4, session_idle_timeout=3600, max_session_time=3600)
+    async def step(text: str) -> None:
+        handled.append(text)
+
+    texts = [f"{number:02}" for number in range(40)]
+    async with sbredis_bus.client.get_queue_sender("steps") as sender:
+        await sender.send_messages([ServiceBusMessage(text, session_id=text) for text in texts])
+    async with worker.running():
+        with Calls(worker._running().client._connection.transport) as calls:
+            await eventually(lambda: empty(sbredis_bus, "steps"))
+        assert sorted(handled) == texts
+    assert calls.by_script["grant"] + calls.by_script["complete"] + calls.by_script["release_session"] <= 2 * len(texts)
+
+
+async def test_a_session_of_a_full_worker_goes_on_while_it_has_messages(sbredis_bus: Bus) -> None:
+    """Others wait, but nothing of the session is left behind, and its order is kept."""
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker, handled = Worker(sbredis_bus.url), dict[str, list[int]]()
+
+    @worker.queue("steps", max_concurrent_calls=2, session_idle_timeout=3600, max_session_time=3600)
+    async def step(number: int, context: Context) -> None:
+        assert context.session is not None
+        handled.setdefault(context.session.session_id, []).append(number)
+
+    names = [f"s{place}" for place in range(5)]
+    async with sbredis_bus.client.get_queue_sender("steps") as sender:
+        for number in range(25):
+            await sender.send_messages([ServiceBusMessage(str(number), session_id=name) for name in names])
+    async with worker.running():
+        await eventually(lambda: empty(sbredis_bus, "steps"))
+    assert handled == {name: list(range(25)) for name in names}
 
 
 async def test_the_session_that_is_idle_for_longest_is_given_back(sbredis_bus: Bus) -> None:

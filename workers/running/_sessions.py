@@ -9,10 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from sbredis.aio._session_receiver import (
+    accept_sessions,
+    has_no_messages,
+    is_released,
+    others_wait,
+    receive_or_release,
+    releasing,
+)
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.declaring._outcomes import Abandon, GiveBack, Outcome
+from sbredis.workers.declaring._outcomes import Abandon, Complete, GiveBack, Outcome
 from sbredis.workers.running._batches import BatchSize, call_of, filled, settle_parts
 from sbredis.workers.running._call_states import CallState, CallTask
 from sbredis.workers.running._calls import HandlerCall
@@ -33,6 +41,8 @@ __all__ = ["SessionConsumer"]
 _log = logging.getLogger("sbredis.worker")
 _AHEAD: Final = 10
 """The number of messages of a session that are received with one call."""
+_WAITING: Final = 60.0
+"""The seconds to wait for free sessions. Then the consumer asks again."""
 _SETTLING: Final = frozenset({CallState.DECIDED, CallState.DECIDED_LATE})
 """The states in which the worker settles the messages of a call of a session."""
 SettlementsOf = Callable[["ServiceBusSessionReceiver"], CallSettler]
@@ -45,8 +55,9 @@ class SessionConsumer:
     outcome of the one before it is acknowledged. The task gives the session back when no message has come for a while,
     when it has held the session for long enough, and after a message that comes again: nothing may overtake it.
 
-    A session without messages does not keep others waiting. While all slots are taken and one of them has such a
-    session, the consumer accepts one session more, and gives back the one that has been without messages for longest.
+    A session without messages does not keep others waiting. While slots have such sessions, the consumer accepts as
+    many sessions more, and gives back those that have been without messages for longest. If it is known that others
+    wait, a session is released with the call that finds no further messages.
     """
 
     def __init__(
@@ -73,6 +84,8 @@ class SessionConsumer:
         """The tasks whose sessions have no messages now, the one that waits for longest first."""
         self._replaced: set[asyncio.Task[None]] = set()
         """The tasks that give their sessions back because another session has taken their slot."""
+        self._leaving: set[asyncio.Task[None]] = set()
+        """The tasks whose sessions are released now, unless messages of them are ready, because others wait."""
         self._ending: set[asyncio.Task[None]] = set()
         """The tasks that give their sessions back, and end the dependencies of these sessions."""
         self._failed: Exception | None = None
@@ -89,28 +102,33 @@ class SessionConsumer:
 
     async def consume(self) -> None:
         """Accept sessions until cancelled. Errors of accepting reach the caller."""
-        source = self._plan.source
-        names = (source.name,) if source.topic is None else (source.topic, source.name)
         while True:
             await self._room_for_one()
             if (error := self._failed) is not None:
                 self._failed = None
                 raise error
-            receiver = await self._client.accept_next_session(*names, max_wait_time=60)
-            if receiver is None:
-                continue
-            if self._taken >= self._plan.settings.max_concurrent_calls and not self._replace():
-                await receiver.close()  # the session that was idle has messages again
-            else:
-                task = asyncio.get_running_loop().create_task(self._hold(receiver))
-                self._held.setdefault(task, None)  # with an eager task factory, the task has begun
-                self._sessions[task], self._receivers[task] = receiver.session, receiver
-                task.add_done_callback(self._given_back)
+            room = self._free + len(self._idle)
+            for receiver in await accept_sessions(self._receiver, room, _AHEAD, _WAITING):
+                if self._free <= 0 and not self._replace():
+                    await receiver.close()  # the session that was idle has messages again
+                else:
+                    task = asyncio.get_running_loop().create_task(self._hold(receiver))
+                    self._held.setdefault(task, None)  # with an eager task factory, the task has begun
+                    self._sessions[task], self._receivers[task] = receiver.session, receiver
+                    task.add_done_callback(self._given_back)
+
+    def _receiver(self) -> ServiceBusSessionReceiver:
+        return self._client.get_receiver(self._plan.source.path, session_id=NEXT_AVAILABLE_SESSION)
 
     @property
-    def _taken(self) -> int:
-        """The number of slots that are taken."""
-        return len(self._held) - len(self._replaced)
+    def _ahead(self) -> int:
+        """The number of messages of a session that are received with one call."""
+        return self._size.most if self._plan.in_batches else _AHEAD
+
+    @property
+    def _free(self) -> int:
+        """The number of slots that are free, or will be at once."""
+        return self._plan.settings.max_concurrent_calls - len(self._held) + len(self._replaced | self._leaving)
 
     def _replace(self) -> bool:
         """Give back the session that has been without messages for longest. Return whether there is one."""
@@ -123,8 +141,8 @@ class SessionConsumer:
 
     async def _room_for_one(self) -> None:
         """Wait until one more session may be accepted."""
-        time, most = self._handling.time, self._plan.settings.max_concurrent_calls
-        while (self._taken >= most and not (self._taken == most and self._idle)) or not self._admits():
+        time = self._handling.time
+        while self._free + len(self._idle) <= 0 or not self._admits():
             self._room.clear()
             await time.wait(self._room, self.gates.wait(time.now()) if self.gates else None)
 
@@ -150,6 +168,7 @@ class SessionConsumer:
         del self._held[task], self._sessions[task], self._receivers[task]
         self._ending.discard(task)
         self._replaced.discard(task)
+        self._leaving.discard(task)
         self._cut_off.discard(task)
         self._room.set()
         error = None if task.cancelled() else task.exception()
@@ -171,11 +190,8 @@ class SessionConsumer:
         handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
         try:
             while not self._stopping and time.now() < ends and left != 0 and self._admits():
-                most = self._size.most if self._plan.in_batches else _AHEAD
-                wanted = self._handling.limit.at_most(most if left is None else min(most, left))
-                messages = await filled(receiver, wanted, 0, wait, time)
-                if not messages:
-                    messages = await self._more(task, receiver, wanted, wait)
+                wanted = self._handling.limit.at_most(self._ahead if left is None else min(self._ahead, left))
+                messages = await self._next(task, receiver, wanted, wait)
                 if not messages or not await handle_all(task, settlements, messages, scopes, ends):
                     break
                 left = None if left is None else left - len(messages)
@@ -189,6 +205,45 @@ class SessionConsumer:
             self._held[task] = None
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
             await self._clean_up(scopes)
+
+    async def _next(
+        self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver, wanted: int, wait: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """Return the next messages of a session; none if the session is to be given back, or was released."""
+        if is_released(receiver):
+            return []
+        if self._lets_go(receiver):
+            self._leave_slot(task)
+            messages = await receive_or_release(receiver, wanted)
+            if messages is None:
+                return []
+            self._leaving.discard(task)
+        else:
+            messages = await filled(receiver, wanted, 0, wait, self._handling.time)
+        return messages or await self._more(task, receiver, wanted, wait)
+
+    def _lets_go(self, receiver: ServiceBusSessionReceiver) -> bool:
+        """Return whether a session without further messages is to be released at once, because others wait."""
+        full = len(self._held) >= self._plan.settings.max_concurrent_calls
+        return full and has_no_messages(receiver) and others_wait(receiver, _AHEAD)
+
+    def _leave_slot(self, task: asyncio.Task[None]) -> None:
+        self._leaving.add(task)
+        self._room.set()
+
+    async def _settle_last(
+        self, task: asyncio.Task[None], settlements: CallSettler, call: HandlerCall, outcome: Outcome
+    ) -> Outcome | None:
+        """Settle the last message that is here. If others wait, the same call releases the session."""
+        receiver = self._receivers[task]
+        if not isinstance(outcome, Complete) or not self._lets_go(receiver):
+            return await settlements.settle_reporting(call, outcome)
+        self._leave_slot(task)
+        with releasing(receiver, _AHEAD):
+            settled = await settlements.settle_reporting(call, outcome)
+        if not is_released(receiver):
+            self._leaving.discard(task)
+        return settled
 
     async def _more(
         self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver, wanted: int, wait: float
@@ -252,7 +307,11 @@ class SessionConsumer:
                 await self._forget_cancellation(task, call)
             outcome = outcome or self._again(call, message)
             if call.end((outcome,)) is CallTask.SETTLE:
-                if _comes_again(await settlements.settle_reporting(call, outcome)):
+                if message is messages[-1]:
+                    settled = await self._settle_last(task, settlements, call, outcome)
+                else:
+                    settled = await settlements.settle_reporting(call, outcome)
+                if _comes_again(settled):
                     return False
             elif not _may_go_on(call):
                 return False

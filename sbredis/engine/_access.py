@@ -34,7 +34,7 @@ Loads = Literal["nothing", "scripts", "library"]
 """
 
 _CONNECTION: Final = (
-    *("asking", "cluster|nodes", "cluster|slots", "info", "ping", "role", "select"),
+    *("asking", "cluster|nodes", "cluster|slots", "info", "ping", "readonly", "role", "select"),
     *("spublish", "ssubscribe", "sunsubscribe", "wait"),
 )
 """The commands of the client besides calls of scripts. Every user may use AUTH, HELLO, QUIT and RESET."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ class _TakingInbox(Protocol):
 
     def end_waits(self) -> None: ...
 
-    async def give_back_kept(self) -> None: ...
+    def give_back_kept(self) -> Awaitable[None]: ...
 
 
 @dataclass(slots=True)
@@ -43,11 +43,6 @@ class Taking:
         """End the waiting receive calls with what they have."""
         if self.inbox is not None:
             self.inbox.end_waits()
-
-    async def give_back_kept(self) -> None:
-        """Give back what was fetched ahead, and wait until that is done."""
-        if self.inbox is not None:
-            await self.inbox.give_back_kept()
 
 
 def taking_of(receiver: Any) -> Taking:

@@ -293,7 +293,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
 
     def _full(self, demand: int) -> int:
         """Return how many messages there is room for, with those that partitions may still give."""
-        stocked = 0 if self.stock.resting else self.stock.target
+        stocked = self.stock.target if self._stocks else 0
         return max(0, demand + stocked - len(self.buffer))
 
     @property

@@ -17,7 +17,7 @@ TOKEN, OTHER_TOKEN, STAMP = "aaaaaaaaaaa", "bbbbbbbbbbb", "aaaaaaaaaaaa"
 SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 4)}
 """The index of each setting among the arguments of `configure`."""
 
-_GRANT = "r sb:bench:{abc}:e:push:c 1 ? aaaaaaaa 0 0 0 0 1 0 1 1000 b  "
+_GRANT = "r sb:bench:{abc}:e:push:c 1 ? aaaaaaaa 0 0 0 0 1 0 1 1000 b   "
 """A grant: receiver, channel, number, run, prefix, seen, messages, bytes, begun, hands, callers, limit, size limit,
 flags, retired prefixes, source."""
 
@@ -296,7 +296,8 @@ def _grants(script: str) -> Iterator[Malformed]:
         12: (str((1 << 30) + 1), "-1"),
         13: ("z", "B"),
         14: ("x", "aaaaaaaa", "aaaaaaaa:1", "aaaaaaaa:1:1,", "aaaaaaaa:1:x"),
-        15: ("x", "D", "dd"),
+        15: ("1:1", "x", "1"),
+        16: ("x", "D", "dd", "nex"),
     }
     for place, values in wrong.items():
         for value in values:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine._grants import NEXT_SESSION
+from sbredis.engine import NEXT_SESSION
 from sbredis.receiving._credit import CreditAnswer, CreditGrant, CreditPush, CreditReply, GiftPlace
 from tests.engine.granting import granting
 from tests.engine.model.credit import CallGrant, CreditCall, CreditPartition, holder

@@ -73,6 +73,7 @@ WITHOUT: Final = {
     "_requests": "it has no public class",
     "management/_calls": "it has no public class",
     "management/_parts_of_lists": "it has no public class",
+    "shared_sessions": "workers are asynchronous",
 }
 """Modules without a counterpart, and why."""
 

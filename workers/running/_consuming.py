@@ -183,7 +183,8 @@ class RunningCalls:
         receiver.prefetch_count = 0
         try:
             await self.alone.begin(self)
-            await self._taking.give_back_kept()
+            if self._taking.inbox is not None:
+                await self._taking.inbox.give_back_kept()
             began = time.now()
             turns.ended(stopped, began)
             self._taking.suspects, self._taking.hands = True, 1

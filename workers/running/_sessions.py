@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from sbredis.aio._session_receiver import (
+from sbredis.aio.shared_sessions import (
     accept_sessions,
     has_no_messages,
     is_released,

@@ -379,10 +379,15 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         self.pump()
 
     async def drain(self) -> int:
-        """Withdraw the credit of the application. Return the number of messages kept when all partitions have answered.
+        """Use the credit of the application for what is ready, and withdraw the rest. Return the number of messages kept.
 
-        Raise an error if a partition does not answer.
+        All partitions have answered then. Raise an error if a partition does not answer.
         """
+        credit, self._credit = self._credit, 0
+        if credit:
+            there = await self.take(len(self.buffer) + credit, 0)
+            self._by_credit = len(there)
+            self.take_back(there, first=True)
         self.set_credit(0)
         drain = self._drain
         if drain is None:

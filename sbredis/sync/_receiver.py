@@ -167,7 +167,7 @@ class ServiceBusReceiver(Facade[aio.ServiceBusReceiver], Iterator[ServiceBusRece
         self._bridge.call(self._aio.add_credit, count)
 
     def drain(self) -> int:
-        """Withdraw the credit. Return the number of messages that have come and wait to be received.
+        """Use the credit for messages that are ready, and withdraw the rest. Return the number of messages to receive.
 
         The call returns when all partitions of the entity have answered: then no more messages come by credit. If one
         of them does not answer within ten seconds, it raises an error, and the credit is withdrawn as soon as it can

@@ -67,6 +67,21 @@ async def test_a_drain_withdraws_credit_from_all_partitions_and_what_came_stays(
         assert [*await asyncio.gather(receiver.drain(), receiver.drain())] == [0, 0]
 
 
+async def test_a_drain_brings_what_is_ready_up_to_the_credit(url: str) -> None:
+    """A credit that was given a moment ago is used, although no partition has heard of it."""
+    async with queue_at(url, partitioned=True) as queue:
+        for place in range(len(queue.partitions)):
+            await queue.send("a", "b", at=place)
+        receiver, stored = queue.receiver(), 2 * len(queue.partitions)
+        await receiver.add_credit(2)
+        assert await receiver.drain() == 2
+        assert await queue.counts_are(stored - 2, 2)
+        await receiver.add_credit(stored)
+        assert await receiver.drain() == stored
+        assert await queue.counts_are(0, stored)
+        assert len(await receiver.receive_messages(stored, gather=False)) == stored
+
+
 async def test_callers_work_beside_credit(url: str) -> None:
     """They get messages without credit, and a message that comes for one of them uses credit if there is some."""
     async with queue_at(url) as queue:

@@ -61,6 +61,25 @@ async def test_the_worker_of_the_guide_works(url: str) -> None:
 
 
 @pytest.mark.anyio
+async def test_the_gateway_of_the_guide_delivers_what_its_client_has_credit_for(url: str) -> None:
+    """The messages that come until the drain are delivered, and no others come."""
+    delivered: list[str] = []
+
+    async def deliver(message: ServiceBusReceivedMessage) -> None:
+        delivered.append(str(message))
+
+    async with ServiceBusClient(url) as client:
+        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
+            await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
+        async with client.get_queue_receiver("orders") as receiver:
+            flow = fragment("docs/receiving.md", "flow")
+            while len(delivered) < 2:
+                await flow(receiver, 2 - len(delivered), drain=True, deliver=deliver)
+            await flow(receiver, 0, drain=True, deliver=deliver)
+    assert delivered == ["0", "1"]
+
+
+@pytest.mark.anyio
 async def test_the_worker_of_the_guide_that_blocks_completes_its_messages(url: str) -> None:
     """The worker handles and completes the messages in the queue."""
     handled: list[str] = []

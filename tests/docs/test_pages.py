@@ -73,6 +73,7 @@ PRINTED = {
     "docs/servers.md": [r".*server\.sock", r"redis://127\.0\.0\.1:\d+ b?'?v'?"],
     "docs/sessions.md": ["ann 100"],
     "docs/spark.md": [],
+    "docs/spark-platforms.md": [],
     "docs/topics.md": ["sales piano"],
     "docs/transactions.md": [
         "bill for two teapots",
@@ -100,6 +101,13 @@ NOT_RUN: dict[str, list[str]] = {
     "docs/migrating/faststream.md": ["it needs FastStream"],
     "docs/migrating/sqs.md": ["it needs an account of AWS"],
     "docs/spark.md": ["it needs Spark; tests/spark/live/test_page.py runs it"] * 6,
+    "docs/spark-platforms.md": [
+        "it needs the packages of Delta",
+        "it needs the packages of Iceberg",
+        "it needs the packages of Delta",
+        "it needs Airflow",
+        "it needs Dagster",
+    ],
 }
 """The programs that are not run, each with the reason that its page gives."""
 
@@ -113,7 +121,7 @@ CALLED_ELSEWHERE = {
     "docs/migrating/dramatiq.md": ["make_thumbnail"],
     "docs/migrating/faststream.md": ["place"],
     "docs/queues.md": ["lead", "report_every_hour"],
-    "docs/receiving.md": ["work", "work_that_blocks", "receive_here", "settle_there"],
+    "docs/receiving.md": ["work", "work_that_blocks", "flow", "receive_here", "settle_there"],
     "docs/sending.md": ["pipeline"],
     "docs/time.md": ["maintain"],
     "docs/sessions.md": ["work", "patient", "guarded", "count_there", "show_and_clear", "price_of"],

@@ -173,8 +173,8 @@ GRANT_BUGS = (
     Bug(
         "what an earlier call left is forgotten",
         file="includes/serve_credit",
-        right="(p.moved or c.rest)",
-        wrong="p.moved",
+        right="(p.moved or rest) and",
+        wrong="p.moved and",
     ),
     Bug(
         "a changed rank is not written",

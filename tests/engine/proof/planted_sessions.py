@@ -51,7 +51,7 @@ OF_SESSIONS = (
     ),
     Bug(
         "a blocked session is free",
-        file="release_session",
+        file="includes/let_go_of_session",
         right="if blocked > p.now then",
         wrong="if false then",
         of="sessions",

@@ -379,7 +379,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         self.pump()
 
     async def drain(self) -> int:
-        """Use the credit of the application for what is ready, and withdraw the rest. Return the number of messages kept.
+        """Use the credit of the application for what is ready, and withdraw the rest. Return how many messages are kept.
 
         All partitions have answered then. Raise an error if a partition does not answer.
         """

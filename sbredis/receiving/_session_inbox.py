@@ -46,6 +46,8 @@ class SessionInbox(MessageInbox):
         self._gifts: dict[str, tuple[str, int]] = {}
         """The gift of each message that no caller may have got, by the name of the message, in their order."""
         self._leaving = 0
+        self._may_be_released = False
+        """Whether a call that lets go of the session was made, and no message of the session has come since."""
         """The number of messages to ask for with the call that lets go of the session, if that is the next call."""
         self._firsts = 0
         """The number of first messages that no caller has asked for. They stay as long as the session."""
@@ -97,6 +99,8 @@ class SessionInbox(MessageInbox):
         if self._withdraws and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             self.give_back(messages)
             messages = []
+        if messages:
+            self._may_be_released = False
         super().received(messages)
 
     @property
@@ -110,7 +114,7 @@ class SessionInbox(MessageInbox):
     def failed(self, source: InboxSource, error: ServiceBusError) -> None:
         """Record that a call failed. The loss of the lock ends the session, and so does a call that lets go of it."""
         if isinstance(error, SessionLockLostError):
-            if self.leaves:
+            if self.leaves or self._may_be_released:
                 self.session.released()
             else:
                 self.session.lose()
@@ -130,7 +134,7 @@ class SessionInbox(MessageInbox):
 
         The call may be the settlement of the last message that the receiver has.
         """
-        self._leaving = wanted
+        self._leaving, self._may_be_released = wanted, True
         try:
             yield
         finally:

@@ -132,6 +132,27 @@ async def test_a_cancelled_receive_keeps_the_order_of_messages(url: str, partiti
 
 
 @both
+async def test_a_caller_that_waits_with_all_messages_held_that_may_be_gets_more_when_some_are_completed(
+    url: str, partitioned: bool
+) -> None:
+    async with (
+        session_queue_at(url, partitioned=partitioned, lock_duration=300_000) as queue,
+        queue.session("a") as receiver,
+    ):
+        await queue.send_to("a", *map(str, range(1010)))
+        held = await receive_exactly(receiver, 1000)
+        waiting = asyncio.create_task(receiver.receive_messages(10, 60))
+        assert receiver._inbox is not None
+        (driver,) = receiver._inbox._sources
+        await steps(5)
+        await eventually(lambda: not driver.under_way)
+        await receiver.complete_messages(held[:2])
+        received = await waiting
+        received += await receive_exactly(receiver, 2 - len(received))
+        assert bodies(received) == ["1000", "1001"]
+
+
+@both
 async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url: str, partitioned: bool) -> None:
     """The cancelled caller has a second call under way. The answer to this call arrives only after the next caller has
     begun to wait.

@@ -107,15 +107,22 @@ class SessionConsumer:
             if (error := self._failed) is not None:
                 self._failed = None
                 raise error
-            room = self._free + len(self._idle)
-            for receiver in await accept_sessions(self._receiver, room, _AHEAD, _WAITING):
+            surplus: list[ServiceBusSessionReceiver] = []
+            for receiver in await accept_sessions(self._receiver, self._acceptable, _AHEAD, _WAITING):
                 if self._free <= 0 and not self._replace():
-                    await receiver.close()  # the session that was idle has messages again
+                    surplus.append(receiver)  # a session that was idle has messages again
                 else:
                     task = asyncio.get_running_loop().create_task(self._hold(receiver))
                     self._held.setdefault(task, None)  # with an eager task factory, the task has begun
                     self._sessions[task], self._receivers[task] = receiver.session, receiver
                     task.add_done_callback(self._given_back)
+            await asyncio.gather(*(receiver.close() for receiver in surplus))
+
+    @property
+    def _acceptable(self) -> int:
+        """The number of sessions to accept now: not more than may begin a message."""
+        room = self._handling.limit.at_most(self._free + len(self._idle))
+        return self.gates.room(self._handling.time.now(), room) if self.gates else room
 
     def _receiver(self) -> ServiceBusSessionReceiver:
         return self._client.get_receiver(self._plan.source.path, session_id=NEXT_AVAILABLE_SESSION)
@@ -153,6 +160,9 @@ class SessionConsumer:
 
     def rest(self) -> None:
         """Begin no message, because another consumer of the process takes suspects."""
+
+    async def let_go(self) -> None:
+        """Keep the sessions: they come again with their order, whatever ends the process."""
 
     def resume(self) -> None:
         """Begin messages again."""

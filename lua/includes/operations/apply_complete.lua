@@ -1,10 +1,14 @@
 -- Deletes held messages for good. `held` is the result of held_messages.
--- @use delete_later index_remove release_from_lease
+-- @use count_held delete_later index_remove most_held release_from_lease
 local function apply_complete(p, held)
   for g = 1, #held do
     local mine = held[g]
     local names, entries, stored = mine.names, mine.entries, mine.names
     local count, last, size, record, changes, sizes = #names, nil, nil, nil, nil, {}
+    if mine.session and count > 0 and count_held(p, mine.session) >= MOST_HELD then -- its holder may be given more now
+      p.moved, p.roused = true, p.roused or {}
+      p.roused[mine.session] = true
+    end
     for i = 1, count do
       local text = entries[i]
       if text ~= last then -- messages of one size that were given out together have equal entries: parse one

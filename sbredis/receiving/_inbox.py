@@ -188,6 +188,8 @@ class Inbox(ABC, Generic[S, Item]):
         self.stock = Stock(options.prefetch, adaptive=options.adaptive, lock=lock, now=self._loop.time())
         """Decides how many messages are fetched ahead."""
         self._callers: deque[ReceiveCall[Item]] = deque()
+        self._empty = asyncio.Event()
+        """Set when the last caller leaves."""
         self._numbers = entity.numbers
         self._sources = self._new_sources()
         self._coming = 0
@@ -306,6 +308,14 @@ class Inbox(ABC, Generic[S, Item]):
         for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
             await partition_client.given_back()
 
+    async def let_go(self) -> None:
+        """End the waiting calls with what they have, and give back what was fetched ahead."""
+        self.end_waits()
+        if self._callers:
+            self._empty.clear()
+            await self._empty.wait()
+        await self.give_back_kept()
+
     def end_waits(self) -> None:
         """End the waiting calls with what they have."""
         for caller in self._callers:
@@ -324,6 +334,12 @@ class Inbox(ABC, Generic[S, Item]):
         if len(self.buffer) + self._coming <= self.stock.refill_at:
             self.pump()
         return message
+
+    def _remove(self, caller: ReceiveCall[Item]) -> None:
+        self._callers.remove(caller)
+        if not self._callers:
+            self._empty.set()
+        self._caller_left()
 
     async def _take(
         self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool, latest: float
@@ -354,12 +370,10 @@ class Inbox(ABC, Generic[S, Item]):
                 if caller.waits and not caller.got:
                     await self._wait_for_answers(caller, latest)
         except BaseException:
-            self._callers.remove(caller)
-            self._caller_left()
+            self._remove(caller)
             self.take_back(caller.got, first=True)
             raise
-        self._callers.remove(caller)
-        self._caller_left()
+        self._remove(caller)
         if caller.error is not None:
             if not caller.got:
                 raise caller.error

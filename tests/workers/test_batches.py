@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -466,3 +467,20 @@ async def test_messages_of_a_session_wait_behind_one_that_no_handler_takes_yet(s
         assert handled == [["1"]]
         left = await sbredis_bus.active("steps")
         assert [(str(message), message.delivery_count) for message in left] == [("2", 1), ("3", 0), ("4", 0)]
+
+
+async def test_a_worker_of_batches_that_waits_takes_a_suspect_at_once(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2, lock_duration=timedelta(seconds=10))
+    await sbredis_bus.client.get_queue_sender("orders").send_messages(message_of(Order(1)))
+    worker = Worker(sbredis_bus.url)
+    handled: list[bool] = []
+
+    @worker.queue("orders", batch=4, batch_wait=0.05)
+    async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
+        handled.extend(message.is_suspect for message in messages)
+
+    receiver = sbredis_bus.client.get_queue_receiver("orders")
+    assert len(await receiver.receive_messages(1, 60)) == 1
+    async with sbredis_bus.running(worker):
+        sbredis_bus.clock.advance(seconds=11)
+        await eventually(lambda: handled == [True])

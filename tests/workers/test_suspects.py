@@ -55,15 +55,29 @@ INNOCENT = 15
 def test_a_worker_that_holds_nothing_takes_suspects_at_once_and_others_seldom() -> None:
     turns = SuspectTurns()
     assert turns.due_in(now=5, held=3) == 0
-    turns.ended(stopped=5, began=6)
+    turns.ended(stopped=5, now=6)
     assert (turns.due_in(now=6, held=0), turns.due_in(now=6, held=1), turns.due_in(now=40, held=1)) == (0, 29, 0)
     assert (turns.goes_on(began=6, now=6.9), turns.goes_on(began=6, now=7)) == (True, False)
 
 
 def test_slow_handlers_are_stopped_for_a_tenth_of_the_time() -> None:
     turns = SuspectTurns()
-    turns.ended(stopped=0, began=60)
+    turns.ended(stopped=0, now=60)
     assert turns.due_in(now=60, held=1) == 540
+
+
+def test_handlers_that_last_longer_than_a_worker_waits_get_longer_turns_and_no_more_of_its_time() -> None:
+    turns, stopped = SuspectTurns(), 0.0
+    waits = []
+    for _ in range(9):
+        waits.append(turns.patience)
+        turns.ended(stopped, stopped + turns.patience, in_time=False)
+        after = stopped + waits[-1]
+        assert turns.due_in(after, held=1) >= 9 * waits[-1]
+        stopped = after + turns.due_in(after, held=1)
+    assert waits == [3, 6, 12, 24, 48, 96, 192, 300, 300]
+    turns.ended(stopped, stopped + 1)
+    assert turns.patience == 3
 
 
 class Taker:
@@ -71,10 +85,13 @@ class Taker:
 
     def __init__(self) -> None:
         self.held = 0
-        self.rests = False
+        self.rests = self.let = False
 
     def rest(self) -> None:
         self.rests = True
+
+    async def let_go(self) -> None:
+        self.let = True
 
     def resume(self) -> None:
         self.rests = False
@@ -97,7 +114,7 @@ async def test_a_consumer_takes_suspects_when_no_other_one_holds_anything() -> N
     assert not alone.lets_begin(second)
     alone.end(first)
     await later
-    assert (first.rests, second.rests) == (True, False)
+    assert (first.rests, second.rests, first.let, second.let) == (True, False, True, True)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time as clock
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sbredis.model import ServiceBusReceivedMessage
@@ -72,14 +72,29 @@ class BatchSize:
         self.most, self._trying, self._left = most, trying, self._patience
 
 
+def _goes_on() -> bool:
+    return True
+
+
 async def filled(
-    receiver: ServiceBusReceiver, most: int, first_wait: float, wait: float, time: Time
+    receiver: ServiceBusReceiver,
+    most: int,
+    first_wait: float,
+    wait: float,
+    time: Time,
+    *,
+    found: list[ServiceBusReceivedMessage] | None = None,
+    goes_on: Callable[[], bool] = _goes_on,
 ) -> list[ServiceBusReceivedMessage]:
-    """Receive a batch: wait for its first message, and then until it is full or has waited long enough."""
-    found = await _first(receiver, most, first_wait, time)
+    """Receive a batch: wait for its first message, and then until it is full or has waited long enough.
+
+    The messages are added to ``found`` as they come. A wait that was ended begins again while ``goes_on`` says so.
+    """
+    found = [] if found is None else found
+    found += await _first(receiver, most, first_wait, time, goes_on)
     ends = time.now() + wait
     try:
-        while found and len(found) < most and (left := ends - time.now()) > 0 and not time.hurried:
+        while found and len(found) < most and (left := ends - time.now()) > 0 and not time.hurried and goes_on():
             found += await receiver.receive_messages(most - len(found), time.patience(left), gather=False)
     except BaseException:
         for message in found:
@@ -88,11 +103,13 @@ async def filled(
     return found
 
 
-async def _first(receiver: ServiceBusReceiver, most: int, wait: float, time: Time) -> list[ServiceBusReceivedMessage]:
+async def _first(
+    receiver: ServiceBusReceiver, most: int, wait: float, time: Time, goes_on: Callable[[], bool]
+) -> list[ServiceBusReceivedMessage]:
     ends = time.now() + wait
     while True:
         found = await receiver.receive_messages(most, time.patience(ends - time.now()), gather=False)
-        if found or time.hurried or time.now() >= ends:
+        if found or time.hurried or time.now() >= ends or not goes_on():
             return found
 
 
@@ -187,6 +204,8 @@ class BatchConsumer(RunningCalls):
         self._wait = plan.handlers[0].settings.batch_wait
         self._ready: deque[HandlerCall] = deque()
         """The calls that wait for room."""
+        self._filling: list[ServiceBusReceivedMessage] = []
+        """The messages of the batch that is being received."""
 
     async def consume(self) -> None:
         """Receive batches and start handlers until cancelled. Errors of the receiver reach the caller."""
@@ -194,7 +213,11 @@ class BatchConsumer(RunningCalls):
             await self.take_suspects()
             await self.room_for_one()
             most = self.handling.limit.at_most(self._size.most)
-            messages = await filled(self.origin.receiver, most, 60, self._wait, self.handling.time)
+            receiver, time = self.origin.receiver, self.handling.time
+            messages: list[ServiceBusReceivedMessage] = []
+            self._filling = messages
+            await filled(receiver, most, 60, self._wait, time, found=messages, goes_on=self._goes_on)
+            self._filling = []
             if self.gates:
                 messages = self.admitted(messages, self._size.most)
             if not self.alone.lets_begin(self):
@@ -220,7 +243,11 @@ class BatchConsumer(RunningCalls):
 
     @property
     def held(self) -> int:
-        return super().held + len(self._ready)
+        return super().held + len(self._ready) + len(self._filling)
+
+    def _goes_on(self) -> bool:
+        """Return whether to wait for more messages: no suspects are to be taken, here or by another consumer."""
+        return self.alone.lets_begin(self) and not self._taking.suspects_wait
 
     async def _start_ready(self) -> None:
         """Start the calls that wait, as room comes. If a gate closes meanwhile, give their messages back."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, taking_of
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete
@@ -152,6 +153,12 @@ class RunningCalls:
             self.origin.receiver.prefetch_count = 0
         self._taking.end_waits()
 
+    async def let_go(self) -> None:
+        """Give back all messages that no handler has begun, and let no more come."""
+        if self._taking.inbox is not None:
+            with suppress(ServiceBusError):  # the partition is away, so its messages cannot be begun either
+                await self._taking.inbox.let_go()
+
     def resume(self) -> None:
         """Receive again."""
         self._make_room()
@@ -181,21 +188,24 @@ class RunningCalls:
         ):
             return
         receiver.prefetch_count = 0
+        in_time = False
         try:
-            await self.alone.begin(self)
-            if self._taking.inbox is not None:
-                await self._taking.inbox.give_back_kept()
-            began = time.now()
-            turns.ended(stopped, began)
-            self._taking.suspects, self._taking.hands = True, 1
-            while turns.goes_on(began, time.now()) and self.room > 0:
-                messages = self.begun(await receiver.receive_messages(1, 0))
-                if not messages:
-                    break
-                self.start_messages(messages)
-                await asyncio.sleep(0)
-                await self.alone.calm()
+            async with asyncio.timeout(turns.patience):
+                await self.alone.begin(self)
+                began = time.now()
+                self._taking.suspects, self._taking.hands = True, 1
+                while turns.goes_on(began, time.now()) and self.room > 0:
+                    messages = self.begun(await receiver.receive_messages(1, 0))
+                    if not messages:
+                        break
+                    self.start_messages(messages)
+                    await asyncio.sleep(0)
+                    await self.alone.calm()
+            in_time = True
+        except TimeoutError:
+            _log.info("%s: suspects wait for a later turn, because handlers are slow", self.plan.source.path)
         finally:
+            turns.ended(stopped, time.now(), in_time=in_time)
             self._taking.suspects, self._taking.hands = False, self._hands
             self.alone.end(self)
 

@@ -12,6 +12,8 @@ __all__ = ["Alone", "SuspectTurns", "TurnTaker"]
 _EVERY: Final = 30.0
 _LASTS: Final = 1.0
 _SHARE: Final = 10
+_PATIENCE: Final = 3.0
+_MOST_PATIENCE: Final = 300.0
 _LOOKING: Final = 0.5
 
 
@@ -19,14 +21,17 @@ class SuspectTurns:
     """Decides when a consumer takes suspects. Pure.
 
     A worker that holds nothing takes suspects at once. One that does stops taking other messages, at most once in 30 s,
-    until it holds nothing, takes suspects one at a time for a second, and goes on. If its handlers are slow, it stops
-    less often, so that this takes a tenth of its time at most.
+    until it holds nothing, takes suspects one at a time for a second, and goes on. It does not stop for longer than its
+    patience, which doubles each time that handlers last longer. If a turn is long, the next one comes later, so that
+    all turns take a tenth of its time at most.
     """
 
-    __slots__ = ("_next_at",)
+    __slots__ = ("_next_at", "patience")
 
     def __init__(self) -> None:
         self._next_at = 0.0
+        self.patience = _PATIENCE
+        """The seconds that the next turn may take."""
 
     def due_in(self, now: float, held: int) -> float:
         """Return the seconds until the consumer takes the suspects that wait. ``held`` messages are held now."""
@@ -36,9 +41,10 @@ class SuspectTurns:
         """Return whether a turn that began to take suspects at a time goes on."""
         return now < began + _LASTS
 
-    def ended(self, stopped: float, began: float) -> None:
-        """Note a turn: when the consumer stopped taking other messages, and when it began to take suspects."""
-        self._next_at = stopped + max(_EVERY, _SHARE * (began - stopped))
+    def ended(self, stopped: float, now: float, *, in_time: bool = True) -> None:
+        """Note a turn: when the consumer stopped taking other messages, and whether its patience was long enough."""
+        self._next_at = stopped + max(_EVERY, _SHARE * (now - stopped))
+        self.patience = _PATIENCE if in_time else min(2 * self.patience, _MOST_PATIENCE)
 
 
 class TurnTaker(Protocol):
@@ -51,6 +57,10 @@ class TurnTaker(Protocol):
 
     def rest(self) -> None:
         """Stop receiving until :meth:`resume`: another consumer takes suspects."""
+        ...
+
+    async def let_go(self) -> None:
+        """Give back all messages that no handler has begun, and let no more come."""
         ...
 
     def resume(self) -> None:
@@ -92,6 +102,7 @@ class Alone:
         for other in self._takers:
             if other is not taker:
                 other.rest()
+        await asyncio.gather(*(each.let_go() for each in self._takers))
         await self.calm()
 
     async def calm(self) -> None:

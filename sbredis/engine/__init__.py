@@ -31,6 +31,7 @@ from sbredis.engine._credit_values import (
     SessionGift,
 )
 from sbredis.engine._grants import (
+    MAXIMUM_CREDIT,
     MAXIMUM_GRANTS,
     NEXT_SESSION,
     Carried,
@@ -51,7 +52,6 @@ from sbredis.engine._keys import (
     role_keys,
     slot_channel,
     tick_keys,
-    waiting_channel,
 )
 from sbredis.engine._lifecycle import SidePrefix
 from sbredis.engine._lock_tokens import LockToken, lease_place, lease_token, new_token, read_lock_token
@@ -115,7 +115,6 @@ from sbredis.engine._results import (
     Counts,
     Delivery,
     Inspection,
-    Looked,
     Peeked,
     Purged,
     Received,
@@ -169,6 +168,7 @@ __all__ = [
     "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
+    "MAXIMUM_CREDIT",
     "MAXIMUM_GRANTS",
     "MAXIMUM_MESSAGE_BYTES",
     "MAXIMUM_PARTICIPANTS",
@@ -213,7 +213,6 @@ __all__ = [
     "Loads",
     "Lock",
     "LockToken",
-    "Looked",
     "MalformedCallError",
     "Maps",
     "MessageId",
@@ -341,7 +340,6 @@ __all__ = [
     "transact_together",
     "transfer",
     "upcoming",
-    "waiting_channel",
     "whole_library",
     "withdraw",
 ]

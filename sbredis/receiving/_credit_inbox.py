@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from sbredis.engine import MAXIMUM_CALL_BYTES, Delivery, lease_token
+from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CREDIT, Delivery, lease_token
 from sbredis.model import (
     MessageLease,
     Reception,
@@ -69,14 +69,20 @@ class _Drain:
 
     __slots__ = ("_waiting", "ended")
 
-    def __init__(self, drivers: Sequence[CreditDriver], ended: asyncio.Future[None]) -> None:
-        self._waiting = {driver: driver.calls for driver in drivers}
+    def __init__(self, ended: asyncio.Future[None]) -> None:
+        self._waiting: dict[CreditDriver, int] = {}
         self.ended = ended
+
+    def begin(self, drivers: Sequence[CreditDriver]) -> None:
+        """Wait for answers to calls that are made from now on. Who waits already gets the later end."""
+        self._waiting = {driver: driver.calls for driver in drivers}
 
     def is_over(self, now: float) -> bool:
         """Return whether each partition needs no call, or has answered one that was made since the drain began."""
         for driver, calls in list(self._waiting.items()):
             later = driver.calls - calls
+            if driver.troubled:
+                continue  # its last call was no answer
             if later > 1 or (not driver.under_way and (later or not driver.credit.needs_call(now))):
                 del self._waiting[driver]
         return not self._waiting
@@ -367,7 +373,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         """
         if self.taking.hands is not None:
             return self.taking.hands
-        return max(1, share + len(self.buffer) - max(0, self.stock.refill_at))
+        return min(MAXIMUM_CREDIT, max(1, share + len(self.buffer) - max(0, self.stock.refill_at)))
 
     # -- the credit of the application ---------------------------------------------------------------------------------
 
@@ -379,7 +385,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         self.pump()
 
     async def drain(self) -> int:
-        """Use the credit of the application for what is ready, and withdraw the rest. Return how many messages are kept.
+        """Use the credit of the application for what is ready, withdraw the rest, and return how many are kept.
 
         All partitions have answered then. Raise an error if a partition does not answer.
         """
@@ -391,14 +397,21 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         self.set_credit(0)
         drain = self._drain
         if drain is None:
-            drain = self._drain = _Drain(self._sources, self._loop.create_future())
-            self._look_for_end_of(drain)
+            drain = self._drain = _Drain(self._loop.create_future())
+        drain.begin(self._sources)
+        self._look_for_end_of(drain)
         done, _ = await asyncio.wait((drain.ended,), timeout=self._timings.answering)
         if not done:
             raise self._unreachable()
         if self._closed:
             raise closed_error()
         return len(self.buffer)
+
+    async def let_go(self) -> None:
+        """End the waiting calls, give back what was fetched ahead, and return when no more can come."""
+        await super().let_go()
+        await self.drain()
+        await self.give_back_kept()
 
     def _look_for_end_of(self, drain: _Drain) -> None:
         if drain.is_over(self._clock.now()):

@@ -15,7 +15,6 @@ from sbredis.engine import (
     Counts,
     Delivery,
     Lock,
-    Looked,
     Mode,
     Outgoing,
     Partition,
@@ -40,6 +39,7 @@ from sbredis.engine._bands import BAND_WIDTH, BANDS
 from sbredis.engine._keys import partition_keys
 from sbredis.engine._lifecycle import Side as LifeSide
 from sbredis.engine._lifecycle import State
+from sbredis.engine._results import Looked
 from sbredis.engine._scripts import load
 from sbredis.transport import Argument, Script, Transport
 

@@ -13,8 +13,8 @@ from sbredis.engine import (
     GiftPlace,
     SentGrant,
     read_push,
-    waiting_channel,
 )
+from sbredis.engine._keys import waiting_channel
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, Bench
 from tests.transport.ears import Ear
 from tests.waiting import eventually

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from sbredis.engine import Looked, SidePrefix, waiting_channel
+from sbredis.engine import SidePrefix
+from sbredis.engine._keys import waiting_channel
+from sbredis.engine._results import Looked
 from tests.engine.bench import NAMESPACE, SALT, Bench
 from tests.transport.ears import Ear
 from tests.waiting import eventually

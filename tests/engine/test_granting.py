@@ -25,8 +25,8 @@ from sbredis.engine import (
     read_push,
     transact,
     transact_together,
-    waiting_channel,
 )
+from sbredis.engine._keys import waiting_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
 from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench, set_to
 from tests.engine.granting import RUN, Grantors, granting, grantors, names

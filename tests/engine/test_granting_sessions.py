@@ -22,8 +22,8 @@ from sbredis.engine import (
     carrying,
     lease_token,
     read_push,
-    waiting_channel,
 )
+from sbredis.engine._keys import waiting_channel
 from sbredis.exceptions import ScriptRefusedError, SessionLockLostError
 from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench
 from tests.engine.granting import RUN, Grantor, Grantors, granting, grantors, names

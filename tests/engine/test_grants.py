@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
+    MAXIMUM_CREDIT,
     MAXIMUM_GRANTS,
     NEXT_SESSION,
     NO_CALL_ID,
@@ -27,7 +28,7 @@ from sbredis.engine import (
     carrying,
     read_push,
 )
-from sbredis.engine._grants import MAXIMUM_CREDIT, PushHeard, granted, packed_grants
+from sbredis.engine._grants import PushHeard, granted, packed_grants
 from sbredis.exceptions import DataLayoutError
 
 TOKEN = "AAAAAAA-abc"

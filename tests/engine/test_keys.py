@@ -27,9 +27,8 @@ from sbredis.engine import (
     new_token,
     perform,
     slot_salt,
-    waiting_channel,
 )
-from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys
+from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys, waiting_channel
 from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusServerBusyError
 from sbredis.registry import Namespace

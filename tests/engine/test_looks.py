@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import CallId, Looked, MalformedCallError, new_token
+from sbredis.engine import CallId, MalformedCallError, new_token
+from sbredis.engine._results import Looked
 from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 from tests.engine.receivers import Receivers

@@ -17,8 +17,8 @@ from sbredis.engine import (
     SettingsStaleError,
     encode,
     new_token,
-    waiting_channel,
 )
+from sbredis.engine._keys import waiting_channel
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusError, ServiceBusQuotaExceededError
 from tests.engine.topics import START, Topic
 from tests.transport.ears import Ear

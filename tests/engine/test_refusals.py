@@ -31,8 +31,8 @@ from sbredis.engine import (
     once,
     perform,
     transact,
-    waiting_channel,
 )
+from sbredis.engine._keys import waiting_channel
 from sbredis.engine._lifecycle import State
 from sbredis.engine._scripts import load
 from sbredis.engine._state import FIELD_LISTS

@@ -32,8 +32,8 @@ from sbredis.engine import (
     encode,
     new_token,
     transact,
-    waiting_channel,
 )
+from sbredis.engine._keys import waiting_channel
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.contracts import OF_A_PARTITION
 from tests.engine.granting import granting

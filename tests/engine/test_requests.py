@@ -25,9 +25,8 @@ from sbredis.engine import (
     perform,
     read_record,
     slot_channel,
-    waiting_channel,
 )
-from sbredis.engine._keys import entity_pattern, namespace_pattern, partition_keys
+from sbredis.engine._keys import entity_pattern, namespace_pattern, partition_keys, waiting_channel
 from sbredis.exceptions import DataLayoutError, MessageSizeExceededError
 from sbredis.transport import Script
 from tests.engine.malformed import NOT_NAMES

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import Mode, Outgoing, new_token, waiting_channel
+from sbredis.engine import Mode, Outgoing, new_token
+from sbredis.engine._keys import waiting_channel
 from sbredis.exceptions import MessagingEntityNotFoundError
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench
 from tests.engine.receivers import Receivers

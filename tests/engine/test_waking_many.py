@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import CallId, Content, Outgoing, encode, new_token, waiting_channel
+from sbredis.engine import CallId, Content, Outgoing, encode, new_token
 from sbredis.engine._bands import BAND_WIDTH
-from sbredis.engine._keys import KINDS
+from sbredis.engine._keys import KINDS, waiting_channel
 from tests.engine.bench import NAMESPACE, SALT, Bench, set_to
 
 pytestmark = pytest.mark.anyio

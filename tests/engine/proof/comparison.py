@@ -17,8 +17,8 @@ from sbredis.engine import (
     Partition,
     PartitionSettings,
     Request,
-    waiting_channel,
 )
+from sbredis.engine._keys import waiting_channel
 from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine import model as m
 from tests.engine.proof.breakages import breakages

@@ -35,9 +35,9 @@ from sbredis.engine import (
     Settled,
     carrying,
     read_push,
-    waiting_channel,
 )
 from sbredis.engine._bands import BAND_WIDTH, LEVELS
+from sbredis.engine._keys import waiting_channel
 from tests.engine.model import Refused
 from tests.engine.model.credit import CallGrant, CreditCall, CreditPartition, Token, Word, holder
 from tests.engine.proof.credit_machine import LOCK, BrokenPromiseError, CreditMachine, require

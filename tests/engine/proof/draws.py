@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sbredis.engine import NEVER, Content, Copy, Outgoing, PartitionSettings, encode, waiting_channel
+from sbredis.engine import NEVER, Content, Copy, Outgoing, PartitionSettings, encode
+from sbredis.engine._keys import waiting_channel
 from sbredis.engine._lifecycle import Side
 from tests.engine.proof.comparison import NAMESPACE, SALT, How
 

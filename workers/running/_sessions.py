@@ -206,7 +206,8 @@ class SessionConsumer:
                     break
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:
-            _log.warning("%s: %s", self._plan.source.path, error)
+            if not is_released(receiver):  # otherwise a call whose answer was lost has let go of the session
+                _log.warning("%s: %s", self._plan.source.path, error)
         finally:
             self._ending.add(task)
             call = self._held[task]

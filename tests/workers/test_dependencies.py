@@ -104,6 +104,35 @@ async def test_the_handlers_of_a_session_share_what_is_made_for_the_session(sbre
     assert seen == [(name, session) for session in range(2) for name in ("first", "second", "closed")]
 
 
+async def test_dependencies_of_sessions_that_end_slowly_keep_their_slots(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("steps", requires_session=True)
+    worker = Worker(sbredis_bus.url)
+    live, most, let_go = 0, 0, asyncio.Event()
+    done: list[int] = []
+
+    async def connection() -> AsyncGenerator[None]:
+        nonlocal live, most
+        live += 1
+        most = max(most, live)
+        yield
+        await let_go.wait()
+        live -= 1
+
+    @worker.queue("steps", max_concurrent_calls=2)
+    async def step(_: Annotated[None, Depends(connection, scope="session")]) -> None:
+        done.append(live)
+
+    sender = sbredis_bus.client.get_queue_sender("steps")
+    await sender.send_messages([ServiceBusMessage(b"", session_id=str(number)) for number in range(40)])
+    async with worker.running():
+        await eventually(lambda: len(done) >= 2)
+        for _ in range(1000):  # if slots were free, other sessions would be accepted now
+            await asyncio.sleep(0)
+        let_go.set()
+        await eventually(lambda: len(done) == 40)
+    assert most < 20  # a session may be accepted while another is being released
+
+
 @pytest.mark.parametrize("scope", ["app", "session"])
 async def test_a_dependency_whose_end_fails_is_reported_once_and_the_others_end_as_usual(
     sbredis_bus: Bus, scope: Any, caplog: pytest.LogCaptureFixture

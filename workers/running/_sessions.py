@@ -215,6 +215,8 @@ class SessionConsumer:
                 await self._end_call(settlements, call)
             self._held[task] = None
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
+            self._replaced.discard(task)  # its dependencies keep the slot until they are cleaned up
+            self._leaving.discard(task)
             await self._clean_up(scopes)
 
     async def _next(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
 import pytest
 
@@ -20,7 +21,11 @@ def test_no_promise_is_broken() -> None:
 
 @pytest.mark.long("it takes minutes until each case has happened")
 def test_each_case_happens() -> None:
-    seen = prove(range(10, 510))
+    seen = Counter[str]()
+    for seed in range(10, 510, 20):
+        seen.update(prove(range(seed, seed + 20)))
+        if all(seen[case] for case in REQUIRED):
+            break
     assert [case for case in REQUIRED if not seen[case]] == []
 
 

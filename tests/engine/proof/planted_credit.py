@@ -193,8 +193,8 @@ CREDIT_BUGS = (
     Bug(
         "a message is given although nobody listens",
         file=MODEL,
-        right="        if not self.hears(word.channel):\n            self._not_heard(word)\n            return None\n",
-        wrong="",
+        right="self.hears, self.calling, self.callers_told = hears, ",
+        wrong="self.hears, self.calling, self.callers_told = lambda _: True, ",
     ),
     # -- the partition: suspects
     Bug(

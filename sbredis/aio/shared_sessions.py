@@ -3,6 +3,9 @@
 The functions accept several sessions at once, and release each of them with the call that finds nothing more in it.
 """
 
+# These functions are a part of the receiver of a session.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -237,7 +237,8 @@ def _given(clock: int, gift: list[Any]) -> CreditGift[Delivery]:
     """Read a gift in a reply: of messages, or of a session with the gifts of its first messages."""
     said, name, *rest = gift
     if isinstance(name, list):
-        return _gift(clock, said, name, *rest)
+        names: list[Any] = name  # pyright: ignore[reportUnknownVariableType]  # the elements are of any type
+        return _gift(clock, said, names, *rest)
     return _session(_gift(clock, said, [], [], []), name, [_gift(clock, *first) for first in rest])
 
 

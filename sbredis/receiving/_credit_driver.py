@@ -182,7 +182,8 @@ class CreditDriver:
         """Return the grant for a call that is made now, and note that it is under way."""
         self.touched = True
         member = self._member
-        self.credit.began(self._inbox.first_kept(self.partition_client.number))
+        inbox: Any = self._inbox
+        self.credit.began(inbox.first_kept(self.partition_client.number))
         grant = self.credit.grant(now, leaves=self._inbox.leaves)
         heard = member is not None and self.credit.state is not CreditState.UNHEARD
         channel = member.channel if heard and member is not None else b""

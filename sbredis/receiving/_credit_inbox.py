@@ -219,7 +219,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         wanted, only_now = self._set_demands()
         if not wanted and not self._lingers and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             self.give_back(self.buffer.cut(self._capacity))
-        due, self._due = self._due, set()
+        due, self._due = self._due, set[int]()
         for place in due:
             driver = drivers[place]
             driver.call_if_needed()

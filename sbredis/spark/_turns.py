@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -37,7 +37,7 @@ class Turns:
         self._taken: set[Path] = set()
 
     @asynccontextmanager
-    async def at(self, server: str) -> AsyncIterator[bool]:
+    async def at(self, server: str) -> AsyncGenerator[bool]:
         """Have a turn at a server during a block, and tell whether there is one."""
         held: Path | None = None
         with suppress(OSError, ImportError):  # no lock files: no turns

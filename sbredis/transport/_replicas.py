@@ -28,7 +28,7 @@ class Replicas:
 
     def __init__(self, transport: Transport, opener: Opener, clock: Callable[[], float]) -> None:
         self._transport = transport
-        self._opener = replace(opener, accepts=_accepted, on_trouble=lambda _: None, on_open=lambda: None)
+        self._opener = replace(opener, accepts=_accepted, on_trouble=_ignored, on_open=lambda: None)
         self._clock = clock
         self._backoff = Backoff()
         self._known: dict[Endpoint | None, list[Endpoint]] = {}
@@ -93,6 +93,10 @@ class _ReplicaNode(Node):
         return await super().execute(call, deadline, asking=asking, replicated=replicated)
 
 
+def _ignored(endpoint: Endpoint) -> None:
+    del endpoint
+
+
 def _accepted(facts: ServerFacts) -> Failure | None:
     """Refuse nothing: a replica that has become a master has all data."""
     del facts
@@ -101,10 +105,11 @@ def _accepted(facts: ServerFacts) -> Failure | None:
 
 def replicas_in(reply: Any) -> list[Endpoint]:
     """Return the replicas in a master's answer to ROLE. A replica that has no address yet is left out."""
-    if not isinstance(reply, list) or len(reply) < 3 or reply[0] != b"master":
+    said: list[Any] = reply if isinstance(reply, list) else []  # pyright: ignore[reportUnknownVariableType]  # any type
+    if len(said) < 3 or said[0] != b"master":
         return []
     try:
-        found = [Endpoint(host.decode(), int(port)) for host, port, _ in reply[2]]
+        found = [Endpoint(host.decode(), int(port)) for host, port, _ in said[2]]
     except (TypeError, ValueError, AttributeError):
-        raise ServerUnsuitableError(f"The answer to ROLE cannot be read: {quoted(reply)}.") from None
+        raise ServerUnsuitableError(f"The answer to ROLE cannot be read: {quoted(said)}.") from None
     return [endpoint for endpoint in found if endpoint.host and endpoint.port]

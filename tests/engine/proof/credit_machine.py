@@ -424,7 +424,9 @@ class CreditMachine:
             CallGrant(one.name, one.source, one.credit.grant(now, leaves=leaves and one is receiver))
             for one in grantors
         )
-        call = CreditCall(client.name, grants, *(settling[:3] if settling is not None else ()))
+        call = CreditCall(client.name, grants)
+        if settling is not None:
+            call = CreditCall(client.name, grants, settling[0], settling[1], settling[2])
         for one in {receiver, *grantors}:
             one.under_way += 1
         self.calls.append(Sent(receiver, grantors, call, now, self.time))

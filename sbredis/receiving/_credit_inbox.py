@@ -74,7 +74,7 @@ class _Drain:
         self.ended = ended
 
     def begin(self, drivers: Sequence[CreditDriver]) -> None:
-        """Wait for answers to calls that are made from now on. Who waits already gets the later end."""
+        """Wait for answers to calls that are made from now on. Earlier callers of the drain wait for them, too."""
         self._waiting = {driver: driver.calls for driver in drivers}
 
     def is_over(self, now: float) -> bool:
@@ -408,8 +408,10 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         return len(self.buffer)
 
     async def let_go(self) -> None:
-        """End the waiting calls, give back what was fetched ahead, and return when no more can come."""
-        await super().let_go()
+        self.end_waits()
+        if self._callers:
+            self._empty.clear()
+            await self._empty.wait()
         await self.drain()
         await self.give_back_kept()
 

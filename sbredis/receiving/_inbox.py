@@ -308,13 +308,9 @@ class Inbox(ABC, Generic[S, Item]):
         for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
             await partition_client.given_back()
 
+    @abstractmethod
     async def let_go(self) -> None:
-        """End the waiting calls with what they have, and give back what was fetched ahead."""
-        self.end_waits()
-        if self._callers:
-            self._empty.clear()
-            await self._empty.wait()
-        await self.give_back_kept()
+        """End the waiting calls, give back what was fetched ahead, and return when no more can come."""
 
     def end_waits(self) -> None:
         """End the waiting calls with what they have."""

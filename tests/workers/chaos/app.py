@@ -16,7 +16,7 @@ from tests.workers.chaos.notes import complete_noting, note, note_done, note_sta
 GIVEN: dict[str, Any] = json.loads(os.environ["CHAOS"])
 ServiceBusReceiver.complete_messages = complete_noting  # type: ignore[method-assign]
 
-worker = Worker(GIVEN["url"], namespace="ns", **GIVEN["options"])
+worker = Worker(GIVEN["url"], namespace=GIVEN["namespace"], **GIVEN["options"])
 KINDS = GIVEN["kinds"]
 AT_ONCE = GIVEN["at_once"]
 

@@ -58,6 +58,7 @@ class Town:
         processes: AsyncExitStack,
         ahead: bool,
         lock: timedelta,
+        namespace: str,
         **options: Any,
     ) -> None:
         self.client = client
@@ -82,7 +83,7 @@ class Town:
         self.living: dict[int, asyncio.subprocess.Process] = {}
         self._processes = processes
         self._given: dict[str, Any] = {"url": url, "kinds": self.kinds, "options": options}
-        self._given |= {"prefetch": None if ahead else 0, "at_once": AT_ONCE, "batch": BATCH}
+        self._given |= {"namespace": namespace, "prefetch": None if ahead else 0, "at_once": AT_ONCE, "batch": BATCH}
         self._lock = lock
         self._random = random.Random(len(kinds))
         self._senders = {kind: client.get_queue_sender(kind) for kind in kinds}
@@ -256,6 +257,7 @@ async def crowd(
     *,
     ahead: bool = True,
     lock: timedelta = LOCK,
+    namespace: str = "ns",
     **options: Any,
 ) -> AsyncGenerator[Town]:
     """Start worker processes. At the end kill those that still run.
@@ -263,11 +265,22 @@ async def crowd(
     Unless they may fetch ``ahead``, they lock only messages that they begin at once.
     """
     async with (
-        ServiceBusClient(url, namespace="ns") as client,
-        ServiceBusAdministrationClient(url, namespace="ns") as administration,
+        ServiceBusClient(url, namespace=namespace) as client,
+        ServiceBusAdministrationClient(url, namespace=namespace) as administration,
         AsyncExitStack() as processes,
     ):
-        town = Town(client, administration, url, folder, kinds, processes=processes, ahead=ahead, lock=lock, **options)
+        town = Town(
+            client,
+            administration,
+            url,
+            folder,
+            kinds,
+            processes=processes,
+            ahead=ahead,
+            lock=lock,
+            namespace=namespace,
+            **options,
+        )
         await town.create()
         for _ in range(workers):
             await town.start()

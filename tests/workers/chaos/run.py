@@ -18,6 +18,7 @@ from typing import Any
 
 from sbredis.servers import LocalCluster, LocalServer
 from tests.workers.chaos.growth import handled, resident
+from tests.workers.chaos.mixed import PLACES, mixed
 from tests.workers.chaos.scenes import failovers, kills, outages, pauses, terminations
 
 __all__ = ["SCENES"]
@@ -73,6 +74,15 @@ async def _memory(given: argparse.Namespace, folder: Path) -> str:
     return f"{given.messages:,} messages, {middle:.1f} MB ± {max(steady) - middle:.1f} MB"
 
 
+async def _mixed(given: argparse.Namespace, folder: Path) -> str:
+    def say(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    with PLACES[given.on](given.binary, folder) as place:
+        return await mixed(place, folder, given.times, seconds=given.seconds, seed=given.seed, said=say)
+
+
 SCENES: dict[str, Callable[[argparse.Namespace, Path], Coroutine[Any, Any, str]]] = {
     "kills": _kills,
     "terminations": _terminations,
@@ -80,6 +90,7 @@ SCENES: dict[str, Callable[[argparse.Namespace, Path], Coroutine[Any, Any, str]]
     "pauses": _pauses,
     "failovers": _failovers,
     "memory": _memory,
+    "mixed": _mixed,
 }
 
 
@@ -90,6 +101,10 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1_000_000, help="how many messages the memory is measured with")
     parser.add_argument("--workers", type=int, default=4, help="how many processes work (4)")
     parser.add_argument("--kinds", type=lambda text: tuple(text.split(",")), default=ALL_KINDS, help="the entities")
+    parser.add_argument("--on", choices=PLACES, default="cluster", help="mixed: the servers (cluster)")
+    parser.add_argument("--binary", help="mixed: the program of the servers, such as path:redis-server")
+    parser.add_argument("--seconds", type=float, default=20, help="mixed: how long a round causes faults (20)")
+    parser.add_argument("--seed", type=int, default=0, help="mixed: another number gives other faults (0)")
     given = parser.parse_args()
     for scene in given.scenes or SCENES:
         began = time.monotonic()

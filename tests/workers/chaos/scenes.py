@@ -16,7 +16,18 @@ from tests.waiting import eventually
 from tests.workers.chaos.journal import summary
 from tests.workers.chaos.programs import Town, crowd
 
-__all__ = ["failovers", "kills", "outages", "pauses", "planted", "terminations"]
+__all__ = [
+    "checked",
+    "failovers",
+    "fed",
+    "kills",
+    "more_done",
+    "move_there_and_back",
+    "outages",
+    "pauses",
+    "planted",
+    "terminations",
+]
 
 LONG_LOCK = timedelta(seconds=60)
 PAUSE = 1.3
@@ -178,7 +189,8 @@ async def failovers(
                 master = await asyncio.to_thread(cluster.master_of, slot)
                 with town.away():
                     if turn % 2:
-                        await asyncio.to_thread(_move_there_and_back, cluster, slot)
+                        atomic = cluster.supports_atomic_migration
+                        await asyncio.to_thread(move_there_and_back, cluster, slot, atomic=atomic)
                     else:
                         await asyncio.to_thread(master.ask, "WAIT", 1, 60_000, timeout=70)
                         before = time.time()
@@ -193,11 +205,12 @@ async def failovers(
         return f"{durability}: {result}" + ("" if replicated else f"; nothing was promised about {len(town.unsafe)}")
 
 
-def _move_there_and_back(cluster: LocalCluster, slot: int) -> None:
+def move_there_and_back(cluster: LocalCluster, slot: int, *, atomic: bool) -> None:
+    """Move a slot to another master and back, at once or key by key."""
     home = cluster.master_of(slot)
     other = next(node for node in cluster.masters if node is not home)
     for node in (other, home):
-        if cluster.supports_atomic_migration:
+        if atomic:
             cluster.migrate_slot_atomic(slot, node)
         else:
             cluster.migrate_slot_classic(slot, node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import signal
 import sys
@@ -16,8 +17,8 @@ from typing import Any
 import pytest
 from redis.credentials import UsernamePasswordCredentialProvider
 
+from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis import ServiceBusClient as SyncClient
-from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import WorkerSetupError
@@ -316,3 +317,75 @@ async def test_a_lock_is_given_up_after_the_longest_time_for_renewals(url: str) 
         await eventually(lambda: len(attempts) == 4)
         await eventually(lambda: len(ended) == 2)
     assert sorted(attempts) == [("orders", 1), ("orders", 2), ("steps", 1), ("steps", 2)]
+
+
+SUSPENDED_IN_A_SESSION = """
+    import os, signal
+    from sbredis.workers import Complete, Context, Worker
+
+    worker = Worker(os.environ["BUS"], max_concurrent_calls=1)
+
+    @worker.queue("steps", session_idle_timeout=0.1)
+    async def step(context: Context) -> None:
+        with open("log", "a") as log:
+            log.write(f"{context.message}\\n")
+        if str(context.message) == "first":
+            await context.settle(Complete())
+            os.kill(os.getpid(), signal.SIGSTOP)
+"""
+"""A worker that is suspended when the first message of a session is completed, and the second was received too."""
+SUSPENDED_IN_A_BATCH = """
+    import os, signal
+    from sbredis.model import ServiceBusReceivedMessage
+    from sbredis.workers import Worker
+
+    worker = Worker(os.environ["BUS"], max_concurrent_calls=1)
+
+    @worker.queue("orders", subject="first", batch=10)
+    async def first(messages: list[ServiceBusReceivedMessage]) -> None:
+        note(messages)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    @worker.queue("orders", subject="second", batch=10)
+    async def second(messages: list[ServiceBusReceivedMessage]) -> None:
+        note(messages)
+
+    def note(messages: list[ServiceBusReceivedMessage]) -> None:
+        with open("log", "a") as log:
+            log.writelines(f"{message}\\n" for message in messages)
+"""
+"""A worker that is suspended while a call for messages of the same batch waits for its turn."""
+
+
+@pytest.mark.long("it waits for the end of a lock")
+async def test_no_message_of_a_session_is_begun_if_its_lock_ended_while_the_worker_was_suspended(
+    url: str, tmp_path: Path
+) -> None:
+    async with ServiceBusClient(url) as client, client.get_queue_sender("steps") as sender:
+        await sender.send_messages([ServiceBusMessage(text, session_id="a") for text in ("first", "second")])
+        async with program(url, tmp_path, app=SUSPENDED_IN_A_SESSION) as worker:
+            await eventually(worker.lines)
+            async with client.get_queue_receiver("steps", session_id=NEXT_AVAILABLE_SESSION) as receiver:
+                assert [str(each) for each in await receiver.receive_messages(1, 60)] == ["second"]
+                os.kill(worker.process.pid, signal.SIGCONT)
+                await worker.says("ended before the message")
+                assert worker.lines() == [["first"]]
+            await eventually(lambda: worker.lines() == [["first"], ["second"]])
+
+
+@pytest.mark.long("it waits for the end of a lock")
+async def test_no_message_of_a_batch_is_begun_if_its_lock_ended_while_the_worker_was_suspended(
+    url: str, tmp_path: Path
+) -> None:
+    async with ServiceBusClient(url) as client, client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage(text, subject=text) for text in ("first", "second")])
+        async with program(url, tmp_path, app=SUSPENDED_IN_A_BATCH) as worker:
+            await eventually(worker.lines)
+            receiver = client.get_queue_receiver("orders")
+            held: list[str] = []
+            while "second" not in held:
+                held += map(str, await receiver.receive_messages(2, 60))
+            os.kill(worker.process.pid, signal.SIGCONT)
+            await sender.send_messages(ServiceBusMessage("third", subject="second"))
+            await eventually(lambda: ["third"] in worker.lines())
+            assert worker.lines() == [["first"], ["third"]]

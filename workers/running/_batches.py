@@ -256,9 +256,22 @@ class BatchConsumer(RunningCalls):
             if self.gates and self.gates.room(self.handling.time.now(), 1) <= 0:
                 self.give_back(self._taken())
                 return
+            if self._leaves_out_ended():
+                continue
             call = self._ready.popleft()
             call.began = clock.monotonic()
             self.start(call, self._run(call))
+
+    def _leaves_out_ended(self) -> bool:
+        """Leave the messages whose locks have ended out of the call that starts next. Return whether there were any.
+
+        There are some if the process was suspended.
+        """
+        now = self.handling.time.utc()
+        ended = [each for each in self._ready[0].messages if (until := each.locked_until_utc) and until <= now]
+        for message in ended:
+            self.lost(message)
+        return bool(ended)
 
     def _taken(self) -> list[ServiceBusReceivedMessage]:
         """Return the messages of the calls that wait, and forget these calls."""

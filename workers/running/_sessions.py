@@ -307,6 +307,8 @@ class SessionConsumer:
         for message in messages:
             if self._stopping or self._handling.time.now() >= ends or not self._admits():
                 return False
+            if not self._sessions[task].locked:  # the process was suspended, or a handler has blocked the event loop
+                return self._ended_before(task, message)
             self._handling.limit.take(1)
             settlements.origin.counts.received += 1
             chosen = self._handling.choose(message)
@@ -331,6 +333,12 @@ class SessionConsumer:
             self._held[task] = None
         return True
 
+    def _ended_before(self, task: asyncio.Task[None], message: ServiceBusReceivedMessage) -> bool:
+        """Report that the lock on a session ended before a handler began its next message. The session is not kept."""
+        said = "%s: the lock on session %r ended before the message %s began; it comes again"
+        _log.warning(said, self._plan.source.path, self._sessions[task].session_id, message.sequence_number)
+        return False
+
     async def _handle_batch(
         self,
         task: asyncio.Task[None],
@@ -346,6 +354,8 @@ class SessionConsumer:
             while rest:
                 if self._stopping or self._handling.time.now() >= ends or not self._admits():
                     return False
+                if not self._sessions[task].locked:
+                    return self._ended_before(task, rest[0])
                 own, following = self._run_of(chosen, rest)
                 count = self._handling.limit.take(len(own))
                 if count < len(own):

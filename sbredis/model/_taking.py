@@ -13,6 +13,8 @@ class _TakingInbox(Protocol):
     @property
     def has_suspects(self) -> bool: ...
 
+    def has_ended(self, message: Any, /) -> bool: ...
+
     def end_waits(self) -> None: ...
 
     def let_go(self) -> Awaitable[None]: ...
@@ -38,6 +40,10 @@ class Taking:
     def suspects_wait(self) -> bool:
         """Whether suspects wait that the application does not take, as far as the receiver knows."""
         return self.inbox is not None and self.inbox.has_suspects
+
+    def has_ended(self, message: object) -> bool:
+        """Return whether the lock of a received message has ended by the clock of this process."""
+        return self.inbox is not None and self.inbox.has_ended(message)
 
     def end_waits(self) -> None:
         """End the waiting receive calls with what they have."""

@@ -318,6 +318,10 @@ class Inbox(ABC, Generic[S, Item]):
             caller.ended = True
             caller.tell()
 
+    def has_ended(self, item: Item, /) -> bool:
+        """Return whether the lock of an item that was received has ended."""
+        return self._expired(item, self._clock.now())
+
     def _expired(self, item: Item, now: float) -> bool:
         lease = self._lease_of(item)
         return lease is not None and lease.ended(now)

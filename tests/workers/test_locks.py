@@ -355,6 +355,20 @@ SUSPENDED_IN_A_BATCH = """
             log.writelines(f"{message}\\n" for message in messages)
 """
 """A worker that is suspended while a call for messages of the same batch waits for its turn."""
+SUSPENDED_AMONG_OTHERS = """
+    import os, signal
+    from sbredis.workers import Worker
+
+    worker = Worker(os.environ["BUS"])
+
+    @worker.queue("orders")
+    async def place(text: str) -> None:
+        with open("log", "a") as log:
+            log.write(f"{text}\\n")
+        if text == "first":
+            os.kill(os.getpid(), signal.SIGSTOP)
+"""
+"""A worker that is suspended while messages that were received together wait for their turns."""
 
 
 @pytest.mark.long("it waits for the end of a lock")
@@ -373,19 +387,21 @@ async def test_no_message_of_a_session_is_begun_if_its_lock_ended_while_the_work
             await eventually(lambda: worker.lines() == [["first"], ["second"]])
 
 
+@pytest.mark.parametrize("app", [SUSPENDED_IN_A_BATCH, SUSPENDED_AMONG_OTHERS])
 @pytest.mark.long("it waits for the end of a lock")
-async def test_no_message_of_a_batch_is_begun_if_its_lock_ended_while_the_worker_was_suspended(
-    url: str, tmp_path: Path
+async def test_no_message_is_begun_if_its_lock_ended_while_the_worker_was_suspended(
+    url: str, tmp_path: Path, app: str
 ) -> None:
     async with ServiceBusClient(url) as client, client.get_queue_sender("orders") as sender:
         await sender.send_messages([ServiceBusMessage(text, subject=text) for text in ("first", "second")])
-        async with program(url, tmp_path, app=SUSPENDED_IN_A_BATCH) as worker:
+        async with program(url, tmp_path, app=app) as worker:
             await eventually(worker.lines)
             receiver = client.get_queue_receiver("orders")
             held: list[str] = []
             while "second" not in held:
                 held += map(str, await receiver.receive_messages(2, 60))
             os.kill(worker.process.pid, signal.SIGCONT)
+            await worker.says("a lock ended before") if app is SUSPENDED_AMONG_OTHERS else None
             await sender.send_messages(ServiceBusMessage("third", subject="second"))
             await eventually(lambda: ["third"] in worker.lines())
             assert worker.lines() == [["first"], ["third"]]

@@ -267,8 +267,7 @@ class BatchConsumer(RunningCalls):
 
         There are some if the process was suspended.
         """
-        now = self.handling.time.utc()
-        ended = [each for each in self._ready[0].messages if (until := each.locked_until_utc) and until <= now]
+        ended = [message for message in self._ready[0].messages if self._taking.has_ended(message)]
         for message in ended:
             self.lost(message)
         return bool(ended)
@@ -280,6 +279,8 @@ class BatchConsumer(RunningCalls):
         return messages
 
     async def _run(self, call: HandlerCall) -> None:
+        if not self.lets_begin(call):
+            return
         self.handling.note_lag(self.origin.counts, call.messages)
         outcomes = await self.handling.outcomes_of(call)
         if call.additions.overfull:  # before its messages come again

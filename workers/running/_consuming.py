@@ -116,6 +116,18 @@ class RunningCalls:
         self.give_back(messages[count:])
         return messages[:count]
 
+    def lets_begin(self, call: HandlerCall) -> bool:
+        """Return whether the locks of a call hold. If one does not, give the messages back.
+
+        A lock can end before its handler begins if the process was suspended.
+        """
+        if not any([self._taking.has_ended(message) for message in call.messages]):  # noqa: C419 -- faster
+            return True
+        self.origin.counts.locks_lost += 1
+        _log.warning("%s: a lock ended before its handler began; the message comes again", call.entity)
+        self.give_back(call.messages)
+        return False
+
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Give messages that no handler has begun back uncounted, in a task that the end of the worker waits for."""
         if messages:
@@ -422,6 +434,8 @@ class Consumer(RunningCalls):
 
     async def work_on(self, call: HandlerCall, /) -> None:
         """Call the handler, and settle the message by the outcome."""
+        if not self.lets_begin(call):
+            return
         (outcome,) = outcomes = await self.handling.outcomes_of(call)
         if call.end(outcomes) is not CallTask.SETTLE or outcome is None:
             return

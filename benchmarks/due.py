@@ -16,9 +16,9 @@ from typing import Any
 
 from redis import Redis
 
-from benchmarks.engine_calls import Engine, server_time
+from benchmarks.engine_calls import Engine, first_token, server_time
 from benchmarks.rounds import run_as_program
-from sbredis.engine import CallId, Outgoing, PartitionSettings, Request, new_token
+from sbredis.engine import CallId, Outgoing, PartitionSettings, Request
 from sbredis.servers import LocalServer
 
 BODY = b"x" * 200
@@ -60,7 +60,7 @@ def indexed(engine: Clocked, messages: int) -> int:
 def locked(engine: Clocked, messages: int) -> int:
     for _ in range(0, messages, BATCH):
         engine.ask(engine.partition.send(engine.call_id(), [Outgoing(BODY)] * BATCH))
-        engine.ask(engine.partition.receive(engine.call_id(), new_token(), BATCH))
+        engine.receive(BATCH, first_token())
     return T0 + 10_000_000
 
 
@@ -89,11 +89,11 @@ def show(client: Redis, name: str, fill: Callable[[Clocked, int], int], messages
     requests: list[tuple[str, Callable[[], Request[Any]]]] = [
         ("count", lambda: of.count(reading)),
         ("peek 100", lambda: of.peek(0, 100, call_id=reading)),
-        ("receive 100", lambda: of.receive(engine.call_id(), new_token(), 100)),
+        ("receive 100", lambda: engine.granting(100, first_token())),
         ("send 1", lambda: of.send(engine.call_id(), [Outgoing(BODY)])),
     ]
     found: list[str] = []
-    engine.ask(of.look(side="d", call_id=reading))
+    engine.ask(engine.granting(1, first_token(), source="d"))
     for label, make in requests:
         took = sorted(taken(client, partial(_ask, engine, make)) for _ in range(20))
         found.append(f"{label} {took[10]:.1f} / {took[-1]:.1f}")

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from redis import Redis
 
-from benchmarks.engine_calls import LARGE, Engine, alternate, engine_round, server_time
+from benchmarks.engine_calls import LARGE, Engine, alternate, engine_round, first_token, given_by, server_time
 from benchmarks.engine_reserved import compare_audited, compare_pinned, strain_reserved
 from benchmarks.rounds import run_as_program
 from sbredis.engine import (
@@ -30,7 +30,6 @@ from sbredis.engine import (
     Partition,
     PartitionSettings,
     Request,
-    new_token,
     transact,
     withdraw,
 )
@@ -108,7 +107,7 @@ def weigh(client: Redis) -> None:
             engine.send([body] * 100)
         waiting = (memory(client) - before) / count - size
         for _ in range(count // 1000):
-            engine.receive(1000, new_token())
+            engine.receive(1000, first_token())
         locked = (memory(client) - before) / count - size
         print(
             f"  {size:>4} B:  streams {streams:5.0f} B  engine {waiting:5.0f} B, {locked:5.0f} B when locked",
@@ -159,25 +158,25 @@ def strain(client: Redis) -> None:
         p, body = engine.partition, b"x" * size
 
         def locks(engine: Engine = engine, count: int = count) -> list[Lock]:
-            token = new_token()
+            token = first_token()
             found: list[Lock] = []
             while len(found) < count:
                 found += [Lock(token, one.name) for one in engine.receive(count - len(found), token)]
                 if len(found) < count:
-                    token = new_token()
+                    token = first_token()
             return found
 
         outgoing = [Outgoing(body)] * count
         held("send", p.send(engine.call_id(), outgoing), engine)
         held("peek", p.peek(0, count), engine)
-        token = new_token()
-        held("receive", p.receive(engine.call_id(), token, count), engine)
+        token = first_token()
+        held("receive", engine.granting(count, token), engine)
         rest = [Lock(token, str(number)) for number in range(1, count + 1)]
         held("renew", p.renew(engine.call_id(), rest), engine)
         held("abandon", p.abandon(engine.call_id(), rest), engine)
         given = locks()
         held("defer", p.defer(engine.call_id(), given), engine)
-        token = new_token()
+        token = first_token()
         held("receive deferred", p.receive_deferred(engine.call_id(), token, [lock.name for lock in rest]), engine)
         held("complete", p.complete(engine.call_id(), [Lock(token, lock.name) for lock in rest]), engine)
         engine.ask(p.send(engine.call_id(), outgoing))
@@ -218,22 +217,22 @@ def strain_changed(client: Redis) -> None:
             engine.ask(settlement(engine.call_id(), [Lock(token, name, changed) for name in given[at : at + 50]]))
 
     engine.ask(p.send(engine.call_id(), [Outgoing(b"m")] * count))
-    token = new_token()
+    token = first_token()
     settle(p.abandon, token, [one.name for one in engine.receive(count, token)])
     for _ in range(3):
         held("peek", p.peek(0, count))
-        token = new_token()
-        given = held("receive", p.receive(engine.call_id(), token, count)).messages
+        token = first_token()
+        given = given_by(held("receive", engine.granting(count, token)))
         settle(p.abandon, token, [one.name for one in given])
-        token = new_token()
+        token = first_token()
         given = held("receive by number", p.receive_deferred(engine.call_id(), token, names, wide=True)).messages
         settle(p.abandon, token, [one.name for one in given])
     for at in range(0, count, 10):
-        token = new_token()
+        token = first_token()
         engine.ask(p.receive_deferred(engine.call_id(), token, names[at : at + 10], wide=True))
         settle(p.defer, token, names[at : at + 10])
     for _ in range(3):
-        token = new_token()
+        token = first_token()
         given = held("receive deferred", p.receive_deferred(engine.call_id(), token, names)).messages
         settle(p.defer, token, [one.name for one in given])
     for label, times in taken.items():
@@ -279,7 +278,7 @@ class Moves:
         engine.ask(source.send(engine.call_id(), [Outgoing(b"x" * size)] * count))
         if changes:  # a receiver has changed the properties, before the entity began to forward its messages
             self._client.hset(source.keys[0], "forwards", "0")
-            token, changed = new_token(), b"c" * changes
+            token, changed = first_token(), b"c" * changes
             locks = [Lock(token, each.name, changed) for each in engine.receive(count, token)]
             engine.ask(source.abandon(engine.call_id(), locks))
             self._client.hset(source.keys[0], "forwards", "1")

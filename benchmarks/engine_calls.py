@@ -4,16 +4,43 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from sbredis.engine import CallId, Delivery, Lock, Outgoing, Partition, PartitionSettings, Request, new_token
+from sbredis.engine import (
+    NO_CALL_ID,
+    CallId,
+    CreditGrant,
+    Delivery,
+    GiftPlace,
+    Granted,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Request,
+    SentGrant,
+    new_token,
+)
+from sbredis.engine._grants import MAXIMUM_CREDIT
 from sbredis.engine._scripts import load, operations, whole_library
 
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["CALLS", "LARGE", "Competitor", "Engine", "Form", "alternate", "engine_round", "server_cpu", "server_time"]
+__all__ = [
+    "CALLS",
+    "LARGE",
+    "Competitor",
+    "Engine",
+    "Form",
+    "alternate",
+    "engine_round",
+    "first_token",
+    "given_by",
+    "server_cpu",
+    "server_time",
+]
 
 T = TypeVar("T")
 LARGE = PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10**9)
@@ -38,7 +65,7 @@ class Engine:
             self._hashes = {name: client.script_load(load(name).source) for name in operations()}
         else:
             client.function_load(whole_library().source, replace=True)
-        self._number = 0
+        self._number = self._grants = 0
         self.partition = Partition(
             "bench", "abc", entity, "incarnation", 1, settings or PartitionSettings(quota=10**14)
         )
@@ -63,17 +90,58 @@ class Engine:
     def send(self, payloads: Iterable[bytes]) -> None:
         self.ask(self.partition.send(self.call_id(), [Outgoing(payload) for payload in payloads]))
 
-    def receive(self, wanted: int, token: str) -> tuple[Delivery, ...]:
-        return self.ask(self.partition.receive(self.call_id(), token, wanted)).messages
+    def granting(
+        self, wanted: int, token: str, *, session: str | None = None, source: str | None = None, delete: bool = False
+    ) -> Request[Granted]:
+        """Return a grant that ends with the reply, of a receiver of its own. ``token`` is a :func:`first_token`, or in
+        a session that of its lock.
+        """
+        self._grants += 1
+        grant = CreditGrant(
+            number=self._grants,
+            run="run",
+            prefix=token[:8] if session is None else f"{self._grants:08}",
+            begins=True,
+            seen=GiftPlace(0, 0, 0),
+            begun=0,
+            hands=MAXIMUM_CREDIT,
+            callers=wanted,
+            limit=wanted,
+            size_limit=1 << 22,
+            retired=(),
+            again=False,
+            once=False,
+            now=True,
+            announced=False,
+            suspects=True,
+        )
+        of = source or ("" if session is None else f"={session}")
+        return self.partition.grant(
+            [SentGrant(token, b"", of, grant, delete)], NO_CALL_ID._replace(now=self.call_id().now)
+        )
 
-    def receive_and_delete(self, wanted: int) -> tuple[Delivery, ...]:
-        return self.ask(self.partition.receive(self.call_id(), new_token(), wanted, mode="delete")).messages
+    def receive(self, wanted: int, token: str, *, session: str | None = None) -> Sequence[Delivery]:
+        return given_by(self.ask(self.granting(wanted, token, session=session)))
+
+    def receive_and_delete(self, wanted: int) -> Sequence[Delivery]:
+        return given_by(self.ask(self.granting(wanted, first_token(), delete=True)))
 
     def settle_all(self, wanted: int) -> None:
-        token = new_token()
+        token = first_token()
         locks = [Lock(token, message.name) for message in self.receive(wanted, token)]
         assert len(locks) == wanted
         assert not self.ask(self.partition.complete(self.call_id(), locks)).lost
+
+
+def first_token() -> str:
+    """Return the token of the first gift of a new receiver."""
+    return f"{new_token()[:8]}AAB"
+
+
+def given_by(granted: Granted) -> Sequence[Delivery]:
+    """Return the messages that a call with one grant has brought."""
+    (reply,) = granted.credits
+    return reply.gifts[0].messages if reply.gifts else ()
 
 
 def server_cpu(client: Redis) -> float:

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from benchmarks.engine_calls import LARGE, Engine, Form, server_cpu, server_time
+from benchmarks.engine_calls import LARGE, Engine, Form, first_token, server_cpu, server_time
 from benchmarks.rounds import run_as_program
-from sbredis.engine import Lock, Operation, Outgoing, Request, new_token, transact
+from sbredis.engine import Lock, Operation, Outgoing, Request, transact
 from sbredis.engine._scripts import load, operations, whole_library
 from sbredis.exceptions import ServiceBusError
 from sbredis.servers import LocalServer, find_server
@@ -55,9 +55,9 @@ def one_round(side: Side, calls: int) -> Iterator[tuple[str, float]]:
     """Use each operation, and yield its name and the time of a call. The partition is empty before and after."""
     engine, partition = side.engine, side.engine.partition
     yield "send 1", run(side, [partition.send(engine.call_id(), [Outgoing(BODY)]) for _ in range(calls)])
-    yield "look", run(side, [partition.look() for _ in range(calls)])
-    tokens = [new_token() for _ in range(calls)]
-    yield "receive 1", run(side, [partition.receive(engine.call_id(), token, 1) for token in tokens])
+    yield "count", run(side, [partition.count() for _ in range(calls)])
+    tokens = [first_token() for _ in range(calls)]
+    yield "receive 1", run(side, [engine.granting(1, token) for token in tokens])
     found: Any = side.client.zrange(partition.keys[1], -2, -2)
     last = int(found[0])
     names = [str(number) for number in range(last - calls + 1, last + 1)]
@@ -66,11 +66,11 @@ def one_round(side: Side, calls: int) -> Iterator[tuple[str, float]]:
     sends = [Operation(partition, partition.send(engine.call_id(), [Outgoing(BODY)])) for _ in range(calls)]
     yield "transact", run(side, [transact(engine.call_id(), [send]) for send in sends])
     engine.ask(partition.purge(engine.call_id(), 9_999_999_999_999))
-    batches, token = max(FLUSH, calls // 100), new_token()
+    batches, token = max(FLUSH, calls // 100), first_token()
     few = [partition.send(engine.call_id(), [Outgoing(BODY)] * 100) for _ in range(batches)]
     yield "send 100", run(side, few)
-    tokens = [new_token() for _ in range(batches)]
-    yield "receive 100", run(side, [partition.receive(engine.call_id(), token, 100) for token in tokens])
+    tokens = [first_token() for _ in range(batches)]
+    yield "receive 100", run(side, [engine.granting(100, token) for token in tokens])
     last += calls
     completions: list[Request[Any]] = []
     for place, token in enumerate(tokens):
@@ -82,11 +82,11 @@ def one_round(side: Side, calls: int) -> Iterator[tuple[str, float]]:
 
 
 def after_idleness(side: Side, calls: int) -> float:
-    """Return the server's time in µs of a look after 2 ms without a call."""
+    """Return the server's time in µs of a count after 2 ms without a call."""
     side.client.config_resetstat()
     for _ in range(calls):
         time.sleep(0.002)
-        side.engine.ask(side.engine.partition.look())
+        side.engine.ask(side.engine.partition.count())
     return server_time(side.client) * 1000 / calls
 
 
@@ -154,7 +154,7 @@ def compare(program: str, rounds: int, calls: int, releases: int) -> None:
                 line += f"   {side.name} {statistics.median(times[operation]):7.1f} µs {middle:5.2f} x {spread}"
             print(line, flush=True)
         idle = ", ".join(f"{side.name} {after_idleness(side, 200):5.1f} µs" for side in sides)
-        print(f"  a look after 2 ms of idleness: {idle}", flush=True)
+        print(f"  a count after 2 ms of idleness: {idle}", flush=True)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from benchmarks.engine_calls import Engine, server_time
+from benchmarks.engine_calls import Engine, first_token, server_time
 from benchmarks.rounds import run_as_program
 from benchmarks.works import (
     ALL,
@@ -41,7 +41,7 @@ from benchmarks.works import (
     used_by,
 )
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from sbredis.engine import Content, Lock, PartitionSettings, SessionLock, encode, new_token
+from sbredis.engine import NEXT_SESSION, Content, Lock, PartitionSettings, SessionLock, encode
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer, find_server
 from sbredis.workers import Worker
@@ -103,7 +103,7 @@ def weigh(client: Redis, body: bytes, sessions: int) -> Weights:
     full, given = weight(client, engine), list[tuple[SessionLock, str]]()
     for _ in range(sessions):
         lock = accept(engine)
-        (message,) = engine.ask(partition.receive(engine.call_id(), lock.token, 1, session=lock.name)).messages
+        (message,) = engine.receive(1, lock.token, session=lock.name)
         given.append((lock, message.name))
     held = single + (weight(client, engine) - full) / sessions
     for lock, name in given:
@@ -142,10 +142,15 @@ def weight(client: Redis, engine: Engine) -> int:
 
 def accept(engine: Engine, name: str | None = None) -> SessionLock:
     """Lock this session, or the next free one."""
-    token = new_token()
-    found = engine.ask(engine.partition.accept_session(engine.call_id(), token, name))
-    assert found.outcome == "taken", found
-    return SessionLock(found.session, token)
+    token = first_token()
+    if name is not None:
+        found = engine.ask(engine.partition.accept_session(engine.call_id(), token, name))
+        assert found.outcome == "taken", found
+        return SessionLock(name, token)
+    (reply,) = engine.ask(engine.granting(1, token, source=NEXT_SESSION)).credits
+    (gift,) = reply.gifts
+    assert gift.session is not None
+    return SessionLock(gift.session.name, token)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -14,21 +14,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from sbredis.aio import ServiceBusClient
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client._partition_client import PartitionClient
-from sbredis.engine import (
-    MAXIMUM_CALL_MESSAGES,
-    CallId,
-    Changes,
-    Lock,
-    Partition,
-    Received,
-    Request,
-    Settled,
-    encode_changes,
-    new_token,
-)
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.spark._commands import read_command
 from sbredis.spark._jobs_run import run_job
 
@@ -139,32 +127,15 @@ class Bus:
         asyncio.run(self._settle(queue, dead=dead))
 
     async def _settle(self, queue: str, *, dead: bool) -> None:
-        async with ServiceBusClient(self.url) as client:
-            until = asyncio.get_running_loop().time() + _PATIENCE
-            entity = await client._connection.entity(queue, until)
-            for number in entity.numbers:
-                link = entity.partition_client(number)
-                lane = link.borrow_lane()
-                while locks := await _received(link, lane, until, dead=dead):
-                    await link.call(lane, _settlement(locks, dead=dead), until)
+        async with ServiceBusClient(self.url) as client, client.get_queue_receiver(queue) as receiver:
+            while messages := await receiver.receive_messages(1000, max_wait_time=1):
+                if dead:
+                    await asyncio.gather(*[_dead_letter(receiver, message) for message in messages])
+                else:
+                    await receiver.complete_messages(messages)
 
 
-async def _received(link: PartitionClient, lane: str, until: float, *, dead: bool) -> list[Lock]:
-    token = new_token()
-
-    def receive(partition: Partition, call_id: CallId) -> Request[Received]:
-        return partition.receive(call_id, token, MAXIMUM_CALL_MESSAGES)
-
-    found = await link.call(lane, receive, until)
-    return [Lock(token, each.name, _changes(each.name) if dead else b"") for each in found.messages]
-
-
-def _settlement(locks: Sequence[Lock], *, dead: bool) -> Callable[[Partition, CallId], Request[Settled]]:
-    def settle(partition: Partition, call_id: CallId) -> Request[Settled]:
-        return partition.dead_letter(call_id, locks) if dead else partition.complete(call_id, locks)
-
-    return settle
-
-
-def _changes(name: str) -> bytes:
-    return encode_changes(Changes(reason=f"Failed{int(name) % 7}", description=f"line {name}: no such customer"))
+async def _dead_letter(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    number = message.sequence_number or 0
+    why = f"line {number}: no such customer"
+    await receiver.dead_letter_message(message, reason=f"Failed{number % 7}", error_description=why)

@@ -17,7 +17,7 @@ from typing import Any
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from benchmarks.engine_calls import Engine, server_cpu
+from benchmarks.engine_calls import Engine, first_token, given_by, server_cpu
 from benchmarks.rounds import run_as_program
 from benchmarks.works import (
     AT_ONCE,
@@ -32,7 +32,7 @@ from benchmarks.works import (
     used_by,
 )
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from sbredis.engine import NO_CALL_ID, Lock, Operation, Outgoing, Partition, Request, new_token, transact
+from sbredis.engine import NO_CALL_ID, Lock, Operation, Outgoing, Partition, Request, transact
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalServer, find_server
 
@@ -72,13 +72,13 @@ class Desk:
             self.inputs.put(asking, request)
         replies = asking.execute()
         self._locks = [
-            Lock(token, request.read(reply).messages[0].name)
+            Lock(token, given_by(request.read(reply))[0].name)
             for (token, request), reply in zip(requests, replies, strict=True)
         ]
 
     def _receive(self) -> tuple[str, Request[Any]]:
-        token = new_token()
-        return token, self.inputs.partition.receive(self.inputs.call_id(), token, 1)
+        token = first_token()
+        return token, self.inputs.granting(1, token)
 
     def empty(self) -> None:
         """Remove all messages that are ready."""

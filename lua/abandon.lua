@@ -5,7 +5,7 @@
 -- unread or was interrupted. The next delivery of a message reports that the client was interrupted; so does the one
 -- after it, if the message was then released unread.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    counted     1 if the deliveries count as failed, 0 if the client releases the messages unread, or i if the
 --   client was interrupted

@@ -3,7 +3,7 @@
 -- deferred ones. Each call moves a limited number of messages. Scheduled messages stay, because they have not been
 -- enqueued yet.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front
 -- ARGV[8]    token       of the lock on the session

@@ -2,7 +2,7 @@
 -- Deletes scheduled messages before they are enqueued. If one of the named messages is not scheduled, or is no longer
 -- scheduled, the script deletes none of them.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] names       of the messages
 --

@@ -10,7 +10,7 @@
 -- The time of the last use may be up to a minute behind, so a partition is closed one minute later than the given time
 -- says.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    idle        the time in ms without use after which the entity is removed
 -- ARGV[8]    closed      the version that a closed partition has

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Completes locked messages: they are deleted for good.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      each group is the token of a lease, a number of messages, and the names of these messages. Up
 --   to 16 grants may follow the groups, in the form of engine/_grants.py

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Creates a partition, or gives it newer settings of its entity. Settings that are fixed at creation cannot change.
--- Newer settings wake the receivers that wait, and end all credit.
+-- Newer settings end all credit.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    create      1 to create the partition if it does not exist
 -- ARGV[8]    channel     the channel in the partition's slot on which the partition announces when something will be
@@ -20,8 +20,8 @@
 -- Facts: repeatable
 -- @use begin has_overdue never never_text parse_stamp refuse refuse_while_due same_slot sentinel server_time settings
 -- @use whole_number
--- @use dismiss_waiters end_credit parse_pin ready_levels
-local state, store = KEYS[1], KEYS[10]
+-- @use end_credit parse_pin ready_levels
+local state, store = KEYS[1], KEYS[9]
 local version = whole_number(ARGV[3], 1, 999999999999999)
 local given, valid = {}, #ARGV == 10 + #SETTINGS
 for i = 1, valid and #SETTINGS or 0 do
@@ -93,7 +93,7 @@ else
   -- The fields of STATE come first, in their order, because a server may search the fields from the first to the last.
   fields = {
     'layout', '2', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
-    'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'announced', NEVER_TEXT,
+    'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'biggest', '0', 'announced', NEVER_TEXT,
     'granted', '0', 'used', '0', 'calling', '', 'credit', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
     'once_bytes', '0', 'once_forgotten', '0', 'settlements', '0', 'leaps', '0',
   }
@@ -116,9 +116,6 @@ end
 redis.call('HSET', state, unpack(fields))
 if begins then
   redis.call('SPUBLISH', ARGV[8], state .. ' move')
-end
-if newer and s[STATE.waiting] == '1' then
-  dismiss_waiters(state, KEYS[9]) -- the receivers may get messages no longer, or from now on
 end
 if ends then
   end_credit(ends)

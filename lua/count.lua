@@ -2,7 +2,7 @@
 -- Counts the messages by side and state, as they will be when all due work is done. The script writes nothing: it only
 -- computes the effects of up to 500 due events. `more` says whether more events are due.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { more, the time in ms until something is due, the number of bytes, the last message number, the counts of

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Moves locked messages to the dead-letter queue. Messages that are already there do not change.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
 --   name and its changed properties (with reason and description). Up to 16 grants may follow the groups,

@@ -3,7 +3,7 @@
 -- failed delivery, so a message at the delivery limit goes to the dead-letter queue instead. The reply does not report
 -- this. The delivery count of a dead letter does not change.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
 --   name and its changed properties (or nothing). Up to 16 grants may follow the groups, in the form of

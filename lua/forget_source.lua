@@ -2,7 +2,7 @@
 -- Forgets partitions that have moved messages to this one. They must have been destroyed. If one of them was known
 -- here, the door changes: see take.lua.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    door        a random text that no call has used before
 -- ARGV[8...] origins     each is the id of an entity, a colon, and the birth of its partition

@@ -5,7 +5,7 @@
 -- changes nothing and returns that batch. So the call may be repeated. A batch with a purpose calls for a mover, which
 -- completes the batch if this client dies.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    destination the id of the entity, a colon, and the number of the partition
 -- ARGV[8]    holder      the incarnation of the destination

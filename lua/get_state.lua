@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Reads the state of a session: for the holder of its lock, or for anybody who only looks.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front, or `@` for the session that the token locks
 -- ARGV[8]    token       of the lock on the session, or nothing to read the state whoever holds the lock

@@ -4,7 +4,7 @@
 -- limits count from the receiver's first grant, so a repeated grant gives nothing twice: it shows the messages again
 -- that the receiver may not have seen.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] grants      1 to 16 texts in the form of engine/_grants.py
 --

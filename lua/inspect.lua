@@ -2,7 +2,7 @@
 -- Tells what an operator wants to know beside the counts: who waits, how the sessions stand, and how old the work is.
 -- It shows the partition as it is stored, without the effects of due work.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { the receivers that wait for messages or sessions (one that was killed counts for up to five minutes), the
@@ -10,7 +10,7 @@
 --   received was enqueued, or an empty text }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use band begin levels lost_record ranks read_many read_records record_of refuse sides turns
+-- @use band begin levels lost_record ranks read_many read_records record_of refuse turns
 local p, refusal = begin(KEYS, ARGV, 'inspect', 6, false)
 if not p then
   return refusal
@@ -20,10 +20,6 @@ if p.lane ~= '' then
 end
 
 local waiting = 0
-for _, prefix in ipairs({ '', 'h', 's' }) do
-  local room = SIDES[prefix].room * BAND
-  waiting = waiting + redis.call('ZCOUNT', p.waiters, room + math.floor(p.now / 10) * 128, room + BAND - 1)
-end
 if p.run_id == p.old_run_id then -- another server process ends all grants
   waiting = waiting + redis.call('ZCOUNT', p.grants, RANKS.source, 2 * RANKS.source - 1)
 end

@@ -2,7 +2,7 @@
 -- Lists the names of sessions that have a state, messages that can be received, or held messages. With `since`, the
 -- script lists the sessions whose state was set at that time or later, in the order of the times when it was set.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      the largest number of sessions
 -- ARGV[8]    after       the session after which the list continues, with `=` in front, or nothing at the beginning.

@@ -4,7 +4,7 @@
 -- forwards those. With `batch`, it returns the messages of one outstanding batch instead. If nothing waits and no batch
 -- is outstanding, the partition announces the next message that waits.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      the largest number of messages
 -- ARGV[8]    room        the largest number of bytes, changed properties included; the first message may exceed it

@@ -3,7 +3,7 @@
 -- the messages as they will be when all due work is done. The script writes nothing: it only computes the effects of up
 -- to 500 due events. `more` says whether more events are due. Messages that are being moved count as active.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing for the main side, d for the dead-letter queue, t for the transfer dead-letter queue
 -- ARGV[8]    from        the number to begin with
@@ -29,7 +29,7 @@ local session, unfit = parse_session(p, ARGV[12])
 if unfit then
   return unfit
 end
-if session and ARGV[7] ~= '' or not side or not side.from or not from or not wanted or not room or p.lane ~= ''
+if session and ARGV[7] ~= '' or not side or not from or not wanted or not room or p.lane ~= ''
   or not string.find(ARGV[11], '^[alwfsx]+$') then
   return refuse('BADCALL', 'peek')
 end

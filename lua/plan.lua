@@ -7,7 +7,7 @@
 -- A range never includes the number of a message that is locked, delayed or frozen, because this message may become
 -- ready again.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    fence       of the reservation
 -- ARGV[8]    birth       of the partition, as the committed plan told it. Nothing in the first call of a reader that

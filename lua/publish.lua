@@ -5,8 +5,8 @@
 -- routes that are valid then. If the message is no longer there, or its record is lost, it counts as dropped.
 -- A message with a due time also waits if the sender has not judged it by the rules, even if the due time has passed.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
--- KEYS[37...] targets    for each subscription its keys state, order, entries, due, waiters, words, grants; and also
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
+-- KEYS[36...] targets    for each subscription its keys state, order, entries, due, words, grants; and also
 --   sessions, turns, states if a plus follows its incarnation
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    columns     the fields before each payload: r route, c changes, t time to live, l level, i message id, d

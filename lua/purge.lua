@@ -3,7 +3,7 @@
 -- stay, and so do pinned ones. A call looks at a limited number of messages and returns the place where the next call
 -- continues.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    before      time in ms
@@ -33,7 +33,7 @@ local session, unfit = parse_session(p, ARGV[11])
 if unfit then
   return unfit
 end
-if not side or not side.from or session and side.prefix ~= '' or not before or not share or not from then
+if not side or session and side.prefix ~= '' or not before or not share or not from then
   return refuse('BADCALL', 'purge')
 end
 

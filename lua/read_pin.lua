@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Returns the pin of a partition: how far a reservation is.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { the birth of the partition, the fence of the latest call of a reservation, or 0; the number of the latest

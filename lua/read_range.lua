@@ -2,7 +2,7 @@
 -- Returns the ready messages of the main side in a range of numbers, in the order of their numbers, whatever their
 -- levels. The script does no due work, and shows a message that has expired as long as it is stored.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    birth       of the partition, as its plan told it
 -- ARGV[8]    after       the number after which the range begins

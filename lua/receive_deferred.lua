@@ -14,7 +14,7 @@
 -- A repetition gives out the messages that the token still holds, never more than the first call. In the mode delete, a
 -- repetition gives out no messages.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete. With ` any` behind it, the call also gives out active and delayed messages
 -- ARGV[8]    token       of the lease, chosen at random by the caller
@@ -24,9 +24,10 @@
 --   exceed it
 -- ARGV[11...] names      of the messages, of either side
 --
--- Result: { more, 0, lock duration, names, records, extras, the names of messages that are not deferred here, the
---   number of messages at the end of the list that did not fit, the fence as in receive.lua }. `extras` has what
---   delivery_extras adds for some messages.
+-- Result: { more, lock duration, names, records, extras, the names of messages that are not deferred here, the number
+--   of messages at the end of the list that did not fit, the fence }. `extras` has what delivery_extras adds for some
+--   messages. The fence is higher than that of all earlier locks in the partition; it is 0 without a new lock, and in
+--   a session, whose lock has a fence of its own.
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions but the call names none, or
 --   the entity has none but the call names one), LOST (the token does not hold the lock on the session now), HELD (the
 --   session would have more held messages than allowed), RESERVED (a reader has reserved the main side), DUE (some
@@ -34,7 +35,7 @@
 -- Facts: use
 -- @use advance begin count_held count_records_that_fit delivery_extras discard due_name entry
 -- @use entry_or_default entry_text expire finish index_add never_text read_entries read_many
--- @use lost_record repeat_receive set_aside write_lease answer_repetition index_remove index_text message_names
+-- @use lost_record messages_again set_aside write_lease answer_repetition index_remove index_text message_names
 -- @use most_held next_fence
 -- @use named_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words
@@ -50,10 +51,10 @@ if wide then
 end
 if p.repeated and token then
   local left, fence, handed = string.match(p.repeated, '^=(%d+) (%d+) (.*)$')
-  local reply = repeat_receive(p, token, handed or '')
-  reply[2], reply[7], reply[8] = 0, left and {} or split_words(p.repeated), tonumber(left or 0)
-  reply[9] = tonumber(fence or 0)
-  return answer_repetition(p, reply)
+  -- A token never holds more messages than its call gave out, so those that are read here fit into the room.
+  local names, records, extras, till = messages_again(p, token, handed or '')
+  return answer_repetition(p, { 0, till > 0 and till - p.logical or p.lock, names, records, extras,
+    left and {} or split_words(p.repeated), tonumber(left or 0), tonumber(fence or 0) })
 end
 local session, unfit = named_session(p, ARGV[9], false, token)
 if unfit then
@@ -133,13 +134,13 @@ for i = 1, #members do
 end
 if #missing > 0 then
   finish(p, table.concat(missing, ' '))
-  return { p.more, 0, p.lock, {}, {}, {}, missing, 0, 0 }
+  return { p.more, p.lock, {}, {}, {}, missing, 0, 0 }
 end
 
 local left = #members - fit
 if left > 0 and mode == 'delete' then
   finish(p, string.format('=%d 0 ', #members))
-  return { p.more, 0, p.lock, {}, {}, {}, {}, #members, 0 }
+  return { p.more, p.lock, {}, {}, {}, {}, #members, 0 }
 end
 if left > 0 then
   members = { unpack(members, 1, fit) }
@@ -179,4 +180,4 @@ if mode == 'lock' and not session then
   write_lease(p, token, p.logical + p.lock, #members, name_runs(members))
 end
 finish(p, string.format('=%d %.0f ', left, fence) .. (session and mode == 'lock' and name_runs(members) or ''))
-return { p.more, 0, p.lock, members, found, extras, {}, left, fence }
+return { p.more, p.lock, members, found, extras, {}, left, fence }

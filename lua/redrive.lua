@@ -6,7 +6,7 @@
 -- that a receiver holds stay. The call checks neither the quota nor duplicates, because the messages are already
 -- stored.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] messages    for each message its name, its time to live in ms (nothing: that of the entity), and its
 --   changed properties, which replace all earlier changes; those of a transfer contain its destination. All messages

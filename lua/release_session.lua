@@ -2,7 +2,7 @@
 -- Releases a session: its held messages return to their places, and other receivers can accept the session. No delivery
 -- counts as failed.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front, or `@` for the session that the token locks
 -- ARGV[8]    token       of the lock on the session

@@ -7,7 +7,7 @@
 -- A group that names no message extends its lease, whatever the lease still holds: messages or a session. Its token may
 -- be the key of a single message's lease: the token, and the name of the message.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      each group is the token of a lease, a number of messages, and the names of these messages
 --

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Renews the lock on a session, and on its held messages, for the full lock duration.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front, or `@` for the session that the token locks
 -- ARGV[8]    token       of the lock on the session

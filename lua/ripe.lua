@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Returns the messages that are scheduled on a topic and are due, earliest first, to the client that will publish them.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      the largest number of messages
 -- ARGV[8]    room        the largest number of bytes; the first message may exceed it

@@ -3,7 +3,7 @@
 -- consecutive numbers, and the first of these numbers is in the result. A message that duplicate detection drops uses
 -- up its number too.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    columns     the fields before each payload: t time to live, l level, i message id, d due time, or nothing
 -- ARGV[8...] messages    for each message its columns (empty if the message has no value for a column), then its

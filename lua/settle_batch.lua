@@ -6,7 +6,7 @@
 -- received as before, but is not forwarded again. If the batch is not outstanding, the script changes nothing. So the
 -- call may be repeated.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    destination the id of the entity, a colon, and the number of the partition
 -- ARGV[8]    batch       its number

@@ -3,7 +3,7 @@
 -- after the last record, it belongs to another partition, or to this one before it lost data. Then the script
 -- returns the first records.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    after       the id of the last record that the caller has seen, or 0
 -- ARGV[8]    wanted      the largest number of records
@@ -26,7 +26,7 @@ local counted = redis.call('HMGET', p.state, 'settlements', 'leaps')
 local last = counted[1] + counted[2] * EPOCH_LEAP
 local records, room, from = {}, 1048576, after > last and '-' or string.format('(%.0f-0', after)
 while #records < wanted and room > 0 do
-  local some = redis.call('XRANGE', p.keys[33], from, '+', 'COUNT', math.min(50, wanted - #records))
+  local some = redis.call('XRANGE', p.keys[32], from, '+', 'COUNT', math.min(50, wanted - #records))
   for i = 1, #some do
     local fields = some[i][2]
     records[#records + 1] = { string.match(some[i][1], '^%d+'), fields[2], fields[4], fields[6] }

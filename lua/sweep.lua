@@ -5,8 +5,8 @@
 -- may be repeated. If nothing waits in a source, the source announces the next message that waits. Whatever else a
 -- source needs is left to the mover's other calls: see moves.md.
 --
--- KEYS[1-36] partition   the first source, in the order of includes/calls/begin.lua
--- KEYS[37...] others     the keys of the other sources, 36 for each
+-- KEYS[1-35] partition   the first source, in the order of includes/calls/begin.lua
+-- KEYS[36...] others     the keys of the other sources, 35 for each
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      the largest number of messages in all batches; 0 to freeze none
 -- ARGV[8]    room        the largest number of bytes in all batches, changed properties included; the first message

@@ -9,8 +9,8 @@
 --
 -- A call may bring batches of several origins. Each is judged by itself, one after the other.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
--- KEYS[37...] targets    if this is a topic: the keys of the subscriptions, as in publish.lua. Such a call has one
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
+-- KEYS[36...] targets    if this is a topic: the keys of the subscriptions, as in publish.lua. Such a call has one
 --   batch
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    origin      of the first batch: the id of the entity, a colon, and the birth of the partition

@@ -13,8 +13,8 @@
 -- A partition that takes part may also be a subscription that gets copies of published messages. Both then share one
 -- table of changes. So a transaction can complete a message of a subscription and publish a copy to it.
 --
--- KEYS[1-36] partition   the first participant, in the order of includes/calls/begin.lua
--- KEYS[37...] others     the keys of the other participants, 36 for each; then the keys of the subscriptions that
+-- KEYS[1-35] partition   the first participant, in the order of includes/calls/begin.lua
+-- KEYS[36...] others     the keys of the other participants, 35 for each; then the keys of the subscriptions that
 --   messages are published to, as in publish.lua, for one operation after the other
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    others      for each other participant its incarnation and its version, separated by blanks

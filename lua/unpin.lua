@@ -3,7 +3,7 @@
 -- then unpins the others, from the last one to the first. An unpinned message expires as before. Each call does a
 -- limited share. The numbers of later plans are higher than that of the ended one. The call may be repeated.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    fence       of the reservation
 --

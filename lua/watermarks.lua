@@ -2,7 +2,7 @@
 -- Returns the watermarks whose names begin with a text, in parts. A watermark that is there during all calls is in at
 -- least one part. One that is set or removed meanwhile may be in any number of parts.
 --
--- KEYS[1-36] partition   in the order of includes/calls/begin.lua
+-- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    prefix      the text with which the names begin; it may be empty
 -- ARGV[8]    cursor      the cursor that the last call returned, or 0 for the first part

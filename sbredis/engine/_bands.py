@@ -32,7 +32,6 @@ __all__ = [
     "SENTINEL",
     "SENTINEL_BAND",
     "SESSION_BANDS",
-    "WAITING_ROOMS",
     "band",
     "is_dead",
     "member",
@@ -85,21 +84,12 @@ BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
 )
 """The bands of each state: one band, except that active messages of the main side have one for each level."""
 
-SESSION_BANDS: Final[Mapping[str, int]] = MappingProxyType(
-    {"free": 0, "locked": 1, "waiting": 2, "blocked": 3, "stated": 4}
-)
+SESSION_BANDS: Final[Mapping[str, int]] = MappingProxyType({"free": 0, "locked": 1, "blocked": 3, "stated": 4})
 """The bands of sessions in the key ``turns``.
 
-A session is ``free`` to be accepted, ``locked``, ``waiting`` (locked by a receiver that waits for the next message), or
-``blocked`` until a time. Free sessions are ordered by the time when they became free. The band ``stated`` orders
-sessions by the time when their state was set.
+A session is ``free`` to be accepted, ``locked``, or ``blocked`` until a time. Free sessions are ordered by the time
+when they became free. The band ``stated`` orders sessions by the time when their state was set.
 """
-
-WAITING_ROOMS: Final[Mapping[str, int]] = MappingProxyType(
-    {Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3, Side.TRANSFER_DEAD.value: 4}
-)
-"""The bands of waiting receivers. They wait for a message of a side, for a message of the session that they have
-locked (``h``), or for a session (``s``)."""
 
 SENTINEL: Final = "0" * 65
 """A name in ``order`` and ``entries`` that is not a message. It makes the server use the indexed encoding for both

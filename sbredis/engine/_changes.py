@@ -38,7 +38,6 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "due": "key of the events by time",
         "dedup": "key of the known message ids",
         "ops": "key of the last call of each lane",
-        "waiters": "key of the waiting receivers",
         "words": "key of the words of receivers that grant credit",
         "grants": "key of the open grants by rank",
         "kept": "key of the words by the time when they may be forgotten",
@@ -76,7 +75,6 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "next_lock": "a lower bound of the end of the next lease",
         "next_due": "a lower bound of the next event in `due`",
         "announced": "the due time that was last announced",
-        "waiting": "whether a receiver waits",
         "calling": "whether the partition has called the mover",
         "credit": "what the partition keeps of credit, as text; empty as long as no receiver has granted any",
         # what the call will write
@@ -96,7 +94,6 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "noted": "what happened to messages; nil unless the entity is audited",
         # the result
         "more": "1 if due work is left, else 0",
-        "sooner": "the earliest due time that the call has added",
         **_SETTINGS,
     }
 )
@@ -112,8 +109,6 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
         "given": "the gifts of the call, for the stream of settlements",
         # the way the call runs
         "upkeep": "whether the call is maintenance, not a use of the entity",
-        "left": "whether a waiter was removed",
-        "told": "whether waiters were woken in this call already",
         "credits": "what the call knows of credit, once it needs it",
         "granting": "the grants of the call and their answers",
         "moved": "whether messages or sessions may have become ready in this call",

@@ -36,10 +36,9 @@ __all__ = [
     "slot_channel",
     "state_key",
     "tick_keys",
-    "waiting_channel",
 ]
 
-_OWN_KINDS = ("state", "order", "entries", "leases", "locks", "due", "dedup", "ops", "waiters")
+_OWN_KINDS = ("state", "order", "entries", "leases", "locks", "due", "dedup", "ops")
 STORE_KINDS = ("store", "refs", *(f"m{number}" for number in range(16)))
 """The kinds of keys that store the messages. A subscription uses these keys of its topic."""
 
@@ -126,17 +125,6 @@ def tick_keys(namespace: str) -> tuple[bytes, ...]:
 def library_keys(namespace: str) -> tuple[bytes, ...]:
     """Return the key that remembers which libraries of functions the clients of a namespace call."""
     return (f"{_prefix(namespace, registry_salt(namespace))}:libraries".encode(),)
-
-
-def waiting_channel(namespace: str, salt: str, entity: str, client: str) -> bytes:
-    """Return the channel on which an entity's partition in the slot of ``salt`` wakes a client that waits there.
-
-    The entity's id is in its name, so that a user can be confined to the channels of one entity.
-    """
-    for word in (entity, client):
-        if not _WORD.fullmatch(word):
-            raise ValueError(f"{quoted(word)} is not the id of an entity or a client")
-    return f"{_prefix(namespace, salt)}:{entity}:wake:{client}".encode()
 
 
 def slot_channel(namespace: str, salt: str, subject: str) -> bytes:

@@ -22,7 +22,6 @@ from sbredis.engine._bands import (
     SENTINEL,
     SENTINEL_BAND,
     SESSION_BANDS,
-    WAITING_ROOMS,
 )
 from sbredis.engine._keys import KINDS
 from sbredis.engine._lifecycle import NEVER, Side, State
@@ -43,7 +42,6 @@ def _side(side: Side) -> dict[str, LuaValue]:
     states = [state for of, state in BANDS if of is side and state is not State.ACTIVE and (of, state) not in RESERVED]
     return {
         "prefix": side.value,
-        "room": WAITING_ROOMS[side.value],
         "ready": ready.start * BAND_WIDTH,
         "from": str(ready.start * BAND_WIDTH),
         "to": str(last.stop * BAND_WIDTH - 1),
@@ -51,10 +49,7 @@ def _side(side: Side) -> dict[str, LuaValue]:
     }
 
 
-_ROOMS: Final[Mapping[str, LuaValue]] = {
-    name: {"prefix": name, "room": number} for name, number in WAITING_ROOMS.items()
-}
-_SIDES: Final[Mapping[str, LuaValue]] = {**_ROOMS, **{side.value: _side(side) for side in Side}}
+_SIDES: Final[Mapping[str, LuaValue]] = {side.value: _side(side) for side in Side}
 
 CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
     {
@@ -91,13 +86,11 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
 - ``scheduled``: the first score of scheduled messages.
 - ``sentinel``: the name and score of the member in ``order`` and ``entries`` that is not a message.
 - ``settings``: the values that each setting of a partition may have, as ``_settings.py`` declares them.
-- ``sides``: a mapping from the prefix of a side to the first score of each of its states. This mapping also contains
-  the bands of waiting receivers: under h for receivers that wait for a message of their session, and under s for
-  receivers that wait for a session.
+- ``sides``: a mapping from the prefix of a side to the first score of each of its states.
 - ``state_bands``: the bands of all states of both sides, in order, without the states that have a band for each level.
 - ``transfer``: the first score of messages that wait to be moved to an entity in another slot.
 - ``turns``: the first score of each band in the key ``turns``. A member that is s and a session's name has the band
-  free, locked, waiting or blocked. A session without messages to receive and without a lock has no such member. A
+  free, locked or blocked. A session without messages to receive and without a lock has no such member. A
   member that is t and a session's name has a score for the time when the session's state was set.
 """
 

@@ -20,7 +20,6 @@ from sbredis.engine._columns import Rows, RowsRead
 from sbredis.engine._grants import Granted, SentGrant, granted, packed_grants
 from sbredis.engine._keys import KINDS, SESSION_KINDS, due_channel, partition_keys
 from sbredis.engine._lifecycle import SidePrefix
-from sbredis.engine._lock_tokens import NO_LEASE
 from sbredis.engine._moving import (
     MAXIMUM_MOVE_BYTES,
     MAXIMUM_REFUSED_CHANGES,
@@ -73,7 +72,6 @@ from sbredis.engine._results import (
     Counts,
     Delivery,
     Inspection,
-    Looked,
     Peeked,
     Purged,
     Received,
@@ -87,7 +85,6 @@ from sbredis.engine._results import (
     deliveries,
     names,
     published,
-    received,
     received_deferred,
     renewed,
     sent,
@@ -105,7 +102,7 @@ __all__ = ["COMMON_ARGUMENTS", "NO_CALL_ID", "TARGET_KINDS", "CallId", "Mode", "
 
 COMMON_ARGUMENTS = 5
 """The number of arguments that every call has, without the run id, which the transport adds."""
-TARGET_KINDS = ("state", "order", "entries", "due", "waiters", "words", "grants")
+TARGET_KINDS = ("state", "order", "entries", "due", "words", "grants")
 """The kinds of a subscription's keys that a call needs to publish to it, in the order of ``publish.lua``."""
 
 T = TypeVar("T")
@@ -238,74 +235,6 @@ class Partition:
         return self.request("ripe", call_id, read, {"wanted": wanted, "room": room})
 
     # -- receiving -----------------------------------------------------------------------------------------------
-
-    def receive(
-        self,
-        call_id: CallId,
-        token: str,
-        wanted: int,
-        *,
-        side: SidePrefix = "",
-        mode: Mode = "lock",
-        room: int = MAXIMUM_CALL_BYTES,
-        waiter: bytes = b"",
-        waiting_for: int = 1,
-        session: str | None = None,
-    ) -> Request[Received]:
-        """Give out the oldest messages, locked under ``token`` or deleted immediately.
-
-        ``waiter`` is the channel on which the caller can wait. The caller waits if it gets no message, or if it gets
-        all messages that are there but fewer than ``waiting_for``. The caller names the channel again in its next call.
-        With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. With ``session``, ``token`` is the
-        token of the lock on the session.
-        """
-        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
-        within("room", room, 1, 1 << 30)
-        within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
-        scalars: dict[str, Argument] = {
-            "side": side,
-            "mode": mode,
-            "wanted": wanted,
-            "room": room,
-            "token": token_of(token),
-            "waiter": waiter,
-            "waiting_for": waiting_for,
-            "session": signed(session),
-        }
-        return self.request("receive", call_id, received, scalars)
-
-    def look(
-        self,
-        *,
-        side: SidePrefix = "",
-        waiter: bytes = b"",
-        waiting_for: int = 1,
-        call_id: CallId = NO_CALL_ID,
-        session: SessionLock | None = None,
-    ) -> Request[Looked]:
-        """Report whether a message can be received, without giving it out. If there is no such message, register the
-        caller to wait.
-
-        With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. If there is a message, the next
-        waiter is then woken instead of the caller. A look does not use a lane. ``call_id`` is used only for the time of
-        a test clock.
-        """
-        within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
-
-        def read(reply: list[Any]) -> Looked:
-            return Looked(bool(reply[0]), max(reply[1], 0), reply[1] == _FOUND)
-
-        scalars: dict[str, Argument] = {
-            "side": side,
-            "mode": "lock",
-            "wanted": 0,
-            "room": 1,
-            "token": NO_LEASE if session is None else token_of(session.token),
-            "waiter": waiter,
-            "waiting_for": waiting_for,
-            "session": signed(None if session is None else session.name),
-        }
-        return self.request("receive", call_id, read, scalars)
 
     def grant(self, grants: Sequence[SentGrant], call_id: CallId = NO_CALL_ID) -> Request[Granted]:
         """Grant credit: give out messages in the reply, and later in pushes.
@@ -444,53 +373,16 @@ class Partition:
 
     # -- sessions ------------------------------------------------------------------------------------------------
 
-    def accept_session(
-        self,
-        call_id: CallId,
-        token: str,
-        name: str | None,
-        *,
-        waiter: bytes = b"",
-        waiting_for: int = 1,
-    ) -> Request[Accepted]:
-        """Lock a session under a token: the named session, or else the session that has been free for longest.
+    def accept_session(self, call_id: CallId, token: str, name: str) -> Request[Accepted]:
+        """Lock a session of this name under a token, even if it has no messages.
 
-        ``waiter`` is the channel on which the caller waits for a free session, if it names no session and gets none. If
-        the call carries a grant at the named session, whose receiver is the token, it brings the first messages.
+        If the call carries a grant at the session, whose receiver is the token, it brings the first messages.
         """
-        return self._accepting(call_id, token_of(token), name, 1, waiter, waiting_for)
-
-    def look_for_session(
-        self, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
-    ) -> Request[Accepted]:
-        """Report whether a session is free, without locking it. If none is free, register the caller to wait for one.
-
-        With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. A look does not use a lane.
-        """
-        return self._accepting(call_id, NO_LEASE, None, 0, waiter, waiting_for)
-
-    def _accepting(  # noqa: PLR0917 -- the arguments of the script
-        self,
-        call_id: CallId,
-        token: str,
-        name: str | None,
-        take: int,
-        waiter: bytes,
-        waiting_for: int,
-    ) -> Request[Accepted]:
-        within("waiting_for", waiting_for, 0, 1)
 
         def read(reply: list[Any]) -> Accepted:
-            return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode(), reply[5])
+            return Accepted(bool(reply[0]), reply[1], reply[2].decode(), name, reply[3])
 
-        scalars: dict[str, Argument] = {
-            "session": signed(name),
-            "take": take,
-            "token": token,
-            "waiter": waiter,
-            "waiting_for": waiting_for,
-        }
-        return self.request("accept_session", call_id, read, scalars)
+        return self.request("accept_session", call_id, read, {"session": signed(name), "token": token_of(token)})
 
     def renew_session(self, call_id: CallId, session: SessionLock | str) -> Request[int]:
         """Renew the lock on a session for the full duration; the result is the duration in ms."""
@@ -995,8 +887,6 @@ class Partition:
 
 
 _SIDES, _MODES = ("", "d", "t"), ("lock", "delete", "lock any", "delete any")
-_FOUND = -1
-"""The value that a look returns in place of the next due time if it found a message."""
 
 
 def _state(reply: list[Any]) -> bytes | None:

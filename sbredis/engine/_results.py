@@ -20,7 +20,6 @@ __all__ = [
     "Counts",
     "Delivery",
     "Inspection",
-    "Looked",
     "Peeked",
     "Purged",
     "Received",
@@ -120,13 +119,9 @@ class Sent(NamedTuple):
 
 
 class Received(NamedTuple):
-    """The result of a receive."""
+    """The result of a receive of deferred messages."""
 
     more: bool
-    due: int
-    """If no message was received or the receiver now waits, the ms until something is due in the partition, or 0 if
-    nothing will be due. Otherwise 0. After a receive of deferred messages, it has no meaning.
-    """
     lock: int
     """The ms for which the messages are locked, counted from the run of the script."""
     messages: tuple[Delivery, ...]
@@ -134,38 +129,19 @@ class Received(NamedTuple):
     """The requested names that the partition does not have. If there are any, no message was given out."""
     left: int = 0
     """The number of messages at the end of the list that did not fit into the answer. These messages stay deferred."""
-    waits: bool = False
-    """Whether the receiver is now registered as a waiter, because no further messages are there."""
     fence: int = 0
     """The fence of the new lock; 0 if messages were deleted, and in a session, whose lock has a fence of its own."""
-
-
-class Looked(NamedTuple):
-    """The result of a look."""
-
-    more: bool
-    due: int
-    """If no message was found, the ms until something is due in the partition; 0 if nothing will be due."""
-    found: bool
-    """Whether there is a message to receive, or an expired one that is still stored. If there is none, the caller now
-    waits.
-    """
 
 
 class Accepted(NamedTuple):
     """The result of an attempt to lock a session."""
 
     more: bool
-    due: int
-    """With the outcome ``none``, the ms until something is due in the partition, or 0 if nothing will be due. With
-    other outcomes 0.
-    """
     lock: int
     """The ms for which the session is locked, counted from the run of the script."""
-    outcome: Literal["taken", "found", "locked", "lapsing", "none"]
-    """``taken``: the caller has the lock. ``found``: a look has found a free session. ``locked``: another receiver has
-    the lock. ``lapsing``: the session will be free when the next call has released its held messages. ``none``: there
-    is no free session; a caller that gave a channel now waits.
+    outcome: Literal["taken", "locked", "lapsing", "none"]
+    """``taken``: the caller has the lock. ``locked``: another receiver has the lock. ``lapsing``: the session will be
+    free when the next call has released its held messages. ``none``: this is a repetition, and the lock has ended.
     """
     session: str
     fence: int
@@ -420,16 +396,11 @@ def published(reply: list[Any]) -> Sent:
     return Sent(bool(reply[0]), reply[1], reply[2], spelled_out(reply[3]))
 
 
-def received(reply: list[Any]) -> Received:
-    """Read the result of a receive."""
-    given = deliveries(reply[3], reply[4], reply[5])
-    return Received(bool(reply[0]), reply[1], reply[2], given, (), 0, bool(reply[6]), reply[7])
-
-
 def received_deferred(reply: list[Any]) -> Received:
     """Read the result of a receive of deferred messages."""
-    found = deliveries(reply[3], reply[4], reply[5], "g" * len(reply[3]))
-    return Received(bool(reply[0]), reply[1], reply[2], found, names(reply[6]), reply[7], fence=reply[8])
+    more, lock, given, records, extras, missing, left, fence = reply
+    found = deliveries(given, records, extras, "g" * len(given))
+    return Received(bool(more), lock, found, names(missing), left, fence)
 
 
 def sessions_listed(reply: list[Any]) -> SessionsListed:

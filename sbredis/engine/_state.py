@@ -46,11 +46,11 @@ FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "STATE": (
             *("layout", "settings", "run_id", "offset", "clk", "dead_seq", "head", "horizon"),
-            *("next_lock", "next_due", "waiting", "biggest", "announced", "granted", "used", "calling", "credit"),
+            *("next_lock", "next_due", "biggest", "announced", "granted", "used", "calling", "credit"),
         ),
         "TARGET": (
             *("layout", "settings", "run_id", "offset", "dead_seq", "head", "horizon"),
-            *("next_lock", "next_due", "waiting", "biggest", "announced", "calling", "credit"),
+            *("next_lock", "next_due", "biggest", "announced", "calling", "credit"),
         ),
         "WORDS": ("incarnation", "version", *(setting.stored for setting in _IN_STATE)),
         "STORE": ("bytes", *(setting.stored for setting in SETTINGS.values() if setting.with_records)),

@@ -260,7 +260,7 @@ def test_a_user_can_do_what_the_table_says_and_a_refusal_changes_nothing(
 
 
 @pytest.mark.parametrize("user", OWN)
-def test_no_user_of_entities_can_wake_the_receivers_of_others(
+def test_no_user_of_entities_can_push_to_the_receivers_of_others(
     user: str, server: LocalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asyncio.run(prepare(server))
@@ -273,7 +273,7 @@ def test_no_user_of_entities_can_wake_the_receivers_of_others(
     own = {*OWN[user], *(["t/subscriptions/s", "t/subscriptions/s2"] if user == "topic" else [])}
     with redis.Redis(host=server.host, port=server.port, username=user, password=f"{user}-pw") as connection:
         for path in ("q", "other", "chats", "t", "t/subscriptions/s", "t/subscriptions/s2"):
-            words = "SPUBLISH", f"sb:ns:{{abc}}:{asyncio.run(id_of(path))}:wake:x", ""
+            words = "SPUBLISH", f"sb:ns:{{abc}}:{asyncio.run(id_of(path))}:push:x", ""
             if path in own:
                 assert connection.execute_command(*words) == 0
                 continue

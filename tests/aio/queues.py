@@ -13,7 +13,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.client import Clock, Entity, Timings
-from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionSettings, SidePrefix, new_token, perform
+from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionSettings, SidePrefix, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, moment, outgoing
 from sbredis.receiving._credit import CreditState
@@ -21,6 +21,7 @@ from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.transport import Transport
 from tests.aio.diverting import divert
 from tests.engine.bench import Everything, everything
+from tests.engine.taking import first_token, receiving, run_of
 from tests.waiting import eventually
 
 __all__ = [
@@ -175,8 +176,11 @@ class Queue:
 
     async def take(self, wanted: int = 1, *, at: int = 0, side: SidePrefix = "") -> list[Lock]:
         """Lock messages like another receiver."""
-        token = new_token()
-        received = await perform(self.transport, self.partitions[at].receive(self.call_id, token, wanted, side=side))
+        token, partition = first_token(), self.partitions[at]
+        request = receiving(
+            partition, token, wanted, run=run_of(self.transport, partition), now=self.call_id.now, side=side
+        )
+        received = await perform(self.transport, request)
         return [Lock(token, message.name) for message in received.messages]
 
     async def abandon(self, locks: Sequence[Lock], *, at: int = 0, counted: bool = True) -> None:
@@ -203,9 +207,9 @@ class Queue:
         return (await self.counts()).locked
 
     async def waiters(self) -> int:
-        """Return the number of open grants, and of waiting receivers of sessions, in all partitions."""
+        """Return the number of open grants in all partitions."""
         contents = await self.contents()
-        return sum(len(held) for key, (_, held) in contents.items() if key.endswith((":grants", ":waiters")))
+        return sum(len(held) for key, (_, held) in contents.items() if key.endswith(":grants"))
 
     async def wait_for_waiters(self, receivers: int = 1) -> None:
         """Wait until this number of receivers waits in each partition."""
@@ -242,9 +246,9 @@ class Queue:
         return {key: held for key, held in (await self.contents()).items() if not key.endswith(changing)}
 
     async def clear(self) -> None:
-        """Delete all messages in every state, and all waiters."""
+        """Delete all messages in every state."""
         for partition in self.partitions:
-            for key in (*partition.keys[1:6], partition.keys[8]):
+            for key in partition.keys[1:6]:
                 await self.transport.command("DEL", key, key=key)
 
     async def process_due(self) -> None:

@@ -9,14 +9,14 @@ from tests.benchmarks.running import benchmark, mismatches
 LOADED = r" +[\d,]+ KB of text, loaded in +[\d.]+ ms, +[\d,]+ KB of memory"
 TIME = r" +\d+\.\d µs"
 RATIO = r" +\d+\.\d\d x \(\d+\.\d\d to \d+\.\d\d\)"
-OPERATIONS = ("send 1", "look", "receive 1", "complete 1", "transact", "send 100", "receive 100", "complete 100")
+OPERATIONS = ("send 1", "count", "receive 1", "complete 1", "transact", "send 100", "receive 100", "complete 100")
 PATTERNS = [
     r"valkey .+:",
     rf"single scripts{LOADED}",
     rf"library{LOADED}",
     rf"2 libraries, scripts{LOADED}",
     *(rf"{name} +scripts{TIME} +library{TIME}{RATIO} +2 libraries, scripts{TIME}{RATIO}" for name in OPERATIONS),
-    rf"a look after 2 ms of idleness: single scripts{TIME}, library{TIME}, 2 libraries, scripts{TIME}",
+    rf"a count after 2 ms of idleness: single scripts{TIME}, library{TIME}, 2 libraries, scripts{TIME}",
 ]
 
 

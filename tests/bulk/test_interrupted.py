@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from sbredis.bulk import Reservations
 from sbredis.bulk._reserving import Claimed
 from sbredis.client import Clock
-from sbredis.engine import CallId, Content, Outgoing, PartitionSettings, ScriptCaller, encode, new_token, perform
+from sbredis.engine import CallId, Content, Outgoing, PartitionSettings, ScriptCaller, encode, perform
 from sbredis.exceptions import EntityReservedError, Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace, reservation_of
 from sbredis.transport import Transport
 from tests.engine.opening import open_with_scripts
+from tests.engine.taking import first_token, receiving, run_of
 from tests.registry.turns import Cut, Turns
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
@@ -82,7 +83,8 @@ class Place:
         for number in record.partitions:
             partition = self.namespace.partition(record, number)
             await perform(self.transport, partition.configure())  # as a client does that finds older settings
-            receive = partition.receive(CallId("receiver", 1), new_token(), 1000, mode="delete")
+            run = run_of(self.transport, partition)
+            receive = receiving(partition, first_token(), 1000, run=run, mode="delete")
             found += len((await perform(self.transport, receive)).messages)
         return found
 

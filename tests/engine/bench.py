@@ -10,6 +10,7 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    Accepted,
     Awoken,
     CallId,
     Counts,
@@ -39,9 +40,9 @@ from sbredis.engine._bands import BAND_WIDTH, BANDS
 from sbredis.engine._keys import partition_keys
 from sbredis.engine._lifecycle import Side as LifeSide
 from sbredis.engine._lifecycle import State
-from sbredis.engine._results import Looked
 from sbredis.engine._scripts import load
 from sbredis.transport import Argument, Script, Transport
+from tests.engine.taking import ROOM, accepting, first_token, receiving, run_of
 
 __all__ = [
     "ENTITY",
@@ -204,26 +205,52 @@ class Bench:
         return (await self.receive_more(wanted, side=side, mode=mode))[0]
 
     async def receive_more(
-        self, wanted: int = 10, *, side: SidePrefix = "", mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
+        self, wanted: int = 10, *, side: SidePrefix = "", mode: Mode = "lock", room: int = ROOM
     ) -> tuple[list[Held], Received]:
         """Receive messages; return them and the rest of the answer."""
-        token = new_token()
-        request = self.partition.receive(
-            self.call_id(), token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for
-        )
-        received = await self.tell(request)
+        token = first_token()
+        received = await self.tell(self.receiving(token, wanted, side=side, mode=mode, room=room))
         return [Held(token, delivery) for delivery in received.messages], received
+
+    def receiving(
+        self,
+        token: str,
+        wanted: int,
+        *,
+        side: SidePrefix = "",
+        mode: Mode = "lock",
+        room: int = ROOM,
+        session: str | None = None,
+    ) -> Request[Received]:
+        """Return a request for messages; those outside of a session will be locked under a ``first_token``."""
+        return receiving(
+            self.partition,
+            token,
+            wanted,
+            run=self._run,
+            now=self._time,
+            side=side,
+            mode=mode,
+            room=room,
+            session=session,
+        )
+
+    def accepting(self, token: str) -> Request[Accepted | None]:
+        """Return a request for the next free session."""
+        return accepting(self.partition, token, run=self._run, now=self._time)
+
+    @property
+    def _run(self) -> str:
+        return run_of(self.transport, self.partition) if self.run_id is None else self.run_id[:8]
+
+    @property
+    def _time(self) -> int | None:
+        return self.now if self.partition.settings.clock == "test" else None
 
     async def one(self, *, side: SidePrefix = "") -> Held:
         """Receive and return the oldest message; there must be one."""
         (message,) = await self.receive(1, side=side)
         return message
-
-    async def look(self, *, side: SidePrefix = "", waiter: bytes = b"", waiting_for: int = 1) -> Looked:
-        """Look, and return the result."""
-        call_id = CallId("", 0, self.now)
-        request = self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, call_id=call_id)
-        return await self.tell(request)
 
     async def payloads(self, *, side: SidePrefix = "") -> list[bytes]:
         """Receive messages, which locks them, and return their payloads."""

@@ -20,7 +20,6 @@ from tests.access.users import nodes_of
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench
 from tests.engine.moves import Town
 from tests.engine.opening import open_with_scripts
-from tests.engine.receivers import Receiver, Receivers
 from tests.engine.rights import Rights, commands_of, confined
 from tests.engine.topics import Topic
 from tests.engine.transactions import World
@@ -100,18 +99,6 @@ async def bench(
         yield made
         there = all_keys() if all_keys else await _keys_in_memory(transport)
         assert there <= {key.decode() for key in KEYS}, "keys were left behind outside of the partition"
-
-
-@pytest.fixture
-def listening(bench: Bench) -> Receivers:
-    """Return a function that makes receivers; each listens as soon as it is made."""
-
-    async def made(name: str) -> Receiver:
-        receiver = Receiver(bench, name)
-        await bench.transport.subscribe(receiver.channel, receiver.ear)
-        return receiver
-
-    return made
 
 
 async def _keys_in_memory(transport: Transport) -> set[str]:

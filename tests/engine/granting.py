@@ -14,7 +14,7 @@ from sbredis.engine import (
     SentGrant,
     read_push,
 )
-from sbredis.engine._keys import waiting_channel
+from sbredis.engine._keys import push_channel
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, Bench
 from tests.transport.ears import Ear
 from tests.waiting import eventually
@@ -57,7 +57,7 @@ class Grantor:
 
     def __init__(self, bench: Bench, name: str, run: str) -> None:
         self.bench, self.name, self.run = bench, name, run
-        self.channel = waiting_channel(NAMESPACE, SALT, ENTITY, name)
+        self.channel = push_channel(NAMESPACE, SALT, ENTITY, name)
         self.ear = Ear()
         self.number = 0
         self.seen = NOTHING

@@ -17,19 +17,19 @@ from sbredis.engine import (
     SessionsListed,
     decode,
     encode,
-    new_token,
     payload_offset,
 )
 from tests.engine.bench import Bench
+from tests.engine.taking import first_token
 
 __all__ = [
     "Holder",
     "accept",
+    "accept_next",
     "body",
     "holder",
     "listed",
     "listed_since",
-    "look_for",
     "of_session",
     "peeked",
     "put",
@@ -55,24 +55,20 @@ async def put(
     return [str(first + place) for place in range(len(bodies))]
 
 
-async def accept(
-    bench: Bench, name: str | None = None, token: str = "", *, waiter: bytes = b"", waiting_for: int = 1
-) -> Accepted:
-    request = bench.partition.accept_session(
-        bench.call_id(), token or new_token(), name, waiter=waiter, waiting_for=waiting_for
-    )
-    return await bench.tell(request)
+async def accept(bench: Bench, name: str, token: str = "") -> Accepted:
+    return await bench.tell(bench.partition.accept_session(bench.call_id(), token or first_token(), name))
 
 
-async def look_for(bench: Bench, *, waiter: bytes = b"", waiting_for: int = 1) -> Accepted:
-    call_id = CallId("", 0, bench.now)
-    return await bench.tell(bench.partition.look_for_session(waiter=waiter, waiting_for=waiting_for, call_id=call_id))
+async def accept_next(bench: Bench, token: str = "") -> Accepted | None:
+    """Lock the session that has been free for longest; return ``None`` if no session is free."""
+    return await bench.tell(bench.accepting(token or first_token()))
 
 
 async def holder(bench: Bench, name: str | None = None) -> Holder:
     """Accept a free session and return its holder."""
-    token = new_token()
-    accepted = await accept(bench, name, token)
+    token = first_token()
+    accepted = await (accept_next(bench, token) if name is None else accept(bench, name, token))
+    assert accepted is not None
     assert accepted.outcome == "taken", accepted
     return Holder(bench, SessionLock(accepted.session, token))
 
@@ -97,7 +93,6 @@ async def traces(bench: Bench) -> dict[str, object]:
         "leases",
         "locks",
         "due",
-        "waiters",
         "sessions",
         "turns",
         "states",
@@ -115,19 +110,9 @@ class Holder:
     bench: Bench
     lock: SessionLock
 
-    async def receive_more(
-        self, wanted: int = 10, *, mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
-    ) -> Received:
-        request = self.bench.partition.receive(
-            self.bench.call_id(),
-            self.lock.token,
-            wanted,
-            mode=mode,
-            waiter=waiter,
-            waiting_for=waiting_for,
-            session=self.lock.name,
-        )
-        return await self.bench.tell(request)
+    async def receive_more(self, wanted: int = 10, *, mode: Mode = "lock") -> Received:
+        lock = self.lock
+        return await self.bench.tell(self.bench.receiving(lock.token, wanted, mode=mode, session=lock.name))
 
     async def receive(self, wanted: int = 10, *, mode: Mode = "lock") -> list[Delivery]:
         return list((await self.receive_more(wanted, mode=mode)).messages)

@@ -27,7 +27,7 @@ each_damage = pytest.mark.parametrize("damage", DAMAGE)
 async def lose(transport: Transport, partition: Partition, damage: str, numbers: Sequence[str]) -> None:
     """Damage the records with these numbers."""
     for number in numbers:
-        key = partition.keys[11 + int(number) // 4096 % 16]
+        key = partition.keys[10 + int(number) // 4096 % 16]
         content = DAMAGE[damage]
         if content is None:
             assert await transport.command("HDEL", key, number, key=key) == 1

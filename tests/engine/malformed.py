@@ -12,7 +12,7 @@ from sbredis.transport import Argument
 
 __all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malformed", "malformed", "not_numbers"]
 
-TOKEN, OTHER_TOKEN, STAMP = "aaaaaaaaaaa", "bbbbbbbbbbb", "aaaaaaaaaaaa"
+TOKEN, OTHER_TOKEN, STAMP = "aaaaaaaaAAB", "bbbbbbbbbbb", "aaaaaaaaaaaa"
 
 SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 4)}
 """The index of each setting among the arguments of `configure`."""
@@ -22,7 +22,7 @@ _GRANT = "r sb:bench:{abc}:e:push:c 1 ? aaaaaaaa 0 0 0 0 1 0 1 1000 b   "
 flags, retired prefixes, source."""
 
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
-    "accept_session": ("", 1, OTHER_TOKEN, "", 1),
+    "accept_session": ("=t", OTHER_TOKEN),
     "bury_session": ("=s", TOKEN, 500, b""),
     "get_state": ("=s", TOKEN),
     "list_sessions": (10, "", ""),
@@ -61,7 +61,6 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "purge": ("", NEVER, 10, 0, ""),
     "read_pin": (),
     "read_range": (TOKEN, 0, 0, 10, 1000, 0),
-    "receive": ("", "lock", 1, 1000, TOKEN, "", 1, ""),
     "receive_deferred": ("lock", TOKEN, "", 1, "1"),
     "redrive": ("d1", "", ""),
     "renew": (TOKEN, 1, "1"),
@@ -76,7 +75,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
 A script accepts them, whatever it answers. For arguments that name a session, "s" must be locked under TOKEN.
 """
 
-NEW_TOKEN: dict[str, int] = {"accept_session": 2, "receive": 4, "receive_deferred": 1}
+NEW_TOKEN: dict[str, int] = {"accept_session": 1, "receive_deferred": 1}
 """The index of an argument that is a token and must be unused."""
 
 _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
@@ -86,7 +85,6 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
         for setting in SETTINGS.values()
         if setting.least is not None and setting.most is not None and not setting.optional
     },
-    "accept_session": {1: (0, 1), 4: (0, 1)},
     "bury_session": {2: (1, MAXIMUM_CALL_MESSAGES)},
     "close": {0: (1, NEVER), 1: (2, 3)},
     "destroy": {0: (0, MAXIMUM_CALL_MESSAGES)},
@@ -106,7 +104,6 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
         3: (1, MAXIMUM_CALL_MESSAGES),
         4: (1, 1 << 30),
     },
-    "receive": {2: (0, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30), 6: (0, MAXIMUM_CALL_MESSAGES)},
     "receive_deferred": {3: (1, 1 << 30)},
     "unpin": {0: (1, 999_999_999_999_999)},
 }
@@ -117,7 +114,6 @@ _NOT_ORIGINS: tuple[Argument, ...] = ("", "q", "q:", ":birth", "q b:birth", "q:b
 
 _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "abandon": {0: ("", "2", "01", "true", "-1")},
-    "accept_session": {3: ("elsewhere", "sb:bench:{other}:wake:x", "{abc}")},
     "list_sessions": {
         1: ("s", "0"),
         2: ("x", "-1", "1.5", NEVER + 1, 5),
@@ -155,11 +151,6 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "plan": {1: (TOKEN, "a b"), 2: ("1", "x"), 3: ("1", "x"), 6: ("", "2", "yes", "-1")},
     "read_range": {0: ("", "a b"), 5: ("", "2", "yes", "-1")},
     "purge": {0: ("x", "D", "T", "dd", "tt", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},
-    "receive": {
-        0: ("x", "D", "T", "dd", "tt", "0"),
-        1: ("", "Lock", "peek", "locked"),
-        5: ("elsewhere", "sb:bench:{other}:wake:x", "sb:bench:abc:wake:x", "{abc}"),
-    },
     "receive_deferred": {0: ("", "Lock", "peek", "deleted")},
     "watermarks": {0: ("x" * 513,), 1: ("", "x", "-1", "1.5", "1" * 21)},
 }
@@ -171,11 +162,9 @@ _TOKENS: dict[str, int] = NEW_TOKEN | dict.fromkeys(
 _WITHOUT_TOKEN = {"get_state"}
 """The scripts whose token is optional."""
 _SESSIONS: dict[str, int] = {
-    "accept_session": 0,
     "list_sessions": 1,
     "peek": 5,
     "purge": 4,
-    "receive": 7,
     "receive_deferred": 2,
 }
 """The index of an optional session name. In other scripts a session name is the first argument, and required."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sbredis.engine import (
     NO_CALL_ID,
@@ -27,7 +27,6 @@ from sbredis.engine import (
     Taken,
     Transacted,
     encode,
-    new_token,
     perform,
     read_record,
     transact,
@@ -37,6 +36,7 @@ from sbredis.engine._moving import Verdict
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
+from tests.engine.taking import first_token, receiving, run_of
 from tests.stored_settings import with_settings
 
 __all__ = ["NAMESPACE", "START", "A", "B", "T", "Town"]
@@ -106,7 +106,7 @@ class Town:
     async def bury(self, name: str, *bodies: bytes) -> tuple[str, ...]:
         """Send messages and move them to the dead-letter queue; return their names there."""
         await self.send(name, *bodies)
-        token = new_token()
+        token = first_token()
         found = await self.receive(name, token, len(bodies))
         await self.tell(self.of[name].dead_letter(self.call_id(), [Lock(token, each.name) for each in found]))
         return tuple(each.name for each in await self.peek(name, "d"))[-len(bodies) :]
@@ -121,12 +121,14 @@ class Town:
 
     async def received(self, name: str, side: SidePrefix = "") -> list[bytes]:
         """Return the bodies of the messages that a receiver gets."""
-        return [body_of(each) for each in await self.receive(name, new_token(), 1000, side=side)]
+        return [body_of(each) for each in await self.receive(name, first_token(), 1000, side=side)]
 
-    async def receive(self, name: str, token: str, wanted: int, *, side: SidePrefix = "") -> tuple[Delivery, ...]:
+    async def receive(self, name: str, token: str, wanted: int, **how: Any) -> tuple[Delivery, ...]:
         """Receive messages, as if the entity had begun to forward its messages only after that."""
         await self.put(name, forwards="0")
-        found = await self.tell(self.of[name].receive(self.call_id(), token, wanted, side=side))
+        of = self.of[name]
+        run = run_of(self.transport, of)
+        found = await self.tell(receiving(of, token, wanted, run=run, now=self.now, **how))
         await self.put(name, forwards=str(int(self.of[name].settings.forwards)))
         return found.messages
 

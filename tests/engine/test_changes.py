@@ -52,10 +52,10 @@ def test_every_field_is_set_and_read_by_the_scripts() -> None:
 
 
 def test_a_field_that_nothing_sets_or_nothing_reads_is_found() -> None:
-    others = {"every": "\n".join(f"p.{name} = p.{name}" for name in FIELDS if name not in {"room", "told"})}
+    others = {"every": "\n".join(f"p.{name} = p.{name}" for name in FIELDS if name not in {"room", "upkeep"})}
     reads = {"send": "if p.room then"}
-    sets = {"receive": "p.told, p.room = true, nil"}
+    sets = {"grant": "p.upkeep, p.room = true, nil"}
     assert list(unsound_fields(others | reads | sets)) == [
-        "p.told: nothing reads this field",
-        "p.room: nothing sets this field; receive reads it",
+        "p.upkeep: nothing reads this field",
+        "p.room: nothing sets this field; grant reads it",
     ]

@@ -42,7 +42,6 @@ from sbredis.engine import (
 from sbredis.engine._bands import BAND_WIDTH, BANDS, EPOCH_LEAP, LEVELS, RESERVED, band, score, split_member
 from sbredis.engine._keys import KINDS, SESSION_KINDS, STORE_KINDS, partition_keys
 from sbredis.engine._lifecycle import Reason, Side, State
-from sbredis.engine._lock_tokens import NO_LEASE
 from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._partition import TARGET_KINDS
 from sbredis.engine._scripts import load, operations
@@ -98,7 +97,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "ripe": lambda of: of.ripe(3, room=4, call_id=TURN),
     "settlements": lambda of: of.read_settlements(SettlementsPlace(3), 4, call_id=TURN),
     "watermarks": lambda of: of.watermarks(b"name", "3", call_id=TURN),
-    "accept_session": lambda of: of.accept_session(TURN, TOKEN, "s", waiter=b"w", waiting_for=0),
+    "accept_session": lambda of: of.accept_session(TURN, TOKEN, "s"),
     "renew_session": lambda of: of.renew_session(TURN, SESSION),
     "release_session": lambda of: of.release_session(TURN, SESSION),
     "set_state": lambda of: of.set_state(TURN, SESSION, b"state"),
@@ -106,7 +105,6 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "list_sessions": lambda of: of.list_sessions(3, "after", TURN),
     "bury_session": lambda of: of.bury_session(TURN, SESSION, b"why", share=4),
     "cancel": lambda of: of.cancel(TURN, ["1", "2"]),
-    "receive": lambda of: of.receive(TURN, TOKEN, 3, side="d", mode="delete", room=10, waiter=b"w", waiting_for=4),
     "grant": lambda of: of.grant([GRANT, GRANT._replace(source="d")], TURN),
     "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),
     "peek": lambda of: of.peek(3, 4, side="d", room=10, states="al", call_id=TURN),
@@ -219,25 +217,7 @@ def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
         request = build(PARTITION)
         assert request.repeatable is (request.arguments[2] != "" or contract_of(name).fact("repeatable").always)
     assert not PARTITION.send(NO_CALL_ID, [Outgoing(b"m")]).repeatable
-    assert not PARTITION.receive(NO_CALL_ID, TOKEN, 1).repeatable
-    assert PARTITION.look().repeatable
-
-
-def test_a_look_is_a_receive_of_zero_messages() -> None:
-    """A look uses the token that no lease has, and no lane."""
-    header, request = contract_of("receive"), PARTITION.look(side="d", waiter=b"w", waiting_for=4)
-    assert (request.script.name, request.keys) == ("receive", PARTITION.keys)
-    assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, "")
-    own = dict(zip(header.arguments, request.arguments[5:], strict=True))
-    plain = {"side": "d", "mode": "lock", "wanted": 0, "room": 1, "waiter": b"w", "waiting_for": 4, "session": ""}
-    assert own == {**plain, "token": NO_LEASE}
-    assert PARTITION.look(call_id=CallId("", 0, 5)).arguments[:5] == (
-        PARTITION.incarnation,
-        PARTITION.version,
-        "",
-        0,
-        5,
-    )
+    assert not PARTITION.receive_deferred(NO_CALL_ID, TOKEN, ["1"]).repeatable
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
@@ -250,16 +230,16 @@ def numbered(source: str, table: str = "keys") -> dict[str, int]:
 
 def test_keys_have_the_order_that_the_scripts_expect() -> None:
     found = numbered(fragment("begin"))
-    assert "index = set.sessions and keys[28] or nil" in fragment("begin")
-    found["sessions"] = 28  # key 28 is nil if the entity has no sessions
+    assert "index = set.sessions and keys[27] or nil" in fragment("begin")
+    found["sessions"] = 27  # key 27 is nil if the entity has no sessions
     assert found == {kind: place for place, kind in enumerate(KINDS, 1) if kind in found}
     assert set(found) == {kind for kind in KINDS if not re.fullmatch(r"m\d+", kind)} - {
         "settled"
     }  # which no script uses yet
     elsewhere = numbered(source_of("destroy"), "KEYS")
     assert elsewhere == {kind: found[kind] for kind in elsewhere}
-    assert "local state, store = KEYS[1], KEYS[10]" in source_of("configure")
-    assert (found["state"], found["store"]) == (1, 10)
+    assert "local state, store = KEYS[1], KEYS[9]" in source_of("configure")
+    assert (found["state"], found["store"]) == (1, 9)
 
 
 def test_the_last_sixteen_keys_are_the_hashes_of_records() -> None:
@@ -269,7 +249,7 @@ def test_the_last_sixteen_keys_are_the_hashes_of_records() -> None:
     assert KINDS.index("m0") == first - 1
     assert [kind for kind in KINDS if kind[1:].isdigit()] == [f"m{place}" for place in range(many)]
     assert len(KINDS) == first - 1 + many + len(SESSION_KINDS) + 6
-    assert KINDS[9:] == (*STORE_KINDS, *SESSION_KINDS, "lasting", "once", "settled", "words", "grants", "kept")
+    assert KINDS[8:] == (*STORE_KINDS, *SESSION_KINDS, "lasting", "once", "settled", "words", "grants", "kept")
     assert width == 4096
 
 
@@ -282,14 +262,13 @@ def test_publish_expects_the_keys_of_a_target_in_the_declared_order() -> None:
     assert [int(place or 0) for _, place in found] == list(range(len(TARGET_KINDS)))
     assert "target.index, target.turns, target.states = keys[at], keys[at + 1], keys[at + 2]" in source
     assert "check_publish(p, KEYS, ARGV, 7, KEY_COUNT + 1)" in source_of("publish")
-    assert (len(KINDS), len(TARGET_KINDS), len(SESSION_KINDS)) == (36, 7, 3)
+    assert (len(KINDS), len(TARGET_KINDS), len(SESSION_KINDS)) == (35, 6, 3)
     with_sessions = Partition("n", "abc", "u", "of-u", 7, PartitionSettings(shared=True, sessions=True), store="e")
     assert with_sessions.target_keys() == (
         *with_sessions.keys[:3],
         with_sessions.keys[5],
-        *with_sessions.keys[8:9],
-        *with_sessions.keys[33:35],
-        *with_sessions.keys[27:30],
+        *with_sessions.keys[32:34],
+        *with_sessions.keys[26:29],
     )
     request = PARTITION.publish(TURN, [Outgoing(b"m")], [[Copy(1)]], [TARGETS[0], with_sessions])
     assert request.keys[len(KINDS) :] == TARGETS[0].target_keys() + with_sessions.target_keys()
@@ -322,8 +301,7 @@ def test_the_bands_match_the_life_cycle() -> None:
     assert int(evaluated(fragment("levels") + "return LEVELS")) == LEVELS
     assert int(evaluated(fragment("scheduled") + "return SCHEDULED")) == score(band(Side.MAIN, State.SCHEDULED), 0)
     sides = evaluated(fragment("sides") + "return SIDES")
-    rooms = {str(prefix): int(sides[prefix].room) for prefix in sides}
-    assert rooms == {Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3, Side.TRANSFER_DEAD.value: 4}
+    assert {str(prefix) for prefix in sides} == {side.value for side in Side}
     for side in Side:
         of = sides[side.value]
         assert of.prefix == side.value
@@ -355,7 +333,7 @@ def test_literal_bands_in_scripts_match_the_life_cycle() -> None:
     assert listed is not None
     assert listed[1].split(", ") == order[: len(main) + 1]
     assert {state for _, state in RESERVED} == {State.HELD}
-    assert {score // BAND_WIDTH for score in turns().values()} == set(range(5))
+    assert {score // BAND_WIDTH for score in turns().values()} == {0, 1, 3, 4}
     assert all(score % BAND_WIDTH == 0 for score in turns().values())
 
 
@@ -365,9 +343,9 @@ def turns() -> dict[str, int]:
     return {str(name): int(score) for name, score in found.items()}
 
 
-def test_five_bands_describe_the_state_of_a_session() -> None:
+def test_four_bands_describe_the_state_of_a_session() -> None:
     assert turns() == {
-        name: place * BAND_WIDTH for place, name in enumerate(("free", "locked", "waiting", "blocked", "stated"))
+        name: place * BAND_WIDTH for place, name in ((0, "free"), (1, "locked"), (3, "blocked"), (4, "stated"))
     }
 
 
@@ -499,13 +477,13 @@ def test_no_script_compares_texts_by_order(name: str) -> None:
 async def test_a_new_partition_has_every_field_that_scripts_read_or_write(bench: Bench) -> None:
     """A script that reads a setting always finds it."""
     whole = await bench.whole()
-    state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 9))
+    state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 8))
     every = "\n".join(load(name).source for name in OF_A_PARTITION)
     read = quoted(_READ_OF_STATE.findall(every))
     assert read == {field.decode() for field in state}
     assert quoted(_READ_OF_STORE.findall(every)) | {"layout"} == {field.decode() for field in store}
     written = {name for names in _WRITTEN_TO_STATE.findall(every) for name in names if name}
-    assert {"biggest", "dead_seq", "run_id", "settings", "waiting"} <= written <= read
+    assert {"biggest", "dead_seq", "run_id", "settings"} <= written <= read
     assert set(_WRITTEN_TO_STORE.findall(every)) == {"seq", "bytes"}
 
 
@@ -513,7 +491,7 @@ async def test_a_new_partition_has_every_field_that_scripts_read_or_write(bench:
 @pytest.mark.parametrize("target", ["memory"])
 async def test_a_partition_stores_each_setting_under_the_name_that_its_declaration_gives(bench: Bench) -> None:
     whole = await bench.whole()
-    state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 9))
+    state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 8))
     settings = bench.partition.settings
     words = {name.encode(): word for name, word in settings_of(state[b"settings"]).items()}
     for setting, value in zip(SETTINGS.values(), settings.arguments(), strict=True):

@@ -98,10 +98,8 @@ def test_only_a_script_that_takes_in_data_has_a_second_form_for_a_full_server(na
 def test_a_request_has_the_facts_of_its_script() -> None:
     assert OF.peek(0, 1).repeatable
     assert not OF.cancel(NO_CALL_ID, ["1"]).repeatable
-    assert OF.look().repeatable
-    assert not OF.receive(NO_CALL_ID, new_token(), 1).repeatable
-    assert OF.look_for_session().repeatable
-    assert not OF.accept_session(NO_CALL_ID, new_token(), None).repeatable
+    assert not OF.receive_deferred(NO_CALL_ID, new_token(), ["1"]).repeatable
+    assert not OF.accept_session(NO_CALL_ID, new_token(), "s").repeatable
     assert OF.set_state(NO_CALL_ID, SESSION, None).at_limit
     assert not OF.set_state(NO_CALL_ID, SESSION, b"").at_limit
     assert facts_of("complete").freeing.always

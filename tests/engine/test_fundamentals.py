@@ -17,6 +17,7 @@ import pytest
 from sbredis.engine import Lock, Outgoing, new_token
 from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.bench import SETTINGS, START, Bench, set_to
+from tests.engine.taking import first_token
 
 pytestmark = [pytest.mark.anyio, pytest.mark.conformance]
 
@@ -67,9 +68,9 @@ async def test_a_receiver_gets_at_most_the_messages_that_it_wants(bench: Bench) 
 async def test_a_receiver_gets_the_messages_that_fit_its_room_but_at_least_one(bench: Bench) -> None:
     """A message that is larger than the room is received alone."""
     await bench.send(b"x" * 100, b"y" * 100, b"z")
-    received = await bench.tell(bench.partition.receive(bench.call_id(), new_token(), 10, room=50))
+    received = await bench.tell(bench.receiving(first_token(), 10, room=50))
     assert [message.name for message in received.messages] == ["1"]
-    received = await bench.tell(bench.partition.receive(bench.call_id(), new_token(), 10, room=130))
+    received = await bench.tell(bench.receiving(first_token(), 10, room=130))
     assert [message.name for message in received.messages] == ["2"]
 
 

@@ -26,7 +26,7 @@ from sbredis.engine import (
     transact,
     transact_together,
 )
-from sbredis.engine._keys import waiting_channel
+from sbredis.engine._keys import push_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
 from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench, set_to
 from tests.engine.granting import RUN, Grantors, granting, grantors, names
@@ -233,7 +233,7 @@ async def test_a_word_is_forgotten_after_a_while(bench: Bench, receiver: Grantor
     bench.later(70_001)
     assert (await a.grant(1, begins=False)).answer is CreditAnswer.FORGOTTEN
     await b.grant(0)
-    assert set((await bench.whole())[bench.partition.keys[33].decode()][1]) == {b"b ", b"bAAAAAAA"}
+    assert set((await bench.whole())[bench.partition.keys[32].decode()][1]) == {b"b ", b"bAAAAAAA"}
 
 
 # -- settlements -------------------------------------------------------------------------------------------------------
@@ -471,7 +471,7 @@ async def test_a_malformed_grant_is_refused_and_changes_nothing(
 async def test_a_publish_announces_its_copies(topic: Topic) -> None:
     """A call that publishes lacks the keys of the subscriptions' leases. So it makes no gifts."""
     one, ear = topic.one, Ear()
-    sent = SentGrant("r", waiting_channel("ns", SALT, "s1", "c"), "", granting(1))
+    sent = SentGrant("r", push_channel("ns", SALT, "s1", "c"), "", granting(1))
     await topic.transport.subscribe(sent.channel, ear)
     [reply] = (await topic.tell(one.grant([sent], topic.at()))).credits
     sent = sent._replace(grant=granting(2, run=reply.run))

@@ -18,17 +18,19 @@ import pytest
 from sbredis.engine import (
     CallId,
     Copy,
+    Delivery,
     Lock,
     Outgoing,
     Partition,
     PartitionSettings,
     Request,
+    SentGrant,
     bucket_keys,
     new_token,
     perform,
     slot_salt,
 )
-from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys, waiting_channel
+from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys, push_channel
 from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusServerBusyError
 from sbredis.registry import Namespace
@@ -36,8 +38,10 @@ from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import SLOTS, Script, Transport, key_slot
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, START, Bench, everything
 from tests.engine.contracts import OF_A_PARTITION, contract_of
+from tests.engine.granting import granting
 from tests.engine.opening import open_with_scripts
 from tests.engine.rights import Rights, commands_of, confined
+from tests.engine.taking import first_token, receiving, run_of
 from tests.engine.test_contracts import READS
 from tests.engine.test_repetition import ARRANGED, Arrange
 from tests.transport.ears import Ear
@@ -61,7 +65,7 @@ def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
             *partition_keys("ns", salt, "e1"),
             *partition_keys("ns", salt, "zz9", "e1"),
             *bucket_keys("other-ns", salt),
-            waiting_channel("ns", salt, "q", "c1"),
+            push_channel("ns", salt, "q", "c1"),
         )
         assert {key_slot(key) for key in keys} == {key_slot(salt.encode())}
     assert len({key_slot(salt.encode()) for salt in SALTS}) == 64
@@ -157,7 +161,7 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: L
     """The user needs only the commands that the scripts name. The user can also listen to its channels."""
     done: set[str] = set()
     async with user(running, Rights.of_namespace(NAMESPACE, commands_of(operations()))) as transport:
-        await transport.subscribe(waiting_channel(NAMESPACE, SALT, "q", "c"), Ear())
+        await transport.subscribe(push_channel(NAMESPACE, SALT, "q", "c"), Ear())
         for number, arrange in enumerate(ARRANGED):
             bench = Bench(transport, Partition(NAMESPACE, SALT, f"e{number}", INCARNATION, 1, SETTINGS))
             await bench.tell(bench.partition.configure(create=True))
@@ -168,7 +172,7 @@ async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: L
         with pytest.raises(ServiceBusAuthorizationError):
             await perform(transport, Partition("other", SALT, "e1", "i", 1, SETTINGS).configure(create=True))
         with pytest.raises(ServiceBusAuthorizationError):
-            await transport.subscribe(waiting_channel("other", SALT, "q", "c"), Ear())
+            await transport.subscribe(push_channel("other", SALT, "q", "c"), Ear())
     assert done == set(OF_A_PARTITION)
 
 
@@ -212,6 +216,13 @@ class Topic:
     async def tell(self, request: Request[Any]) -> Any:
         return await perform(self.admin, request)
 
+    async def take(self, subscription: Partition, wanted: int, token: str = "") -> tuple[Delivery, ...]:
+        """Receive messages."""
+        run = run_of(self.admin, subscription)
+        received = await self.tell(receiving(subscription, token or first_token(), wanted, run=run, now=self.now))
+        messages: tuple[Delivery, ...] = received.messages
+        return messages
+
     async def all_keys(self) -> set[bytes]:
         replies = await self.admin.command("KEYS", "*", key=self.topic.keys[0])
         return set(replies)
@@ -229,20 +240,20 @@ async def topic(url: str) -> AsyncIterator[Topic]:
 
 
 @real_servers
-async def test_publishing_uses_only_the_topic_and_seven_keys_of_each_subscription(
+async def test_publishing_uses_only_the_topic_and_six_keys_of_each_subscription(
     topic: Topic, running: LocalServer | LocalCluster
 ) -> None:
-    """The call touches no other keys, even if it wakes receivers or a message has a shorter life in a subscription."""
-    channel = waiting_channel(NAMESPACE, SALT, "q", "c")
-    waiting = topic.one.receive(topic.call_id(), new_token(), 1, waiter=channel)
-    await topic.tell(waiting)
+    """The call touches no other keys, even if it tells receivers or a message has a shorter life in a subscription."""
+    run = run_of(topic.admin, topic.one)
+    waiting = SentGrant("r", push_channel(NAMESPACE, SALT, "s1", "c"), "", granting(1, run=run))
+    await topic.tell(topic.one.grant([waiting], CallId("", 0, topic.now)))
     request = topic.publish((0, 1), (0,), (), (1,))
-    assert len(request.keys) == len(KINDS) + 2 * 7
+    assert len(request.keys) == len(KINDS) + 2 * 6
     async with user(running, Rights.of_keys(request.keys, NAMESPACE, SALT, commands_of(["publish"]))) as transport:
         await perform(transport, request)
         topic.now += 2000
         await perform(transport, topic.publish((0, 1)))
-    assert (await topic.tell(topic.one.receive(topic.call_id(), new_token(), 10))).messages
+    assert await topic.take(topic.one, 10)
 
 
 @real_servers
@@ -257,8 +268,9 @@ async def test_a_receiver_of_a_subscription_uses_only_its_own_keys_and_the_store
         async def tell(request: Request[Any]) -> Any:
             return await perform(transport, request)
 
-        token = new_token()
-        received = await tell(sub.receive(call_id(), token, 5))
+        await tell(sub.due(call_id()))
+        run, token = run_of(transport, sub), first_token()
+        received = await tell(receiving(sub, token, 5, run=run, now=topic.now))
         one, two, three, four, five = (Lock(token, message.name, b"seen") for message in received.messages)
         await tell(sub.complete(call_id(), [one]))
         await tell(sub.dead_letter(call_id(), [two]))
@@ -266,8 +278,8 @@ async def test_a_receiver_of_a_subscription_uses_only_its_own_keys_and_the_store
         await tell(sub.abandon(call_id(), [four], counted=True))
         await tell(sub.renew(call_id(), [five]))
         await tell(sub.receive_deferred(call_id(), new_token(), [three.name]))
-        token = new_token()
-        await tell(sub.receive(call_id(), token, 1, side="d"))
+        token = first_token()
+        await tell(receiving(sub, token, 1, run=run, now=topic.now, side="d"))
         await tell(sub.complete(call_id(), [Lock(token, "d1")]))
         await tell(sub.peek(0, 10, call_id=CallId("", 0, topic.now)))
         topic.now += 100_000
@@ -275,17 +287,17 @@ async def test_a_receiver_of_a_subscription_uses_only_its_own_keys_and_the_store
         await tell(sub.purge(call_id(), START + 1_000_000))
         while await tell(sub.destroy(share=2)):
             pass
-    assert not await everything(topic.admin, sub.keys[:9])
+    assert not await everything(topic.admin, sub.keys[:8])
     # Both messages have expired.
-    assert len((await topic.tell(topic.one.receive(topic.call_id(), new_token(), 10))).messages) == 0
+    assert await topic.take(topic.one, 10) == ()
 
 
 @one_server
 async def test_a_subscription_destroyed_after_its_topic_leaves_no_keys(topic: Topic) -> None:
     """In any order of destruction, no key is left."""
     await topic.tell(topic.publish((0, 1), (0,)))
-    token = new_token()
-    (message,) = (await topic.tell(topic.one.receive(topic.call_id(), token, 1))).messages
+    token = first_token()
+    (message,) = await topic.take(topic.one, 1, token)
     await topic.tell(topic.one.abandon(topic.call_id(), [Lock(token, message.name, b"changed")]))
     for partition in (topic.topic, topic.one, topic.two):
         while await topic.tell(partition.destroy()):

@@ -9,6 +9,7 @@ import pytest
 from sbredis.engine import MAXIMUM_CALL_BYTES, CallId, Outgoing, PartitionSettings, new_token
 from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, Bench
+from tests.engine.taking import first_token
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("target", ["memory", "server"], indirect=True)]
 
@@ -69,7 +70,7 @@ async def test_a_receive_and_a_peek_count_changed_properties(bench: Bench, room:
     await bench.send(*[b"m"] * CHANGED)
     await bench.abandon(*await bench.receive(CHANGED), changes=b"c" * 100)
     shown = await bench.tell(bench.partition.peek(0, CHANGED, room=room, call_id=CallId("", 0, bench.now)))
-    received = await bench.tell(bench.partition.receive(bench.call_id(), new_token(), CHANGED, room=room))
+    received = await bench.tell(bench.receiving(first_token(), CHANGED, room=room))
     for messages in (shown.messages, received.messages):
         assert [one.name for one in messages] == [str(number) for number in range(1, fitting + 1)]
 

@@ -11,16 +11,17 @@ from typing import TypeVar
 
 import pytest
 
-from sbredis.engine import NEVER, Delivery, Lock, Outgoing, Partition, Request, SessionLock, new_token
+from sbredis.engine import NEVER, Delivery, Lock, Outgoing, Partition, Request, SessionLock
 from sbredis.engine._expansion import expand
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.servers import LocalServer
 from sbredis.transport import Script
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench, everything
-from tests.engine.holding import Holder, accept, body, holder, listed, of_session
+from tests.engine.holding import Holder, accept_next, body, holder, listed, of_session
 from tests.engine.losing import DAMAGE
 from tests.engine.opening import open_with_scripts
 from tests.engine.proof.hosts import with_texts_replaced
+from tests.engine.taking import first_token
 from tests.plugins.parts import first
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -80,9 +81,9 @@ class Storm:
             got = await self.bench.receive(self.random.randint(1, 4))
             self.take([(one.lock(), one.delivery) for one in got])
             return
-        token = new_token()
-        accepted = await accept(self.bench, None, token)
-        if accepted.outcome == "taken":
+        token = first_token()
+        accepted = await accept_next(self.bench, token)
+        if accepted is not None:
             self.holders.append(Holder(self.bench, SessionLock(accepted.session, token)))
         for mine in list(self.holders):
             try:

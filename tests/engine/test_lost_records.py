@@ -22,17 +22,17 @@ from sbredis.engine import (
     read_record,
 )
 from sbredis.exceptions import ServiceBusQuotaExceededError
-from tests.engine.bench import KEYS, SETTINGS, Bench, Held, set_to
+from tests.engine.bench import SETTINGS, Bench, Held, set_to
 from tests.engine.holding import body, holder, listed, put
 from tests.engine.losing import each_damage, lose
 from tests.engine.moves import A, Town
 from tests.engine.reserving import Reader
+from tests.engine.taking import first_token
 from tests.engine.topics import Topic
 
 LOCK = SETTINGS.lock_duration
 pytestmark = [pytest.mark.anyio, each_damage]
 sessions = set_to(sessions=True)
-WAITER = KEYS[0].replace(b":state", b":wake:w")
 NO_STATES = {"more", "due", "bytes", "last", "used"}
 
 
@@ -100,26 +100,23 @@ async def test_one_call_sets_aside_at_most_a_hundred_messages_and_asks_for_anoth
     names = await bench.send(*[b"x"] * 250, b"good")
     await damage_of(bench, damage, *names[:-1])
     for left in (150, 50):
-        found, received = await bench.receive_more(waiter=WAITER)
+        found, received = await bench.receive_more()
         assert (found, received.more) == ([], True)
         assert (await counted(bench))["active"] == left + 1
     assert [message.payload for message in await bench.receive()] == [b"good"]
     assert (await counted(bench))["dead_active"] == 250
 
 
-async def test_a_receiver_waits_behind_a_lost_message(bench: Bench, damage: str) -> None:
-    """A look counts a lost message. A receive that finds nothing else lets the receiver wait as usual."""
+async def test_a_lost_message_alone_leaves_nothing_to_receive(bench: Bench, damage: str) -> None:
     names = await bench.send(b"1")
     await damage_of(bench, damage, *names)
-    assert (await bench.look()).found
-    found, received = await bench.receive_more(waiter=WAITER)
-    assert (found, received.more, received.waits) == ([], False, True)
-    assert not (await bench.look()).found
+    found, received = await bench.receive_more()
+    assert (found, received.more) == ([], False)
 
 
-async def test_a_repeated_receive_leaves_out_a_message_that_was_lost_since_then(bench: Bench, damage: str) -> None:
+async def test_a_repeated_grant_leaves_out_a_message_that_was_lost_since_then(bench: Bench, damage: str) -> None:
     names = await bench.send(b"1", b"2")
-    request = bench.partition.receive(bench.call_id(), new_token(), 10)
+    request = bench.receiving(first_token(), 10)
     assert len((await bench.tell(request)).messages) == 2
     await damage_of(bench, damage, names[0])
     again = (await bench.tell(request)).messages
@@ -447,7 +444,7 @@ async def test_each_subscription_sets_its_copy_aside(topic: Topic, damage: str) 
     first = await topic.publish((b"1", (0, 1)), (b"2", (0, 1)))
     await lose(topic.transport, topic.topic, damage, [str(first)])
     for subscription in (topic.one, topic.two):
-        token = new_token()
+        token = first_token()
         received: Received = await topic.receive(subscription, token)
         assert [read_record(one.record).payload for one in received.messages] == [b"2"]
         await topic.complete(subscription, token, received.messages[0].name)

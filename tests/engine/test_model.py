@@ -15,7 +15,6 @@ from sbredis.engine._lifecycle import Side, State
 from tests.engine.model import (
     Call,
     Lock,
-    Looked,
     Message,
     Model,
     Outgoing,
@@ -199,26 +198,6 @@ def test_a_new_epoch_skips_message_numbers_and_extends_locks_by_one_duration_at_
     assert model.messages[MAIN][1].state is State.LOCKED
     model.due(at(119, run_id="r2"))
     assert (model.messages[MAIN][1].state, model.seq) == (State.ACTIVE, 3 + 2**24)
-
-
-def test_only_the_needed_waiters_are_woken_in_order() -> None:
-    model = a_queue()
-    for second, waiter in enumerate(("a", "b", "c")):
-        assert model.receive(at(second), "t1", 9, waiter=waiter, waiting_for=2).messages == ()
-    send(model, b"1", b"2", b"3", seconds=30.5)
-    assert model.woken == [(MAIN, "b "), (MAIN, "c ")]  # the first waiter is gone, because its 30 seconds have passed
-
-
-def test_a_look_gives_out_nothing_and_waits_only_if_it_finds_nothing() -> None:
-    model = a_queue()
-    model.send(at(0), [Outgoing(b"later", due=T0 + 9_000)])
-    assert model.look(at(0), waiter="a") == Looked(due=9_000)
-    send(model, b"1", seconds=1)
-    assert model.woken == [(MAIN, "a ")]
-    assert model.look(at(1), waiter="a") == Looked(found=True)
-    assert (model.waiters, model.messages[MAIN][2].state) == ({}, State.ACTIVE)
-    assert model.look(at(1), side=DEAD) == Looked(due=8_000)
-    assert refusal(model, lambda: model.look(at(1, lane="a", number=1))).code == "BADCALL"
 
 
 def test_a_partition_made_after_a_destroy_is_a_new_incarnation() -> None:

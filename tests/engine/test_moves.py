@@ -34,6 +34,7 @@ from sbredis.engine._moving import Verdict
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
 from tests.engine.bench import everything
 from tests.engine.moves import NAMESPACE, A, B, T, Town, body_of
+from tests.engine.taking import first_token
 
 pytestmark = pytest.mark.anyio
 
@@ -122,7 +123,7 @@ async def test_messages_that_are_not_there_as_read_are_not_frozen(town: Town) ->
     """A receiver has one of them, one was completed, and one was changed."""
     await town.send("q", b"held", b"gone", b"changed", b"same")
     messages = (await town.waiting()).messages
-    token = new_token()
+    token = first_token()
     await town.receive("q", token, 3)
     _, gone, changed, same = messages
     await town.tell(town.of["q"].complete(town.call_id(), [Lock(token, gone.name)]))
@@ -181,7 +182,7 @@ async def test_a_full_destination_refuses_the_batch(town: Town) -> None:
     waiting = await town.waiting()
     batch = await town.freeze(A, *waiting.messages)
     assert batch is not None
-    key = town.of["a"].keys[9]
+    key = town.of["a"].keys[8]
     await town.transport.command("HSET", key, "quota", 4, key=key)
     taken = await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
     assert (taken.verdict, taken.detail) == ("QUOTA", "0 4")
@@ -250,7 +251,7 @@ async def test_a_dead_letter_that_is_refused_stays_and_is_not_forwarded_again(to
     batch = await town.freeze(A, one)  # as a redrive does
     assert batch is not None
     await town.tell(town.settling(batch, "refused", await town.birth(), changes={one.name: WHY}))
-    token = new_token()
+    token = first_token()
     (held,) = await town.receive("q", token, 5, side="d")
     assert (held.name, held.changes) == (one.name, one.changes)
     await town.tell(town.of["q"].abandon(town.call_id(), [Lock(token, one.name)]))
@@ -268,7 +269,7 @@ async def set_aside(town: Town, name: str = "n", side: SidePrefix = "") -> tuple
         await town.bury(name, b"active", b"delayed", b"deferred")
     else:
         await town.send(name, b"active", b"delayed", b"deferred")
-    token = new_token()
+    token = first_token()
     active, delayed, deferred = (Lock(token, each.name) for each in await town.receive(name, token, 3, side=side))
     await town.tell(town.of[name].abandon(town.call_id(), [delayed._replace(delay=5000)], counted=False))
     await town.tell(town.of[name].defer(town.call_id(), [deferred]))
@@ -400,7 +401,7 @@ async def test_within_a_slot_one_transaction_moves_messages(town: Town) -> None:
 async def test_a_refused_destination_leaves_the_messages_where_they_are(town: Town) -> None:
     await town.send("q", b"one")
     messages = (await town.waiting()).messages
-    key = town.of["n"].keys[9]
+    key = town.of["n"].keys[8]
     await town.transport.command("HSET", key, "quota", 4, key=key)
     before = await town.everything()
     with pytest.raises(ServiceBusQuotaExceededError):
@@ -617,11 +618,11 @@ async def test_withdrawn_messages_leave_their_sessions(town: Town) -> None:
 
 
 async def test_a_deferred_message_leaves_its_session_and_comes_back_deferred(town: Town) -> None:
-    of, token = town.of["e"], new_token()
+    of, token = town.of["e"], first_token()
     await town.put("e", forwards="0")
     await town.tell(of.send(town.call_id(), [Outgoing(encode(Content(b"1", session_id="x")))]))
     await town.tell(of.accept_session(town.call_id(), token, "x"))
-    (held,) = (await town.tell(of.receive(town.call_id(), token, 1, session="x"))).messages
+    (held,) = await town.receive("e", token, 1, session="x")
     await town.tell(of.defer(town.call_id(), [Lock(token, held.name)]))
     await town.tell(of.release_session(town.call_id(), SessionLock("x", token)))
     before = await in_sessions(town)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from sbredis.engine import (
-    Content,
     Copy,
     Lock,
     MalformedCallError,
@@ -15,14 +14,10 @@ from sbredis.engine import (
     Partition,
     RoleLostError,
     SettingsStaleError,
-    encode,
-    new_token,
 )
-from sbredis.engine._keys import waiting_channel
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusError, ServiceBusQuotaExceededError
+from tests.engine.taking import first_token
 from tests.engine.topics import START, Topic
-from tests.transport.ears import Ear
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -40,8 +35,8 @@ async def test_publishing_to_a_subscription_that_is_gone_is_refused_and_changes_
 async def test_destroying_a_subscription_frees_its_messages_in_steps(topic: Topic) -> None:
     for number in range(7):
         await topic.publish((b"%d" % number, (0, 1)))
-    token = new_token()
-    await topic.tell(topic.two.receive(topic.call_id(), token, 2))
+    token = first_token()
+    await topic.take(topic.two, token, 2)
     await topic.tell(topic.two.dead_letter(topic.call_id(), [Lock(token, "1")]))
     steps = 0
     while await topic.tell(topic.two.destroy(share=2)):
@@ -50,7 +45,7 @@ async def test_destroying_a_subscription_frees_its_messages_in_steps(topic: Topi
             await topic.receive(topic.two)
     assert steps == 3
     assert await topic.stored() == 7
-    token = new_token()
+    token = first_token()
     names = [one.name for one in (await topic.receive(topic.one, token)).messages]
     await topic.tell(topic.one.complete(topic.call_id(), [Lock(token, name) for name in names]))
     assert await topic.stored() == 0
@@ -106,45 +101,6 @@ async def test_a_client_that_lost_the_role_publishes_nothing(topic: Topic) -> No
     await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=6)
     with pytest.raises(RoleLostError):
         await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=5)
-
-
-# -- waking ----------------------------------------------------------------------------------------------------------
-
-
-async def test_publishing_wakes_the_waiters_of_the_subscriptions_that_get_a_copy(topic: Topic) -> None:
-    """Four kinds of waiters are woken: for messages, for dead letters, for a session, and in a session."""
-    ears = {name: Ear() for name in ("one", "two", "dead", "acceptor", "holder")}
-    channels = {name: waiting_channel("ns", "abc", "q", name) for name in ears}
-    for name, ear in ears.items():
-        await topic.transport.subscribe(channels[name], ear)
-    token = new_token()
-    await topic.tell(topic.sessions.accept_session(topic.call_id(), token, "s"))
-    for request in (
-        topic.one.receive(topic.call_id(), new_token(), 1, waiter=channels["one"]),
-        topic.two.receive(topic.call_id(), new_token(), 1, waiter=channels["two"]),
-        topic.one.receive(topic.call_id(), new_token(), 1, side="d", waiter=channels["dead"]),
-        topic.sessions.receive(topic.call_id(), token, 1, session="s", waiter=channels["holder"]),
-    ):
-        assert (await topic.tell(request)).messages == ()
-    await topic.tell(topic.sessions.accept_session(topic.call_id(), new_token(), None, waiter=channels["acceptor"]))
-
-    async def woken(*routes: Copy, session: str | None = None) -> set[str]:
-        await topic.hand_out([Outgoing(encode(Content(b"m", session_id=session)))], [routes])
-        for name, ear in ears.items():
-            await topic.transport.command("SPUBLISH", channels[name], b"enough", key=channels[name])
-            await eventually(lambda ear=ear: b"enough" in ear.heard)
-        heard = {name for name, ear in ears.items() if len(ear.heard) > 1}
-        for ear in ears.values():
-            ear.heard.clear()
-        return heard
-
-    assert await woken(Copy(0)) == {"one"}
-    assert await woken(Copy(1)) == {"two"}
-    assert await woken(Copy(0, dead=True)) == {"dead"}
-    assert await woken(Copy(2)) == set()
-    assert await woken(Copy(3)) == set()  # the message has no session, and no waiter there waits for dead letters
-    assert await woken(Copy(3), session="s") == {"holder"}
-    assert await woken(Copy(3), session="t") == {"acceptor"}
 
 
 # -- seldom found -----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from sbredis.engine import (
 from tests.engine.model import Refused
 from tests.engine.proof.extent import BOUNDS
 from tests.engine.proof.hosts import Host, host, with_bounds
+from tests.engine.taking import first_token, receiving
 
 pytestmark = pytest.mark.slow
 
@@ -50,8 +51,8 @@ def test_a_publish_to_a_full_topic_waits_for_the_ends_of_locks() -> None:
         changes = dict.fromkeys(batch.names, encode_changes(Changes(reason="because")))
         on.run(topic.settle_batch(waiting.birth, to, batch.number, "refused", changes=changes, now=NOW))
         for at in range(20):
-            assert on.run(topic.receive(call, f"token{at:06}", 1, side="t")).messages
-        on.ask("HSET", topic.keys[9], "quota", 1)
+            assert on.run(receiving(topic, first_token(f"{at:08}"), 1, run="r1", now=NOW, side="t")).messages
+        on.ask("HSET", topic.keys[8], "quota", 1)
 
         codes = [*takewhile(lambda code: code == "DUE", iter(lambda: refusal(on, topic, NOW + LOCK), ""))]
         assert codes

@@ -6,8 +6,7 @@ import pytest
 
 from sbredis.engine import MAXIMUM_CHANGES_BYTES, NO_CALL_ID, Partition, PartitionSettings, Redrive
 from tests.engine.bench import Bench
-from tests.engine.receivers import Receivers
-from tests.waiting import eventually
+from tests.engine.granting import grantors, names
 
 pytestmark = pytest.mark.anyio
 
@@ -20,13 +19,12 @@ async def dead(bench: Bench, *payloads: bytes, changes: bytes = b"", time_to_liv
     return [message.name for message in (await bench.peek(side="d"))[len(before) :]]
 
 
-async def test_a_receiver_that_waits_is_woken_for_a_redriven_message(bench: Bench, listening: Receivers) -> None:
+async def test_a_receiver_with_credit_gets_a_redriven_message(bench: Bench) -> None:
     (name,) = await dead(bench, b"one")
-    receiver = await listening("a")
-    assert await receiver.receive() == []
-    await bench.redrive(name)
-    await eventually(lambda: receiver.ear.heard)
-    assert await receiver.receive() == [b"one"]
+    receiver = await (await grantors(bench))("a")
+    assert names(await receiver.grant()) == []
+    moved = await bench.redrive(name)
+    assert await receiver.pushed() == [str(moved.first)]
 
 
 def test_a_request_takes_dead_letters_only_and_each_once() -> None:

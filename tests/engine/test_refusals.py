@@ -17,7 +17,6 @@ import pytest
 from sbredis.engine import (
     NEVER,
     REFUSALS,
-    CallId,
     Content,
     MalformedCallError,
     Outgoing,
@@ -32,13 +31,12 @@ from sbredis.engine import (
     perform,
     transact,
 )
-from sbredis.engine._keys import waiting_channel
 from sbredis.engine._lifecycle import State
 from sbredis.engine._scripts import load
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
-from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, Everything
+from tests.engine.bench import SETTINGS, START, Bench, Everything
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of
 from tests.engine.malformed import NEW_TOKEN, NOT_NAMES, SETTING, TOKEN, WELL_FORMED, malformed, not_numbers
 from tests.offenders import Offenders, for_each
@@ -77,10 +75,8 @@ def kind_of(script: str) -> str:
     return "sessions" if script in OF_SESSIONS else "topic" if script in {"publish", "ripe"} else "queue"
 
 
-HELD = "ccccccccccc"
+HELD = "ccccccccAAB"
 """The token of a valid lease."""
-WAITER = waiting_channel(NAMESPACE, SALT, "q", "waiter")
-"""The channel of a waiter."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +161,6 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
         "plan": _cases_of_plans,
         "publish": _cases_of_targets,
         "read_range": _cases_of_ranges,
-        "receive": _cases_of_looks,
         "receive_deferred": _cases_of_deferred,
         "transact": _cases_of_transactions,
         "unpin": _cases_of_fences,
@@ -216,7 +211,10 @@ def _cases_of_transactions(_: Call) -> Iterator[Case]:
         ("no transaction", ("",)),
         ("no operation", ("", 0, 0)),
         ("more keys of subscriptions than there are", ("", 1, 5, *good[3:])),
-        ("an operation that cannot be part of a transaction", alone("receive", WELL_FORMED["receive"])),
+        (
+            "an operation that cannot be part of a transaction",
+            alone("receive_deferred", WELL_FORMED["receive_deferred"]),
+        ),
         ("an operation without arguments", ("", 1, 0, 1, "send", 0)),
         ("an operation that is cut off", good[:-1]),
         ("101 operations", ("", 101, 0, *good[3:] * 101)),
@@ -257,18 +255,12 @@ def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
         yield Case("an entity without sessions", "SESSIONS", good, state=without)
     else:
         yield Case("a session of an entity without sessions", "SESSIONS", put(session="=s"))
-    if script == "receive":
-        yield Case("no session", "SESSIONS", put(token="never_given"), on="sessions")
-        yield Case("a session of dead letters", "BADCALL", put(session="=s", side="d"), on="sessions")
     if script == "receive_deferred":
         yield Case("no session", "SESSIONS", put(token="never_given"), on="sessions")
         most = replace(good, own=("lock", HELD, "=u", 1, *map(str, range(1, 1001))))
         yield Case("more than can be out", "HELD", most, on="sessions")
     if script == "accept_session":
-        for call in (good, put(take=0)):
-            yield Case("messages that are forwarded", "FORWARDS", call, (("forwards", "1"),))
-        yield Case("a look for a session by name", "BADCALL", put(session="=s", take=0))
-        yield Case("a look in a lane", "BADCALL", replace(put(take=0), lane="fresh", number=1))
+        yield Case("messages that are forwarded", "FORWARDS", good, (("forwards", "1"),))
     elif "token" in names:
         yield Case("a token of nothing", "LOST", put(session="=s", token="nothing-led"), on="sessions")
         yield Case("the lock on another session", "LOST", put(session="=t", token=TOKEN), on="sessions")
@@ -283,24 +275,8 @@ _DISABLING = {
     "publish": ("SendDisabled", "Disabled"),
     "redrive": ("SendDisabled", "ReceiveDisabled", "Disabled"),
     "send": ("SendDisabled", "Disabled"),
-    "receive": ("ReceiveDisabled", "Disabled"),
     "receive_deferred": ("ReceiveDisabled", "Disabled"),
 }
-
-
-def _cases_of_looks(good: Call) -> Iterator[Case]:
-    """Yield looks and receives of a receiver that waits already, and that still waits after the refusal."""
-    wanted, waiter = (contract_of("receive").arguments.index(name) for name in ("wanted", "waiter"))
-    waiting = (*good.own[:waiter], WAITER, *good.own[waiter + 1 :])
-    looking = (*waiting[:wanted], 0, *waiting[wanted + 1 :])
-    for status in _DISABLING["receive"]:
-        for own in (waiting, looking):
-            yield Case(f"the status {status}, waiting", "DISABLED", replace(good, own=own), (("status", status),))
-    for own in (waiting, looking):
-        yield Case("messages that are forwarded", "FORWARDS", replace(good, own=own), (("forwards", "1"),))
-        yield Case("a reserved main side", "RESERVED", replace(good, own=own), (("reserved", "1"),))
-    for lane, number in (("known", 4), ("fresh", 1)):
-        yield Case("a look in a lane", "BADCALL", replace(good, own=looking, lane=lane, number=number))
 
 
 def _cases_of_deferred(good: Call) -> Iterator[Case]:
@@ -432,13 +408,12 @@ IN_SESSION = encode(Content(b"m", session_id="s"))
 
 @pytest.fixture
 async def busy(bench: Bench) -> Bench:
-    """A partition with messages in every state, much due work, a lane of three calls, and a waiter."""
+    """A partition with messages in every state, much due work and a lane of three calls."""
     reserved = bench.partition.settings.reserved
     await bench.change(lock_duration=60_000, reserved=False)
     for _ in range(3):
         await bench.tell(bench.partition.due(bench.call_id("known")))
     if bench.partition.settings.topic:
-        await bench.receive_more(1, waiter=WAITER, waiting_for=127)
         later = [Outgoing(b"%d" % number, due=START + 1000 * number) for number in range(1, 4)]
         await bench.tell(bench.partition.publish(bench.call_id(), later, [()] * 3, []))
         bench.now = START + 100_000
@@ -449,7 +424,6 @@ async def busy(bench: Bench) -> Bench:
     await bench.tell(transact(bench.call_id(), [advance(bench.partition, b"known", None, "1")]))
     lasting = next(key for key in bench.partition.keys if key.endswith(b":lasting"))
     await bench.transport.command("HSET", lasting, "watermarks", 10_000, key=lasting)  # as if it kept as many as it may
-    await bench.receive_more(1, waiter=WAITER, waiting_for=127)
     await bench.send(*(b"%d" % number for number in range(12)))
     deferred, delayed, dead, *_ = await bench.receive()
     await bench.defer(deferred)
@@ -459,7 +433,7 @@ async def busy(bench: Bench) -> Bench:
     await bench.send(b"scheduled", due=START + 1000)
     await bench.send(b"active")
     bench.later(50_000)
-    await bench.tell(bench.partition.receive(CallId("", 0, bench.now), HELD, 1))
+    await bench.tell(bench.receiving(HELD, 1))
     await bench.abandon((await bench.receive(1))[0], delay=20_000)
     bench.now = START + 100_000
     if reserved:
@@ -486,15 +460,15 @@ async def busy_with_sessions(bench: Bench) -> Bench:
     for name in ("s", "s", "s", "over", "over", "free", "t", "u"):
         await bench.send(encode(Content(b"m", session_id=name)))
     over = await accept("over", "lapsed_____")
-    await bench.tell(of.receive(bench.call_id(), over.token, 10, session="over"))
+    await bench.tell(bench.receiving(over.token, 10, session="over"))
     await bench.send(encode(Content(b"m", session_id="s")), due=START + 1000)
     await bench.send(encode(Content(b"m", session_id="t")), time_to_live=1000)
     bench.later(50_000)
     mine = await accept("s", TOKEN)
     await bench.tell(of.set_state(bench.call_id(), mine, b"kept"))
-    await bench.tell(of.receive(bench.call_id(), TOKEN, 2, session="s"))
+    await bench.tell(bench.receiving(TOKEN, 2, session="s"))
     other = await accept("u", HELD)
-    await bench.tell(of.receive(bench.call_id(), HELD, 1, session=other.name))
+    await bench.tell(bench.receiving(HELD, 1, session=other.name))
     bench.now = START + 100_000
     return bench
 
@@ -523,7 +497,7 @@ async def standing_otherwise(bench: Bench, case: Case, before: Everything) -> As
         await bench.transport.command("UNLINK", keys[0], key=keys[0])
     yield await bench.whole()
     await put(0, before[keys[0].decode()][1])
-    await put(9, before[keys[9].decode()][1])
+    await put(8, before[keys[8].decode()][1])
 
 
 async def refused(bench: Bench, script: str, case: Case) -> None:
@@ -584,13 +558,13 @@ async def test_the_partition_of_these_tests_has_much_due_work(busy: Bench) -> No
 async def test_well_formed_calls_are_not_refused(bench: Bench, kind: str) -> None:
     """Well-formed calls work, so each refusal comes from the mistake in its case."""
     await bench.change(lock_duration=60_000)
-    await bench.look(side="d")
+    await bench.receive(side="d")
     if kind == "reserved":
         await reserve(bench)
     of_this_kind = [script for script in OF_A_PARTITION if kind_of(script) == kind]
     for script in sorted(of_this_kind, key=lambda script: script == "destroy"):
         if "=s" in WELL_FORMED[script] and not (await bench.whole()).get(bench.partition.keys[3].decode()):
-            locking = Call(("=s", 1, TOKEN, "", 0))
+            locking = Call(("=s", TOKEN))
             await perform(bench.transport, locking.request("accept_session", bench.partition.keys))
         await perform(bench.transport, Call(WELL_FORMED[script]).request(script, bench.partition.keys))
 

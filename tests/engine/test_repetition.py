@@ -33,11 +33,12 @@ from sbredis.engine import (
     new_token,
     transact,
 )
-from sbredis.engine._keys import waiting_channel
+from sbredis.engine._keys import push_channel
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.contracts import OF_A_PARTITION
 from tests.engine.granting import granting
 from tests.engine.reserving import Reader
+from tests.engine.taking import first_token
 
 pytestmark = pytest.mark.anyio
 
@@ -79,21 +80,9 @@ async def accept_session_by_name(bench: Bench) -> Request[Any]:
     return bench.partition.accept_session(bench.call_id(), new_token(), "s")
 
 
-async def accept_session_in_turn(bench: Bench) -> Request[Any]:
-    await become(bench, sessions=True)
-    await bench.send(in_session(), in_session("t"))
-    return bench.partition.accept_session(bench.call_id(), new_token(), None)
-
-
 async def accept_session_in_vain(bench: Bench) -> Request[Any]:
     await session(bench)
     return bench.partition.accept_session(bench.call_id(), new_token(), "s")
-
-
-async def accept_session_where_none_is_free(bench: Bench) -> Request[Any]:
-    await become(bench, sessions=True)
-    await bench.send(in_session(), due=START + 1000)
-    return bench.partition.accept_session(bench.call_id(), new_token(), None)
 
 
 async def renew_session_(bench: Bench) -> Request[Any]:
@@ -104,7 +93,7 @@ async def renew_session_(bench: Bench) -> Request[Any]:
 
 async def release_session_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 2, session="s"))
+    await bench.tell(bench.receiving(locked.token, 2, session="s"))
     return bench.partition.release_session(bench.call_id(), locked)
 
 
@@ -133,21 +122,15 @@ async def list_sessions_(bench: Bench) -> Request[Any]:
 
 async def bury_session_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 1, session="s"))
+    await bench.tell(bench.receiving(locked.token, 1, session="s"))
     return bench.partition.bury_session(bench.call_id(), locked, b"why", share=2)
-
-
-async def receive_in_session(bench: Bench) -> Request[Any]:
-    locked = await session(bench)
-    await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 1, session="s"))
-    return bench.partition.receive(bench.call_id(), locked.token, 5, session="s")
 
 
 async def receive_deferred_in_session(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    held = (await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 2, session="s"))).messages
+    held = (await bench.tell(bench.receiving(locked.token, 2, session="s"))).messages
     await bench.tell(bench.partition.defer(bench.call_id(), [Lock(locked.token, one.name) for one in held]))
-    await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 1, session="s"))
+    await bench.tell(bench.receiving(locked.token, 1, session="s"))
     return bench.partition.receive_deferred(bench.call_id(), locked.token, [one.name for one in held], session="s")
 
 
@@ -158,7 +141,7 @@ async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
 
 async def grant_(bench: Bench) -> Request[Any]:
     """Return a grant that a later one has overtaken, of a receiver that was given a message."""
-    call_id, channel = CallId("", 0, bench.now), waiting_channel(NAMESPACE, SALT, ENTITY, "c")
+    call_id, channel = CallId("", 0, bench.now), push_channel(NAMESPACE, SALT, ENTITY, "c")
     first = SentGrant("r", channel, "", granting(1))
     [reply] = (await bench.tell(bench.partition.grant([first], call_id))).credits
     overtaken, later = (first._replace(grant=granting(number, number)._replace(run=reply.run)) for number in (2, 3))
@@ -206,24 +189,6 @@ async def cancel_in_vain(bench: Bench) -> Request[Any]:
     return bench.partition.cancel(bench.call_id(), [*names, "7", "d8"])
 
 
-async def receive(bench: Bench) -> Request[Any]:
-    await bench.send(b"one", b"two", b"three")
-    await bench.abandon((await bench.receive())[1], changes=b"seen")
-    bench.later(SETTINGS.lock_duration)
-    return bench.partition.receive(bench.call_id(), new_token(), 2)
-
-
-async def receive_nothing(bench: Bench) -> Request[Any]:
-    await bench.send(b"m", due=START + 1000)
-    return bench.partition.receive(bench.call_id(), new_token(), 2)
-
-
-async def receive_dead_letters(bench: Bench) -> Request[Any]:
-    await bench.send(b"one", b"two")
-    await bench.dead_letter(*await bench.receive(), changes=b"why")
-    return bench.partition.receive(bench.call_id(), new_token(), 2, side="d")
-
-
 async def receive_deferred(bench: Bench) -> Request[Any]:
     names = await bench.send(b"one", b"two", b"three")
     await bench.defer(*await bench.receive(), changes=b"later")
@@ -249,12 +214,6 @@ async def receive_deferred_that_has_expired(bench: Bench) -> Request[Any]:
     await bench.defer(*held)
     bench.later(1000)
     return bench.partition.receive_deferred(bench.call_id(), new_token(), [message.name for message in held])
-
-
-async def receive_in_part(bench: Bench) -> Request[Any]:
-    """Return a call with room for one of two messages; its repetition must not read more messages either."""
-    await bench.send(b"a" * 85, b"b" * 85)
-    return bench.partition.receive(bench.call_id(), new_token(), 10, room=100)
 
 
 async def purge_of_a_session(bench: Bench) -> Request[Any]:
@@ -468,13 +427,13 @@ async def unpin_(bench: Bench) -> Request[Any]:
 ARRANGED: list[Arrange] = [
     *(abandon, cancel, cancel_in_vain, complete, configure, count, dead_letter, defer, destroy, due, inspect, peek),
     *(grant_, publish_),
-    *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, redrive),
-    *(receive_deferred_in_part, receive_deferred_that_has_expired, receive_in_part, purge_of_a_session),
+    *(purge, receive_deferred, receive_deferred_in_vain, redrive),
+    *(receive_deferred_in_part, receive_deferred_that_has_expired, purge_of_a_session),
     receive_deferred_by_number,
     *(renew, renew_in_part, renew_leases, ripe_, send, settlements, watermarks_),
-    *(accept_session_by_name, accept_session_in_turn, accept_session_in_vain, accept_session_where_none_is_free),
+    *(accept_session_by_name, accept_session_in_vain),
     *(bury_session_, get_state_, list_sessions_, receive_deferred_in_session),
-    *(receive_deferred_in_session_in_vain, receive_in_session, release_session_, renew_session_, set_state_),
+    *(receive_deferred_in_session_in_vain, release_session_, renew_session_, set_state_),
     set_state_to_nothing,
     transact_,
     *(forget_source_, freeze_, outgoing_, settle_batch_, sweep_, take_),
@@ -522,7 +481,7 @@ async def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(bench: 
 
 @each(
     but=(
-        *(accept_session_where_none_is_free, close, configure, count, destroy, due, grant_, peek, receive_nothing),
+        *(close, configure, count, destroy, due, grant_, peek),
         *(forget_source_, outgoing_, settle_batch_, sweep_, plan_, read_pin_, unpin_),
     )
 )
@@ -545,10 +504,9 @@ async def test_calls_of_other_lanes_do_not_change_a_stored_answer(bench: Bench, 
     assert await bench.whole() == after
 
 
-@pytest.mark.parametrize("arrange", [due, receive_nothing])
-async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench, arrange: Arrange) -> None:
+async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench) -> None:
     """The caller counts the time from the new answer."""
-    request = await arrange(bench)
+    request = await due(bench)
 
     async def again() -> int:
         before, after = request.arguments[:4], request.arguments[5:]
@@ -568,8 +526,8 @@ async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench, ar
 async def test_a_repeated_receive_returns_the_messages_still_locked_under_its_token(bench: Bench) -> None:
     """The answer does not include a message that was settled meanwhile; one that was renewed alone is still locked."""
     await bench.send(b"one", b"two", b"three", b"four")
-    token = new_token()
-    request = bench.partition.receive(bench.call_id(), token, 10)
+    token = first_token()
+    request = bench.receiving(token, 10)
     one, two, three, four = (await bench.tell(request)).messages
     call_id = bench.call_id("other")
     await bench.tell(bench.partition.complete(call_id, [Lock(token, one.name)]))
@@ -581,20 +539,21 @@ async def test_a_repeated_receive_returns_the_messages_still_locked_under_its_to
 
 
 async def test_a_repeated_receive_returns_no_message_whose_lock_has_just_ended(bench: Bench) -> None:
-    """The answer is made before the end of the lock is written."""
+    """The repetition ends the lock itself, and does not give the message out again."""
     await bench.send(b"one")
-    token = new_token()
-    for number in (1, 0):
-        call_id = CallId("other", 1, bench.now)
-        received = await bench.tell(bench.partition.receive(call_id, token, 10))
-        assert len(received.messages) == number
-        bench.later(SETTINGS.lock_duration)
+    request = bench.receiving(first_token(), 10)
+    assert len((await bench.tell(request)).messages) == 1
+    bench.later(SETTINGS.lock_duration)
+    before, after = request.arguments[:4], request.arguments[5:]
+    again = request._replace(arguments=(*before, bench.now, *after))
+    assert (await bench.tell(again)).messages == ()
+    assert await bench.states() == {"1": "a"}
 
 
 async def test_a_repeated_receive_and_delete_returns_no_messages(bench: Bench) -> None:
     """A repeated receive-and-delete returns no message and deletes no other one: the caller accepted this risk."""
     await bench.send(b"one", b"two", b"three")
-    deleting = bench.partition.receive(bench.call_id(), new_token(), 1, mode="delete")
+    deleting = bench.receiving(first_token(), 1, mode="delete")
     first: Received = await bench.tell(deleting)
     assert len(first.messages) == 1
     assert (await bench.tell(deleting)).messages == ()
@@ -624,7 +583,7 @@ async def test_reusing_the_number_of_a_call_for_another_operation_is_refused(ben
     before = await bench.whole()
     others: list[Request[Any]] = [
         bench.partition.cancel(call_id, ["1"]),
-        bench.partition.receive(call_id, new_token(), 1),
+        bench.partition.receive_deferred(call_id, new_token(), ["1"]),
     ]
     for request in others:
         with pytest.raises(MalformedCallError, match="belongs to another call"):

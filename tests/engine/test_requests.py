@@ -26,7 +26,7 @@ from sbredis.engine import (
     read_record,
     slot_channel,
 )
-from sbredis.engine._keys import entity_pattern, namespace_pattern, partition_keys, waiting_channel
+from sbredis.engine._keys import entity_pattern, namespace_pattern, partition_keys, push_channel
 from sbredis.exceptions import DataLayoutError, MessageSizeExceededError
 from sbredis.transport import Script
 from tests.engine.malformed import NOT_NAMES
@@ -75,15 +75,9 @@ NOT_TOKENS = ("", "a" * 10, "a" * 12, "a" * 10 + " ", "a" * 10 + "é", "a" * 10 
         "a level above 7": lambda: OF.send(TURN, [Outgoing(b"", level=8)]),
         "a time to live beyond the end": lambda: OF.send(TURN, [Outgoing(b"", NEVER + 1)]),
         "a due time at the end": lambda: OF.send(TURN, [Outgoing(b"", due=NEVER)]),
-        "nothing wanted": lambda: OF.receive(TURN, TOKEN, 0),
-        "too many wanted": lambda: OF.receive(TURN, TOKEN, MAXIMUM_CALL_MESSAGES + 1),
-        "no room": lambda: OF.receive(TURN, TOKEN, 1, room=0),
-        "too much room": lambda: OF.receive(TURN, TOKEN, 1, room=(1 << 30) + 1),
-        "waiting for less than nothing": lambda: OF.receive(TURN, TOKEN, 1, waiting_for=-1),
-        "waiting for too many": lambda: OF.receive(TURN, TOKEN, 1, waiting_for=MAXIMUM_CALL_MESSAGES + 1),
-        "looking for less than nothing": lambda: OF.look(waiting_for=-1),
-        "looking for too many": lambda: OF.look(waiting_for=MAXIMUM_CALL_MESSAGES + 1),
-        "looking at a side that there is not": lambda: OF.look(side=ANY),
+        "no room": lambda: OF.receive_deferred(TURN, TOKEN, ["1"], room=0),
+        "too much room": lambda: OF.receive_deferred(TURN, TOKEN, ["1"], room=(1 << 30) + 1),
+        "a peek at a side that there is not": lambda: OF.peek(0, 1, side=ANY),
         "a page of nothing": lambda: OF.peek(0, 0),
         "a page of too many": lambda: OF.peek(0, MAXIMUM_CALL_MESSAGES + 1),
         "a page without room": lambda: OF.peek(0, 1, room=0),
@@ -113,10 +107,7 @@ async def test_an_argument_out_of_bounds_is_refused_before_sending(build: Build)
         "level": lambda: OF.send(TURN, [Outgoing(b"", level=ANY)]),
         "due": lambda: OF.send(TURN, [Outgoing(b"", due=ANY)]),
         "time_to_live": lambda: OF.send(TURN, [Outgoing(b"", ANY)]),
-        "wanted": lambda: OF.receive(TURN, TOKEN, ANY),
-        "room": lambda: OF.receive(TURN, TOKEN, 1, room=ANY),
-        "waiting_for": lambda: OF.receive(TURN, TOKEN, 1, waiting_for=ANY),
-        "look waiting_for": lambda: OF.look(waiting_for=ANY),
+        "room": lambda: OF.receive_deferred(TURN, TOKEN, ["1"], room=ANY),
         "peek start": lambda: OF.peek(ANY, 1),
         "peek wanted": lambda: OF.peek(0, ANY),
         "peek room": lambda: OF.peek(0, 1, room=ANY),
@@ -176,7 +167,7 @@ async def test_an_invalid_message_name_is_refused_before_sending(name: str) -> N
 @pytest.mark.parametrize("token", NOT_TOKENS)
 async def test_an_invalid_token_is_refused_before_sending(token: str) -> None:
     builds: list[Build] = [
-        lambda: OF.receive(TURN, token, 1),
+        lambda: OF.accept_session(TURN, token, "s"),
         lambda: OF.receive_deferred(TURN, token, ["1"]),
     ]
     builds += [lambda settle=settle: settle([Lock(token, "1")]) for settle in SETTLING.values()]  # type: ignore[misc]
@@ -254,8 +245,8 @@ def test_a_key_part_that_would_change_the_slot_is_refused(word: str) -> None:
         lambda: partition_keys("n", word, "e"),
         lambda: partition_keys("n", "abc", word),
         lambda: partition_keys("n", "abc", "e", word or "{"),
-        lambda: waiting_channel("n", "abc", "e", word),
-        lambda: waiting_channel("n", "abc", word, "c"),
+        lambda: push_channel("n", "abc", "e", word),
+        lambda: push_channel("n", "abc", word, "c"),
         lambda: slot_channel("n", "abc", word),
         lambda: entity_pattern("n", word),
         lambda: namespace_pattern(word),
@@ -268,7 +259,7 @@ def test_new_tokens_are_valid_and_differ() -> None:
     tokens = {new_token() for _ in range(1000)}
     assert len(tokens) == 1000
     for token in tokens:
-        OF.receive(NO_CALL_ID, token, 1)
+        OF.receive_deferred(NO_CALL_ID, token, ["1"])
 
 
 def test_a_record_of_an_unknown_form_is_refused() -> None:

@@ -14,7 +14,7 @@ from sbredis.engine._bands import SENTINEL
 from sbredis.engine._lifecycle import State
 from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError
 from tests.engine.bench import SETTINGS, Bench, set_to
-from tests.engine.receivers import Receivers
+from tests.engine.granting import grantors
 from tests.engine.reserving import Reader
 from tests.engine.topics import Topic
 
@@ -116,26 +116,28 @@ async def test_no_receiver_gets_messages_of_the_main_side(bench: Bench) -> None:
     await bench.change(reserved=True)
     before = await bench.whole()
     for refused in (
-        bench.receive(),
-        bench.receive(mode="delete"),
-        bench.look(),
         bench.receive_deferred(held[1].name),
         bench.tell(bench.partition.receive_deferred(bench.call_id("x"), "token-token", ["d1", held[1].name])),
     ):
         with pytest.raises(EntityReservedError):
             await refused
     assert await bench.whole() == before
+    messages = await bench.peek()
+    for grant in (bench.receive(), bench.receive(mode="delete")):
+        with pytest.raises(EntityReservedError):
+            await grant
+    assert await bench.peek() == messages
     assert len(await bench.receive(side="d")) == 1
-    assert (await bench.look(side="d")).found is False
+    assert await bench.receive(side="d") == []
 
 
-async def test_receivers_that_wait_are_woken_so_that_they_learn_it(bench: Bench, listening: Receivers) -> None:
-    main = await listening("main")
-    await bench.receive_more(waiter=main.channel)
+async def test_receivers_with_credit_are_told_so_that_they_learn_it(bench: Bench) -> None:
+    main = await (await grantors(bench))("main")
+    await main.grant()
     await bench.change(reserved=True)
-    await main.woken(1)
+    assert await main.pushed() == [""]
     await bench.send(b"message")
-    await main.woken(0)
+    assert await main.pushed() == []
 
 
 async def test_a_reserved_partition_is_not_closed(bench: Bench, reader: Reader) -> None:

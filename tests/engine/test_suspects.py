@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import CallId, CreditReply, Delivery, GiftPlace, Lock, SentGrant, lease_token
+from sbredis.engine import CallId, CreditReply, Delivery, GiftPlace, Lock, SentGrant, lease_token, new_token
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
 from tests.engine.granting import NOTHING, granting
 
@@ -157,7 +157,7 @@ async def test_an_earlier_prefix_has_the_hands_that_it_had(bench: Bench) -> None
     assert await failures(bench) == [1, 0, 0]
 
 
-async def test_a_receive_by_a_token_of_its_own_counts_whole(bench: Bench) -> None:
+async def test_a_holder_with_hands_for_all_messages_has_begun_all(bench: Bench) -> None:
     await bench.send(*[b"x"] * 3)
     await bench.receive()
     await lapse(bench)
@@ -273,9 +273,16 @@ async def test_an_uncounted_release_keeps_the_mark(bench: Bench, *, interrupted:
     assert (again.interrupted, again.suspect) == (interrupted, True)
 
 
+async def together(bench: Bench, names: list[str]) -> list[Held]:
+    """Receive messages by their numbers, under one lease."""
+    token = new_token()
+    request = bench.partition.receive_deferred(bench.call_id(), token, names, wide=True)
+    return [Held(token, message) for message in (await bench.tell(request)).messages]
+
+
 async def test_a_renewal_keeps_the_mark(bench: Bench) -> None:
     names = await suspected(bench, 2)
-    first, second = await bench.receive()
+    first, second = await together(bench, names)
     bench.later(1)
     await bench.renew(second)
     assert await suspects(bench) == names
@@ -305,8 +312,7 @@ async def test_a_dead_letter_may_be_a_suspect_too(bench: Bench) -> None:
 
 
 async def test_a_settlement_of_a_suspect_that_was_renewed_alone_finds_its_lock(bench: Bench) -> None:
-    await suspected(bench, 2)
-    first, second = await bench.receive()
+    first, second = await together(bench, await suspected(bench, 2))
     await bench.renew(second)
     bench.later(SETTINGS.lock_duration)
     settled = await bench.tell(

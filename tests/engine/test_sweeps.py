@@ -141,7 +141,7 @@ async def test_each_batch_of_a_call_has_a_verdict_of_its_own(town: Town) -> None
     await town.send("q", b"one")
     await town.send("n", b"x" * 100)
     found = await sweep(town, ("q", None), ("n", None))
-    key = town.of["a"].keys[9]
+    key = town.of["a"].keys[8]
     await town.transport.command("HSET", key, "quota", 60, key=key)
     q, n = taking(town, *zip("qn", found, strict=True))
     taken = await town.tell(take_together([n, q, q]))

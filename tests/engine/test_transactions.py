@@ -47,7 +47,7 @@ from tests.engine.transactions import ELSEWHERE, SETTINGS, World, of_session
 
 pytestmark = pytest.mark.anyio
 
-ONE, TWO, NOBODY = "tokenof-one", "tokenof-two", "nobody-lock"
+ONE, TWO, NOBODY = "one-one-AAB", "two-two-AAB", "nobody-lock"
 
 
 Locks = dict[str, list[Lock]]

@@ -19,7 +19,7 @@ from tests.engine.transactions import World
 
 pytestmark = pytest.mark.anyio
 
-ONE = "tokenof-one"
+ONE = "one-one-AAB"
 
 
 @pytest.fixture

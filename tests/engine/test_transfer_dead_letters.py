@@ -83,7 +83,7 @@ async def test_a_transfer_dead_letter_is_redriven_once(town: Town) -> None:
 
 async def test_locked_transfer_dead_letters_stay_and_delayed_or_deferred_ones_do_not(town: Town) -> None:
     letters = await refused(town, b"locked", b"delayed", b"deferred")
-    token = "tokenof-one"
+    token = "one-one-AAB"
     await town.receive("n", token, 3, side="t")
     await town.tell(town.of["n"].abandon(town.call_id(), [Lock(token, letters[1].name, delay=60_000)]))
     await town.tell(town.of["n"].defer(town.call_id(), [Lock(token, letters[2].name)]))

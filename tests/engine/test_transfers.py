@@ -46,7 +46,7 @@ async def stored(world: World, name: str, store: str) -> tuple[list[int], list[b
 @pytest.mark.parametrize(("name", "store"), [("a", "a"), ("c", "c"), ("t", "t"), ("s", "t")])
 async def test_a_transfer_is_stored_with_its_destination(world: World, name: str, store: str) -> None:
     await world.send("b", b"input")
-    locks = await world.lock("b", "tokenof-one")
+    locks = await world.lock("b", "one-one-AAB")
     done = await world.transact(
         transfer(world.of[name], [Outgoing(b"one", 1000, 3), Outgoing(b"two")], ELSEWHERE, 9, "e"),
         world.settling("complete", "b", *locks),
@@ -68,7 +68,7 @@ async def test_a_waiting_transfer_is_neither_received_nor_peeked_and_does_not_ex
     world.now += 10_000_000
     await world.send("a", b"later")
     assert await world.bodies("a") == [b"later"]
-    assert [lock.name for lock in await world.lock("a", "tokenof-one", 10)] == ["2"]
+    assert [lock.name for lock in await world.lock("a", "one-one-AAB", 10)] == ["2"]
     purged = await world.tell(world.of["a"].purge(world.call_id(), NEVER))
     assert purged.count == 0
     after = await stored(world, "a", "a")

@@ -13,12 +13,12 @@ from sbredis.engine import (
     Request,
     SettingsStaleError,
     SidePrefix,
-    new_token,
     quiet,
     withdraw,
 )
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
 from tests.engine.moves import A, B, T, Town
+from tests.engine.taking import first_token
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ async def test_a_use_is_noted_at_most_once_a_minute(bench: Bench) -> None:
     assert await used(bench) == START + MINUTE
 
 
-@pytest.mark.parametrize("name", ["send", "schedule", "receive", "look", "complete", "purge", "touch"])
+@pytest.mark.parametrize("name", ["send", "schedule", "receive", "complete", "purge", "touch"])
 async def test_calls_of_users_are_uses(bench: Bench, name: str) -> None:
     await begun(bench)
     await bench.send(b"m")
@@ -56,8 +56,7 @@ async def test_calls_of_users_are_uses(bench: Bench, name: str) -> None:
     requests: dict[str, Request[Any]] = {
         "send": of.send(call_id, [Outgoing(b"m")]),
         "schedule": of.send(call_id, [Outgoing(b"m", due=bench.now + 5)]),
-        "receive": of.receive(call_id, new_token(), 1),
-        "look": of.look(call_id=CallId("", 0, bench.now)),
+        "receive": bench.receiving(first_token(), 1),
         "complete": of.complete(call_id, [held.lock()]),
         "purge": of.purge(call_id, bench.now),
         "touch": of.touch(CallId("", 0, bench.now)),

@@ -17,12 +17,12 @@ from sbredis.engine import (
     Received,
     Request,
     Sent,
-    new_token,
     perform,
     read_record,
 )
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
+from tests.engine.taking import first_token, receiving, run_of
 
 __all__ = ["SETTINGS", "START", "Topic"]
 
@@ -76,14 +76,17 @@ class Topic:
         return (await self.tell(request)).first
 
     async def receive(self, subscription: Partition, token: str | None = None, side: str = "") -> Received:
-        request = subscription.receive(self.call_id(), token or new_token(), 10, side="d" if side else "")
-        return await self.tell(request)
+        return await self.take(subscription, token or first_token(), 10, side="d" if side else "")
+
+    async def take(self, subscription: Partition, token: str, wanted: int, **how: Any) -> Received:
+        run = run_of(self.transport, subscription)
+        return await self.tell(receiving(subscription, token, wanted, run=run, now=self.now, **how))
 
     async def payloads(self, subscription: Partition) -> list[bytes]:
         return [read_record(one.record).payload for one in (await self.receive(subscription)).messages]
 
     async def stored(self) -> int:
-        return sum([await self.transport.command("HLEN", key, key=key) for key in self.topic.keys[11:27]])
+        return sum([await self.transport.command("HLEN", key, key=key) for key in self.topic.keys[10:26]])
 
     async def everything(self) -> Everything:
         """Return the content of all keys of all partitions."""
@@ -106,17 +109,17 @@ class Topic:
 
     async def dead(self, subscription: Partition) -> list[Delivery]:
         """Receive and delete the dead letters of a subscription."""
-        received = await self.tell(subscription.receive(self.call_id(), new_token(), 100, side="d", mode="delete"))
+        received = await self.take(subscription, first_token(), 100, side="d", mode="delete")
         return list(received.messages)
 
     async def taken(self, subscription: Partition) -> list[Delivery]:
         """Receive and delete the messages of a subscription."""
-        received = await self.tell(subscription.receive(self.call_id(), new_token(), 100, mode="delete"))
+        received = await self.take(subscription, first_token(), 100, mode="delete")
         return list(received.messages)
 
     async def refs(self) -> dict[Any, Any]:
         """Return the number of copies of each record that has more than one."""
-        return dict((await self.everything()).get(self.topic.keys[10].decode(), ("", {}))[1])
+        return dict((await self.everything()).get(self.topic.keys[9].decode(), ("", {}))[1])
 
     async def complete(self, subscription: Partition, token: str, *names: str) -> None:
         settled = await self.tell(subscription.complete(self.call_id(), [Lock(token, name) for name in names]))

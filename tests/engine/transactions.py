@@ -26,6 +26,7 @@ from sbredis.engine import (
 from sbredis.engine._transaction import TransactionStep
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
+from tests.engine.taking import receiving, run_of
 
 __all__ = ["ELSEWHERE", "SETTINGS", "START", "World", "of_session"]
 
@@ -94,7 +95,9 @@ class World:
 
     async def lock(self, name: str, token: str, wanted: int = 1, *, session: str | None = None) -> list[Lock]:
         """Receive messages under a token and return their locks."""
-        request = self.of[name].receive(self.call_id(), token, wanted, session=session)
+        of = self.of[name]
+        run = run_of(self.transport, of)
+        request = receiving(of, token, wanted, run=run, now=self.now, session=session)
         return [Lock(token, each.name) for each in (await self.tell(request)).messages]
 
     async def accept(self, session: str, token: str) -> SessionLock:
@@ -127,4 +130,6 @@ class World:
         for kind, fields in held.values():
             if kind == "hash":
                 fields.pop(b"birth", None)
-        return {name.partition("}:")[2]: content for name, content in held.items() if name[-3:] != "ops"}
+        return {
+            name.partition("}:")[2]: content for name, content in held.items() if not name.endswith((":ops", ":words"))
+        }

@@ -55,7 +55,7 @@ REPLIES: dict[str, list[Any]] = {
             ],
         ]
     ],
-    "accept_session": [[0, 500, 60_000, b"taken", b"s1", 4], [0, 0, 0, b"none", b"", 0]],
+    "accept_session": [[0, 60_000, b"taken", 4], [0, 0, b"locked", 0]],
     "renew_session": [[0, 60_000]],
     "release_session": [[1, 3]],
     "set_state": [[0]],
@@ -63,12 +63,7 @@ REPLIES: dict[str, list[Any]] = {
     "list_sessions": [[0, [b"a", b"b"], [b"1700", b"1800"], b"+b"], [0, [], []]],
     "bury_session": [[0, 5, 1], [0, 0, 0]],
     "cancel": [[0, [b"1"]], [0, []]],
-    "receive": [
-        [0, 7, 60_000, *_GIVEN, 1, 5, 0, 9],
-        [1, 0, 60_000, *_DEAD, 0, 5, 0, 9],
-        [0, 0, 0, [], [], [], 0, 0, 0, 0],
-    ],
-    "receive_deferred": [[0, 7, 60_000, *_GIVEN, [b"3"], 0, 5], [0, 7, 0, [], [], [], [], 1, 0]],
+    "receive_deferred": [[0, 60_000, *_GIVEN, [b"3"], 0, 5], [0, 0, [], [], [], [], 1, 0]],
     "peek": [[0, _GIVEN[0], b"alf", *_GIVEN[1:]], [1, _DEAD[0], b"ax", *_DEAD[1:]]],
     "complete": [[0, [b"1", b"d2"]], [1, []]],
     "renew": [[0, 60_000, [b"1"], [b"2"], [b"token"]], [0, 60_000, [], []]],

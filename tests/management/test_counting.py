@@ -19,7 +19,6 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     Request,
-    new_token,
     perform,
     slot_salt,
 )
@@ -47,6 +46,7 @@ from sbredis.management import (
 )
 from sbredis.servers import LocalCluster
 from sbredis.transport import Script, Transport, key_slot
+from tests.engine.taking import first_token, receiving, run_of
 from tests.management.conftest import held, in_namespace
 from tests.registry.keys import bucket_of
 from tests.stored_settings import settings_of, with_settings
@@ -87,13 +87,13 @@ class Queue:
         due = int((time.time() + 3600) * 1000)
         await self.ask(partition.send(self.call_id(), [Outgoing(b"0123456789")] * 7))
         await self.ask(partition.send(self.call_id(), [Outgoing(b"0123456789", due=due)]))
-        token = new_token()
-        given = await self.ask(partition.receive(self.call_id(), token, 5))
+        token, run = first_token(), run_of(self.transport, partition)
+        given = await self.ask(receiving(partition, token, 5, run=run))
         names = [message.name for message in given.messages]
         await self.ask(partition.abandon(self.call_id(), [Lock(token, names[0], delay=3_600_000)]))
         await self.ask(partition.defer(self.call_id(), [Lock(token, names[1])]))
         await self.ask(partition.dead_letter(self.call_id(), [Lock(token, names[2]), Lock(token, names[3])]))
-        await self.ask(partition.receive(self.call_id(), new_token(), 1, side="d"))
+        await self.ask(receiving(partition, first_token(), 1, run=run, side="d"))
 
 
 async def test_all_counts_of_an_empty_queue_are_zero(admin: Admin) -> None:
@@ -234,8 +234,8 @@ async def test_a_subscription_counts_its_own_messages_by_state(admin: Admin, *, 
     await published(admin, "t", ["one", "other"], 5)
     queue = await Queue.named(admin, "t/subscriptions/one")
     for partition in queue.partitions:
-        token = new_token()
-        given = await queue.ask(partition.receive(queue.call_id(), token, 3))
+        token, run = first_token(), run_of(queue.transport, partition)
+        given = await queue.ask(receiving(partition, token, 3, run=run))
         names = [message.name for message in given.messages]
         await queue.ask(partition.defer(queue.call_id(), [Lock(token, names[0])]))
         await queue.ask(partition.dead_letter(queue.call_id(), [Lock(token, names[1])]))

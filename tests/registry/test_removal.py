@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import CallId, Outgoing, PartitionSettings, ScriptCaller, SettingsStaleError, new_token, perform
+from sbredis.engine import CallId, Outgoing, PartitionSettings, ScriptCaller, SettingsStaleError, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     Outcome,
@@ -26,6 +26,7 @@ from sbredis.registry import EntityChangedError, EntityRecord, Namespace
 from sbredis.rules import Rule, TrueFilter
 from sbredis.transport import Argument, Script, Transport, forget_memory
 from tests.engine.opening import open_with_scripts
+from tests.engine.taking import first_token, receiving, run_of
 from tests.registry.cuts import opened, settled
 from tests.registry.keys import bucket_of, keys_of, snapshot
 from tests.registry.turns import Cut, Turns
@@ -301,14 +302,13 @@ async def topic_with_subscription(transport: Transport, clock: Clock) -> tuple[N
     return namespace, await namespace.get_entity("T"), subscription
 
 
-async def receive(
-    transport: ScriptCaller, namespace: Namespace, record: EntityRecord, number: int, clock: Clock
-) -> None:
+async def receive(transport: Transport, namespace: Namespace, record: EntityRecord, number: int, clock: Clock) -> None:
     """Receive from a partition as a client does that knows this record."""
     while True:
         partition = namespace.partition(record, number)
         try:
-            await perform(transport, partition.receive(CallId("", 0, clock.now), new_token(), 1), timeout=60)
+            run = run_of(transport, partition)
+            await perform(transport, receiving(partition, first_token(), 1, run=run, now=clock.now), timeout=60)
         except SettingsStaleError:
             record = await namespace.get_entity(record.path)
         else:

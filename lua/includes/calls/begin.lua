@@ -22,7 +22,7 @@ local function begin(keys, argv, name, count, variadic, first)
   end
   local set = parse_settings(s[STATE.settings])
   if not set or set.incarnation ~= argv[2] or set.status == 'Deleting'
-    or set.shared and redis.call('EXISTS', keys[10]) == 0 then
+    or set.shared and redis.call('EXISTS', keys[9]) == 0 then
     return nil, refuse('GONE', 'partition')
   end
 
@@ -96,8 +96,8 @@ local function begin(keys, argv, name, count, variadic, first)
 
   local p = {
     state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
-    ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
-    words = keys[34], grants = keys[35], kept = keys[36], credit = s[STATE.credit], run = argv[1],
+    ops = keys[8], store = keys[9], refs = keys[10], keys = keys,
+    words = keys[33], grants = keys[34], kept = keys[35], credit = s[STATE.credit], run = argv[1],
     now = now, now_text = now_text or string.format('%013.0f', now),
     logical = logical, offset = logical - now, old_offset = offset, epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
@@ -109,12 +109,12 @@ local function begin(keys, argv, name, count, variadic, first)
     next_lock = s[STATE.next_lock] == NEVER_TEXT and NEVER or s[STATE.next_lock] + 0,
     next_due = s[STATE.next_due] == NEVER_TEXT and NEVER or s[STATE.next_due] + 0,
     announced = s[STATE.announced] == NEVER_TEXT and NEVER or s[STATE.announced] + 0,
-    waiting = s[STATE.waiting] == '1', calling = s[STATE.calling] == '1',
-    index = set.sessions and keys[28] or nil, turns = keys[29], states = keys[30],
-    lasting = keys[31], once = keys[32], noted = set.audited and {} or nil,
+    calling = s[STATE.calling] == '1',
+    index = set.sessions and keys[27] or nil, turns = keys[28], states = keys[29],
+    lasting = keys[30], once = keys[31], noted = set.audited and {} or nil,
     index_added = {}, index_removed = {}, touched = {},
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
-    dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,
+    dropped = {}, dropped_sizes = {}, bytes = 0, more = 0,
   }
   return p
 end

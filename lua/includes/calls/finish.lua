@@ -1,9 +1,9 @@
 -- Ends a call. Writes the remaining changes, the clocks, and the call's result under its lane, so that a repetition
--- gets the same answer. Gives messages that became available to receivers with credit, wakes the waiters for the
--- others, and announces when something will be due. If the call is a use of the partition, it writes the time of the
+-- gets the same answer. Gives messages that became available to receivers with credit, and announces when something
+-- will be due. If the call is a use of the partition, it writes the time of the
 -- last use, at most once a minute. The calls of maintenance are no use: the headers of their scripts lack the fact
 -- `use`, or the call has `p.upkeep`. A use of a subscription is also a use of its topic.
--- @use announce_due flush serve_credit uses wake_waiters
+-- @use announce_due flush serve_credit uses
 -- @use announce_moves update_session_turns write_settlements inside
 local function finish(p, result)
   flush(p)
@@ -50,8 +50,5 @@ local function finish(p, result)
         end
       end
     end
-  end
-  if p.waiting then
-    wake_waiters(p)
   end
 end

@@ -59,7 +59,6 @@ local function flush(p)
       if p.awaited[i] < p.next_due then
         p.next_due = p.awaited[i]
         p.changed.next_due = p.next_due
-        p.sooner = math.min(p.sooner, p.next_due)
       end
     end
     p.awaited = {}

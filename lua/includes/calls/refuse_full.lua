@@ -21,7 +21,7 @@ local function refuse_full(p, limits, full)
     end
   end
   local kept, empty = redis.call('HGET', p.state, 'kept') or '0', not p.topic
-  for i = 12, 27 do
+  for i = 11, 26 do
     empty = empty and redis.call('HLEN', p.keys[i]) == 0
   end
   if empty and tonumber(limits[STORE.bytes]) > tonumber(kept) then

@@ -20,7 +20,7 @@ local function refuse_while_due(p, still)
   local lane = p.lane
   p.lane = ''
   finish(p, '')
-  p.lane, p.sooner = lane, math.huge -- a call of several transactions goes on if this one is refused
+  p.lane = lane -- a call of several transactions goes on if this one is refused
   if still and p.more == 0 and still(redis.call('HGET', p.store, 'bytes')) then
     return nil
   end

@@ -28,13 +28,13 @@ local function write_settlements(p)
     count = count + #times
   end
   local last, leaps = redis.call('HINCRBY', p.state, 'settlements', count), redis.call('HGET', p.state, 'leaps')
-  redis.call('XADD', p.keys[33], string.format('%.0f-0', last + leaps * EPOCH_LEAP), 't', p.now_text, 'n',
+  redis.call('XADD', p.keys[32], string.format('%.0f-0', last + leaps * EPOCH_LEAP), 't', p.now_text, 'n',
     table.concat(notes, ' '), 'l', leaps)
   if math.floor(last / 1000) > math.floor((last - count) / 1000) then
-    local first = redis.call('XRANGE', p.keys[33], '-', '+', 'COUNT', 1)[1][2]
+    local first = redis.call('XRANGE', p.keys[32], '-', '+', 'COUNT', 1)[1][2]
     local from = last - 1000000 + first[6] * EPOCH_LEAP
     if from > 0 then
-      redis.call('XTRIM', p.keys[33], 'MINID', '~', string.format('%.0f-0', from))
+      redis.call('XTRIM', p.keys[32], 'MINID', '~', string.format('%.0f-0', from))
     end
   end
   p.noted, p.given = {}, nil

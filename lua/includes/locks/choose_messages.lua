@@ -69,7 +69,7 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
       elseif main and string.byte(head) == 120 then
         expires = string.sub(record, 16, 28)
       end
-      local suspect = suspects ~= nil and text and string.byte(text, 12) == 50
+      local suspect = text and string.byte(text, 12) == 50
       if suspect and not suspects then
         passed = true
       elseif suspect and n > 0 then

@@ -3,6 +3,5 @@ local function note_lease_end(p, till)
   if till < p.next_lock then
     p.next_lock = till
     p.changed.next_lock = till
-    p.sooner = math.min(p.sooner, till - p.offset)
   end
 end

@@ -1,7 +1,7 @@
 -- Takes settled messages off their lease, and ends the leases of their own. The next `flush` writes the lease, or
 -- deletes it if it holds no more messages. A lease that has ended does not change: its lapse is due work. A lease of a
--- lock on a session does not change either. The holder of the session may be waiting because it has too many locked
--- messages, so the session is marked to be looked at again.
+-- lock on a session does not change either. The holder of the session may lack messages because it has too many locked
+-- ones, so the session is marked to be looked at again.
 local function release_from_lease(p, mine, count)
   if count == 0 then
     return

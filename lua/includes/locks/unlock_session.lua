@@ -1,15 +1,11 @@
--- Ends the lock on a session that has no held messages left. Its holder stops waiting for the next message, and its
--- word as a receiver of its messages is forgotten. If the holder has open credit it is told, but a call tells only 16
+-- Ends the lock on a session that has no held messages left. The word of its holder as a receiver of its messages is
+-- forgotten. If the holder has open credit it is told, but a call tells only 16
 -- of them: a holder knows itself when its lock ends. The calling code decides what the session does next.
 -- @use open_credit push_to rank_of words_of
 local function unlock_session(p, session, token)
   redis.call('HDEL', p.leases, token)
   redis.call('ZREM', p.locks, token)
-  local waiter = redis.call('HGET', p.states, 'w' .. session)
-  if waiter then
-    p.left = redis.call('ZREM', p.waiters, waiter .. ' h') == 1 or p.left
-  end
-  redis.call('HDEL', p.states, '!' .. session, 'w' .. session)
+  redis.call('HDEL', p.states, '!' .. session)
 
   local c, key, w = nil, token .. ' =' .. session, nil
   if p.credit ~= '' or p.credits then

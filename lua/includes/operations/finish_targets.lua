@@ -1,6 +1,5 @@
--- Writes what a publish has collected for the subscriptions, announces interest to their receivers with credit, and
--- wakes some of their waiters: in each subscription at least one, which wakes the next ones by its own call.
--- @use announce_due announce_moves flush serve_credit update_session_turns wake_waiters inside
+-- Writes what a publish has collected for the subscriptions, and announces interest to their receivers with credit.
+-- @use announce_due announce_moves flush serve_credit update_session_turns inside
 local function finish_targets(subscriptions)
   for i = 1, #subscriptions do
     local target = subscriptions[i]
@@ -17,9 +16,6 @@ local function finish_targets(subscriptions)
     end
     for name, value in pairs(target.changed) do
       redis.call('HSET', target.state, name, value)
-    end
-    if target.waiting then
-      wake_waiters(target, math.max(1, math.floor(16 / #subscriptions)))
     end
   end
 end

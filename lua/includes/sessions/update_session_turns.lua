@@ -1,7 +1,6 @@
 -- Updates the turns of the sessions in which something has changed. `touched` maps a session to 'ready' if the session
--- certainly has a message to receive. Wakes a receiver that waits for the next message of its session. The locked
--- sessions are then in `p.roused`, for their holders with credit.
--- @use count_held index_entries most_held read_many turns write_many inside
+-- certainly has a message to receive. The locked sessions are then in `p.roused`, for their holders with credit.
+-- @use index_entries read_many turns write_many inside
 local function update_session_turns(p)
   local names, members = {}, {}
   for session in pairs(p.touched) do
@@ -14,19 +13,9 @@ local function update_session_turns(p)
     if score >= TURNS.locked and score < TURNS.blocked then
       p.roused = p.roused or {}
       p.roused[session] = true
-    end
-    if score < TURNS.locked or score >= TURNS.waiting and score < TURNS.blocked then
+    elseif score < TURNS.locked then
       local ready = p.touched[session] == 'ready' or #index_entries(p, session, 'a', 0, 0, 1) > 0
-      if score >= TURNS.waiting then
-        if ready and tonumber(redis.call('HGET', p.states, '~' .. session) or 0) <= p.now and count_held(p, session) < MOST_HELD then
-          local channel = redis.call('HGET', p.states, 'w' .. session)
-          redis.call('HDEL', p.states, 'w' .. session)
-          p.left = redis.call('ZREM', p.waiters, channel .. ' h') == 1 or p.left
-          placed[#placed + 1] = score - TURNS.waiting + TURNS.locked
-          placed[#placed + 1] = members[i]
-          redis.call('SPUBLISH', channel, p.state .. ' h')
-        end
-      elseif ready and score < 0 then
+      if ready and score < 0 then
         p.moved = true
         placed[#placed + 1] = TURNS.free + p.now
         placed[#placed + 1] = members[i]

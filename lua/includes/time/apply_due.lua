@@ -14,7 +14,7 @@ local function apply_due(p, share)
     p.epoch = false
   end
   local o = compute_due(p, share, p.index)
-  local stored, old, sooner = {}, {}, p.sooner
+  local stored, old = {}, {}
   local last = o.activated[#o.activated]
   local sent = last and tonumber(string.sub(last.head, 3, 15))
   if sent and sent > p.used then -- an entity with a scheduled message is in use until the message is enqueued
@@ -123,7 +123,6 @@ local function apply_due(p, share)
     end
   end
   flush(p)
-  p.sooner = sooner -- the waiters have already learned of the events that caused these new due times
 
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
   local due

@@ -14,7 +14,6 @@ local function index_expiry(p, number, expires)
     if expires < p.head then
       p.head = expires
       p.changed.head = expires
-      p.sooner = math.min(p.sooner, expires)
     end
   elseif expires < NEVER then
     p.awaited[#p.awaited + 1] = expires

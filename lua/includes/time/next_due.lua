@@ -1,10 +1,8 @@
--- Returns the time in ms until something is due in the partition, at least 1; or 0 if nothing will be due. A waiting
--- receiver sleeps no longer than that. With `locks_only`, only the ends of locks count: a receiver of a topic's dead
--- letters does not wait for messages that are scheduled on the topic.
+-- Returns the time in ms until something is due in the partition, at least 1; or 0 if nothing will be due.
 -- @use never
-local function next_due(p, locks_only)
+local function next_due(p)
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
-  local due = locks_only and {} or redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
+  local due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
   local first = p.head
   if lock[2] then
     first = math.min(first, tonumber(lock[2]) - p.offset)

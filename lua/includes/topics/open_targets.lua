@@ -10,7 +10,7 @@ local function open_targets(p, keys, incarnations, at, open)
   local names, list, none = split_words(incarnations), {}, {}
   for i = 1, #names do
     local incarnation, sessions = string.match(names[i], '^([^+]+)(%+?)$')
-    if not incarnation or not keys[at + (sessions == '+' and 9 or 6)] then
+    if not incarnation or not keys[at + (sessions == '+' and 8 or 5)] then
       return nil, refuse('BADCALL', 'targets')
     end
     local s = redis.call('HMGET', keys[at], unpack(TARGET))
@@ -23,22 +23,22 @@ local function open_targets(p, keys, incarnations, at, open)
     end
     list[keys[at]] = true
     local target = open and open[keys[at]] or {
-      state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4],
-      words = keys[at + 5], grants = keys[at + 6], credit = s[TARGET.credit], run = p.run, now = p.now,
+      state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3],
+      words = keys[at + 4], grants = keys[at + 5], credit = s[TARGET.credit], run = p.run, now = p.now,
       ttl = set.ttl, head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
-      next_due = tonumber(s[TARGET.next_due]), waiting = s[TARGET.waiting] == '1', biggest = tonumber(s[TARGET.biggest]),
+      next_due = tonumber(s[TARGET.next_due]), biggest = tonumber(s[TARGET.biggest]),
       dead_seq = tonumber(s[TARGET.dead_seq]), announced = tonumber(s[TARGET.announced]),
       next_lock = tonumber(s[TARGET.next_lock]), offset = tonumber(s[TARGET.offset]), calling = s[TARGET.calling] == '1',
       forwards = set.forwards, forwards_dead = set.forwards_dead,
       leaps = p.run_id ~= '?' and s[TARGET.run_id] ~= '?' and s[TARGET.run_id] ~= p.run_id,
       changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
-      touched = none, bytes = 0, sooner = math.huge,
+      touched = none, bytes = 0,
     }
     list[i] = target
     if open then
       open[keys[at]] = target
     end
-    at = at + 7
+    at = at + 6
     if sessions == '+' and target.index then
       at = at + 3
     elseif sessions == '+' then

@@ -8,7 +8,7 @@ which decides the next state.
 ``Model.taken`` counts how often each transition was taken; a transition that is not in the table raises.
 
 Each module adds a class to the one before it: ``contents`` (what a partition holds), ``lives`` (the moves of a
-message), ``waiting`` (waiters and sessions), ``due_work``, ``mechanics`` (the course of a call), ``sending``,
+message), ``turns`` (of sessions), ``due_work``, ``mechanics`` (the course of a call), ``sending``,
 ``receiving``, ``operations``, ``sessions``, ``topics`` and ``transactions``.
 
 An operation that can be part of a transaction is planned before it is carried out (``plan_send`` and the like).
@@ -35,7 +35,6 @@ from tests.engine.model.values import (
     Delivery,
     Listed,
     Lock,
-    Looked,
     Message,
     Mode,
     Outgoing,
@@ -59,7 +58,6 @@ from tests.engine.model.values import (
     Transacted,
     TransactedTogether,
     Undone,
-    Waiter,
     written_expiry,
 )
 
@@ -75,7 +73,6 @@ __all__ = [
     "Delivery",
     "Listed",
     "Lock",
-    "Looked",
     "Message",
     "Mode",
     "Model",
@@ -102,7 +99,6 @@ __all__ = [
     "Transacted",
     "TransactedTogether",
     "Undone",
-    "Waiter",
     "grouped",
     "written_expiry",
 ]

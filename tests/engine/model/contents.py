@@ -20,7 +20,6 @@ from tests.engine.model.values import (
     SessionRow,
     Settings,
     Snapshot,
-    Waiter,
     row,
 )
 
@@ -65,24 +64,16 @@ class Contents:
     horizon: int = 0
     # Three times: the first expiry of an active message that is not indexed, the first end of a lease, and the next
     # other event, which follows the plain clock. Each is a lower bound: it may be too early, but never too late.
-    # Waiters were told these times.
     head: int = NEVER
     next_lock: int = NEVER
     next_due: int = NEVER
-    sooner: int | None = None  # the earliest time (by the plain clock) to which the running call has lowered a bound
     epoch: bool = False  # whether the running call begins an epoch
     passing: bool = False  # whether the running call is doing due work
-    left: bool = False  # whether a waiter has left since the running call began
-    # whether the running call is a call of this partition, and not a publish of its topic, which knows less about it
-    own: bool = False
-    told: bool = False  # whether a waiter learned in the running call when something will be due
     more: bool = False  # whether the running call has used up its share
-    waiting: bool = False
     messages: dict[Side, dict[int, Message]] = field(default_factory=lambda: {side: {} for side in Side})
     leases: dict[str, MessageLease] = field(default_factory=dict)
     dedup: dict[bytes, int] = field(default_factory=dict)
     lanes: dict[str, Lane] = field(default_factory=dict)
-    waiters: dict[str, Waiter] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)  # the sessions in which the running call has moved a message
     once: dict[bytes, int] = field(default_factory=dict)  # the ends of the windows of remembered keys
@@ -96,7 +87,6 @@ class Contents:
     transacted: Counter[tuple[Side, State, Event, Condition]] = field(default_factory=Counter)  # in transactions
     refused: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
-    woken: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store.carriers.append(self)
@@ -108,7 +98,6 @@ class Contents:
             transacted=self.transacted,
             refused=self.refused,
             repeated=self.repeated,
-            woken=self.woken,
         )
         store = self.store
         self.__dict__.update(fresh.__dict__)
@@ -194,12 +183,9 @@ class Contents:
                 due[message.event("e")] = message.expires
         return due
 
-    def _next_due(self, now: int, offset: int, side: Side = Side.MAIN) -> int:
-        """Return the exact time until the next event, in ms of the plain clock; 0 for never.
-
-        A receiver of a topic's dead letters does not wait for the messages that are scheduled on the topic.
-        """
-        due = {} if self.settings.topic and side is not Side.MAIN else self._due()
+    def _next_due(self, now: int, offset: int) -> int:
+        """Return the exact time until the next event, in ms of the plain clock; 0 for never."""
+        due = self._due()
         expiries = [message.expires for message in self._ready(Side.MAIN)]
         leases = [lease.until - offset for lease in self.leases.values()]
         first = min([*due.values(), *expiries, *leases], default=NEVER)
@@ -226,10 +212,8 @@ class Contents:
             clk=self.clk,
             offset=self.offset,
             run_id=self.run_id,
-            waiting=self.waiting,
-            waiters=dict(self.waiters),
             sessions={
-                name: SessionRow(one.token, one.waiter, one.state, one.stated, one.blocked, one.barred, one.free)
+                name: SessionRow(one.token, one.state, one.stated, one.blocked, one.barred, one.free)
                 for name, one in self.sessions.items()
             },
             seats=frozenset(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sbredis.engine import NEVER
 from sbredis.engine._bands import LEVELS
 from sbredis.engine._lifecycle import Event, Side
+from tests.engine.model.turns import Turns
 from tests.engine.model.values import Message
-from tests.engine.model.waiting import HOLDERS, Waiting
 
 
-class DueWork(Waiting):
+class DueWork(Turns):
     """A partition that does its due work."""
 
     def _do_due(self, now: int, share: int, weight: int | None = None) -> bool:
@@ -118,6 +118,5 @@ class DueWork(Waiting):
         """End the lock on a session that no longer holds any message."""
         session = self.sessions[name]
         del self.leases[session.token]
-        self._wait_no_longer(HOLDERS, session.waiter)
-        session.token = session.waiter = ""
+        session.token = ""
         session.barred = session.blocked is not None and session.blocked > now

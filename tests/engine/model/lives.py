@@ -25,7 +25,6 @@ class Lives(Contents):
             session.blocked = till
             if till < self.next_due and not self.passing:
                 self.next_due = till
-                self._put_forward(till)
 
     def _move(
         self,
@@ -104,20 +103,13 @@ class Lives(Contents):
                 self.horizon = message.expires
                 if message.expires < self.head and not self.passing:
                     self.head = message.expires
-                    self._put_forward(message.expires)
         elif message.state is State.ACTIVE:
             message.indexed = message.expires < NEVER
         time = message.expires if message.indexed else message.due
         if time is not None and time < self.next_due and not self.passing:
             self.next_due = time
-            self._put_forward(time)
 
     def _hold(self, token: str, until: int, messages: list[Message], session: str | None = None) -> None:
         """Lock these messages, or a session, under a token until a time on the logical clock."""
         self.leases[token] = MessageLease(until, messages, session)
-        if until < self.next_lock:
-            self.next_lock = until
-            self._put_forward(until - self.offset)
-
-    def _put_forward(self, time: int) -> None:
-        self.sooner = time if self.sooner is None else min(self.sooner, time)
+        self.next_lock = min(self.next_lock, until)

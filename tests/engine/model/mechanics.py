@@ -32,12 +32,14 @@ class Mechanics(DueWork):
         full: Callable[[], tuple[str, str] | None] = lambda: None,
         share: int | None = None,
         undecided: Callable[[], bool] = lambda: False,
+        late: Callable[[], tuple[str, str] | None] = lambda: None,
     ) -> R:
-        """Check the call, do due work, then do the operation, then wake waiters.
+        """Check the call, do due work, and then do the operation.
 
         The refusal ``early`` takes precedence over the check of the arguments.
         If due work is left and the answer is ``undecided`` without it, the call is put off.
         Due work may make room. So a call is refused for lack of room only if ``full`` still says so after all due work.
+        The refusal ``late`` is one of a grant: the call has done due work, and nothing else.
         """
         known = self._admit(call)
         if known:
@@ -56,6 +58,9 @@ class Mechanics(DueWork):
         self.more = self._do_due(call.now, share or self.bounds.share)
         if self.more and undecided():
             self._put_off(call)
+        if refusal := late():
+            self._end(call.now)
+            self._refuse(*refusal)
         result = act()
         if call.lane:
             self._note(call, again or (lambda _: replace(result, more=False)))  # type: ignore[type-var]
@@ -97,19 +102,10 @@ class Mechanics(DueWork):
         if more or not still():
             self._refuse("DUE", "more")
 
-    def _end(self, now: int, *, together: int = 1) -> None:
-        """Update the sessions, announce the next due time, and wake waiters.
-
-        A call that publishes to several subscriptions wakes fewer waiters of each of these ``together``.
-        """
+    def _end(self, now: int) -> None:
+        """Update the sessions, and announce the next due time."""
         self._take_turns(now)
         self._announce(now)
-        if self.waiting and self.waiters:
-            self._wake(now, wakes=max(1, self.bounds.wakes // together))
-        else:
-            # A new waiter can be woken from the next call on. If it is gone already, the next call notices this.
-            self.waiting = bool(self.waiters) or (self.told and not self.waiting)
-        self.left = self.told = self.own = False
 
     def _announce(self, now: int) -> None:
         """Announce the next due time if it is before the announced time, or if the announced time has passed.
@@ -196,8 +192,7 @@ class Mechanics(DueWork):
             self.granted += EPOCH_LEAP
         if call.run_id != "?":
             self.run_id = call.run_id
-        self.clk, self.offset, self.sooner = logical, logical - call.now, None
-        self.own = True
+        self.clk, self.offset = logical, logical - call.now
 
     def _has_lock(self, name: str | None, token: str, call: Call) -> bool:
         """Return whether a token has the lock on a session when a call begins."""

@@ -273,7 +273,7 @@ class Model(Receiving):
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:
         """Make the partition. If it exists already, do all due work, and then set the settings and the version of the
-        call; a newer version wakes the waiters.
+        call.
         """
         if not call.sound:
             self._refuse("BADCALL", "settings")
@@ -294,10 +294,8 @@ class Model(Receiving):
         ):
             if differs:
                 self._refuse("FIXED", name)
-        if call.version > self.version:
-            if self._overdue(call):
-                self._put_off(call, lambda: True)
-            self._dismiss()
+        if call.version > self.version and self._overdue(call):
+            self._put_off(call, lambda: True)
         self.settings, self.version = settings, call.version
         return self.version
 
@@ -307,7 +305,6 @@ class Model(Receiving):
             self._refuse("BADCALL", "share")
         if self.exists:
             self._check_existence(call)
-        self._dismiss()
         self._clear()
         return False
 

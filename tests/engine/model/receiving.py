@@ -13,16 +13,13 @@ from tests.engine.model.values import (
     MOST,
     ROOM,
     Call,
-    Looked,
     Message,
     Mode,
     Peeked,
     Received,
-    Waiter,
 )
-from tests.engine.model.waiting import HOLDERS
 
-WAITING = 3_000  # how long a waiter is remembered, in hundredths of a second
+SUSPECT = 2  # the lapses after which a message is a suspect
 
 
 class Receiving(Sending):
@@ -37,94 +34,55 @@ class Receiving(Sending):
         side: Side = Side.MAIN,
         mode: Mode = "lock",
         room: int = ROOM,
-        waiter: str = "",
-        waiting_for: int = 1,
         session: str | None = None,
     ) -> Received:
-        """Give out the wanted messages that fit, at least one: the most urgent level first, and within a level the
-        oldest message first.
+        """Grant credit that ends with the reply.
 
-        If a session is locked under the token, give out its next messages, up to the limit of held messages.
+        Give out the wanted messages that fit, at least one: the most urgent level first, and within a level the oldest
+        message first. If a session is locked under the token, give out its next messages, up to the limit of held
+        messages. A suspect is given alone.
         """
-        waits_at = side.value if session is None else HOLDERS
-        given: list[Message] = []
-        fence = 0
 
         def act() -> Received:
-            nonlocal fence
-            self._wait_no_longer(waits_at, waiter)
-            found = given
-            late: list[int] = []
-            full = emptied = False
+            found: list[Message] = []
+            passed: list[int] = []
             wanted = most if session is None else self._most_of(session, most, call.now)
             for message in self._ready_in(session, side):
-                if len(found) == wanted or full:
+                suspect = message.lapses == SUSPECT
+                if len(found) == wanted or (found and suspect):
                     break
                 if message.expires <= call.now:
                     assert self.more, "an expired message is left, but no due work"
-                    late.append(len(message.record))
-                    full = len(late) == self.bounds.share or sum(late) > self.bounds.weight
+                    passed.append(len(message.record))
+                    if len(passed) == self.bounds.share or sum(passed) > self.bounds.weight:
+                        break
                 elif found and sum(one.size for one in found) + message.size > room:
                     break
                 else:
                     found.append(message)
-            else:
-                emptied = len(found) < wanted and not late and session is None
-            waits = bool(waiter) and waiting_for > len(found) and (emptied or not found)
-            if waits:
-                self._wait(waits_at, waiter, waiting_for - len(found), call.now // 10, session)
+                    if suspect:
+                        break
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
-            given_out = self._give_out(found, event, token, call.now, side)
-            fence = given_out.fence
-            if waits and found:
-                self.sooner = None  # the receiver knows the end of its new locks, so no waiter needs to learn it
-            due = self._next_due(call.now, self.offset, side)
-            return replace(given_out, due=due, waits=True) if waits else given_out
-
-        sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST
-        return self._perform(
-            call,
-            act,
-            sound=sound and (session is None or side is Side.MAIN),
-            early=self._none_has_sessions(session),
-            refusal=self._refusal_in_session(call, token, session, side)
-            or self._refusal_of_token(token, session)
-            or self._refusal_of_forwarding(side)
-            or self._refusal_of_receive(),
-            again=lambda later: self._still(later, token, given, fence, f"{waiter} {waits_at}", side),
-        )
-
-    def look(
-        self,
-        call: Call,
-        *,
-        side: Side = Side.MAIN,
-        waiter: str = "",
-        waiting_for: int = 1,
-        session: str | None = None,
-        token: str = "",
-    ) -> Looked:
-        """Return whether there is a message, even an expired one; if not, wait, and return the next due time."""
-        waits_at = side.value if session is None else HOLDERS
-
-        def act() -> Looked:
-            self._wait_no_longer(waits_at, waiter)
-            gives = session is None or self._most_of(session, 1, call.now) > 0
-            if gives and self._ready_in(session, side):
-                return Looked(found=True, more=self.more)
-            if waiter and waiting_for:
-                self._wait(waits_at, waiter, waiting_for, call.now // 10, session)
-            return Looked(due=self._next_due(call.now, self.offset, side), more=self.more)
+            given = self._give_out(found, event, token, call.now)
+            if session is not None and given.lock:
+                given = replace(given, lock=self.leases[token].until - self.clk)
+            return given
 
         return self._perform(
             call,
             act,
-            sound=not call.lane and 0 <= waiting_for <= MOST and (session is None or side is Side.MAIN),
-            early=self._none_has_sessions(session),
-            refusal=self._refusal_in_session(call, token, session, side)
-            or self._refusal_of_forwarding(side)
-            or self._refusal_of_receive(),
+            sound=1 <= most <= MOST and room >= 1 and not call.lane and (session is None or side is Side.MAIN),
+            late=lambda: (
+                self._none_has_sessions(session)
+                or (("LOST", "session") if session is not None and not self._has_lock(session, token, call) else None)
+                or self._refusal_of_receive()
+                or (("SESSIONS", "required") if session is None and self._needs_session(side) else None)
+                or self._refusal_of_forwarding(side)
+            ),
         )
+
+    def _needs_session(self, side: Side) -> bool:
+        return self.settings.sessions and side is Side.MAIN
 
     def _ready_in(self, session: str | None, side: Side) -> list[Message]:
         """Return the messages that are ready; those of a session are ordered by number, whatever their levels."""
@@ -134,21 +92,9 @@ class Receiving(Sending):
         return sorted(mine, key=lambda message: message.number)
 
     def _most_of(self, name: str, wanted: int, now: int) -> int:
-        """Return how many messages of a session may be given out, and end the waiting of its holder."""
-        session = self.sessions[name]
-        self._wait_no_longer(HOLDERS, session.waiter)
-        session.waiter = ""
-        left = self.bounds.held - len(self._held(session.token)) if self._gives(name, now) else 0
+        """Return how many messages of a session may be given out."""
+        left = self.bounds.held - len(self._held(self.sessions[name].token)) if self._gives(name, now) else 0
         return min(wanted, left)
-
-    def _wait(self, side: str, waiter: str, waiting_for: int, now: int, session: str | None = None) -> None:
-        """Let a receiver wait at one side or at both, and forget some of the waiters that are gone."""
-        for gone in [name for name in self._asleep(side) if self.waiters[name].until < now][:10]:
-            del self.waiters[gone]
-        self.waiters[f"{waiter} {side}"] = Waiter(side, now + WAITING, min(waiting_for, 127))
-        self.told = True
-        if session is not None:
-            self.sessions[session].waiter = waiter
 
     def receive_deferred(
         self,
@@ -195,12 +141,12 @@ class Receiving(Sending):
             given.extend(found[:fit])
             given_out = self._give_out(given, event, token, call.now)
             fence = given_out.fence
-            return replace(by_number(given_out), due=0, left=left)
+            return replace(by_number(given_out), left=left)
 
         def again(later: Call) -> Received:
             if absent:
                 return Received(missing=tuple(absent))
-            return replace(by_number(self._still(later, token, given, fence)), due=0, left=left)
+            return replace(by_number(self._still(later, token, given, fence)), left=left)
 
         def by_number(received: Received) -> Received:
             return replace(received, messages=tuple(replace(one, state="g") for one in received.messages))
@@ -239,9 +185,9 @@ class Receiving(Sending):
         status = self.settings.status
         return ("DISABLED", status) if status in ("ReceiveDisabled", "Disabled") else None
 
-    def _give_out(self, found: list[Message], event: Event, token: str, now: int, side: Side = Side.MAIN) -> Received:
+    def _give_out(self, found: list[Message], event: Event, token: str, now: int) -> Received:
         if not found:
-            return Received(due=self._next_due(now, self.offset, side), more=self.more)
+            return Received(more=self.more)
         given = tuple(message.delivery() for message in found)
         for message in found:
             self._move(message, event, now)
@@ -255,30 +201,17 @@ class Receiving(Sending):
             self.granted = fence = self.granted + 1
         return Received(given, lock=self.settings.lock_duration, more=self.more, fence=fence)
 
-    def _still(  # noqa: PLR0917 -- a repetition of a receive
-        self,
-        call: Call,
-        token: str,
-        given: Sequence[Message],
-        fence: int,
-        waiter: str = "",
-        side: Side = Side.MAIN,
-    ) -> Received:
+    def _still(self, call: Call, token: str, given: Sequence[Message], fence: int) -> Received:
         """Answer a repeated receive.
 
-        Return the messages of the first answer that the token still holds, the time left of the lock, and whether the
-        receiver waits.
+        Return the messages of the first answer that the token still holds, and the time left of the lock.
         """
         lease, now = self.leases.get(token), self._clock(call)[0]
         left = lease.until - now if lease else 0
         still = [message for message in given if message.token == token] if left > 0 else []
-        waits = waiter in self.waiters
-        due = self._next_due(call.now, now - call.now, side if waits else Side.MAIN)
         if not still:
-            return Received(due=due, waits=waits, fence=fence)
-        return Received(
-            tuple(message.delivery() for message in still), lock=left, due=due if waits else 0, waits=waits, fence=fence
-        )
+            return Received(fence=fence)
+        return Received(tuple(message.delivery() for message in still), lock=left, fence=fence)
 
     def peek(
         self,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from sbredis.engine._lifecycle import Event, Side, State
 from tests.engine.model.operations import Model
 from tests.engine.model.values import MOST, Accepted, Call, Listed, Message, Plan, Purged, Session, Together, Told
-from tests.engine.model.waiting import SESSIONS
 
 __all__ = ["SessionModel"]
 
@@ -15,50 +14,45 @@ __all__ = ["SessionModel"]
 class SessionModel(Model):
     """A partition whose messages may belong to sessions."""
 
-    def accept_session(
-        self,
-        call: Call,
-        token: str,
-        name: str | None,
-        *,
-        waiter: str = "",
-        waiting_for: int = 1,
-        looking: bool = False,
-    ) -> Accepted:
-        """Lock the named session, or the session that has been free for longest; or only look whether one is free."""
+    def accept_session(self, call: Call, token: str, name: str) -> Accepted:
+        """Lock the named session, with or without messages."""
         found: list[Accepted] = []
 
         def act() -> Accepted:
             self._take_turns(call.now)
-            self._wait_no_longer(SESSIONS, waiter)
-            free = sorted((one.free, key) for key, one in self.sessions.items() if one.free is not None)
-            chosen = name if name is not None else free[0][1] if free else None
-            if chosen is None:
-                if waiter and waiting_for:
-                    self._wait(SESSIONS, waiter, waiting_for, call.now // 10)
-                found.append(Accepted("none", due=self._next_due(call.now, self.offset), more=self.more))
-            elif looking:
-                found.append(Accepted("found", chosen, more=self.more))
-            else:
-                found.append(self._accept(chosen, token))
+            found.append(self._accept(name, token))
             return found[0]
 
         def again(later: Call) -> Accepted:
             first, logical = found[0], self._clock(later)[0]
-            if first.outcome == "taken" and self._has_lock(first.session, token, later):
-                return Accepted("taken", first.session, self.leases[token].until - logical, fence=first.fence)
-            outcome = "none" if first.outcome == "taken" else first.outcome
-            due = self._next_due(later.now, logical - later.now) if outcome == "none" else 0
-            return Accepted(outcome, first.session, due=due)
+            if first.outcome == "taken" and self._has_lock(name, token, later):
+                return Accepted("taken", name, self.leases[token].until - logical, fence=first.fence)
+            return Accepted("none" if first.outcome == "taken" else first.outcome, name)
 
-        sound = 0 <= waiting_for <= 1 and token not in self.leases and not (looking and (call.lane or name is not None))
         return self._perform(
             call,
             act,
-            sound=sound,
+            sound=token not in self.leases,
             early=self._none_has_sessions(),
             refusal=self._refusal_of_forwarding(Side.MAIN) or self._refusal_of_receive(),
             again=again,
+        )
+
+    def accept_next(self, call: Call, token: str) -> Accepted | None:
+        """Lock the session that has been free for longest, with credit that ends with the reply."""
+
+        def act() -> Accepted | None:
+            self._take_turns(call.now)
+            free = sorted((one.free, key) for key, one in self.sessions.items() if one.free is not None)
+            return self._accept(free[0][1], token) if free else None
+
+        return self._perform(
+            call,
+            act,
+            sound=not call.lane,
+            late=lambda: (
+                self._refusal_of_receive() or self._none_has_sessions() or self._refusal_of_forwarding(Side.MAIN)
+            ),
         )
 
     def _accept(self, name: str, token: str) -> Accepted:

@@ -40,7 +40,7 @@ class TopicModel(SessionModel):
 
         def answer(stored: Stored) -> Sent:
             for target in targets:
-                target._end(call.now, together=len(targets))
+                target._end(call.now)
             return Sent(stored.first, len(stored.dropped), self.more, stored.scheduled)
 
         return self._carry_out(call, plan, answer)
@@ -63,7 +63,6 @@ class TopicModel(SessionModel):
             self.route_fence = self.route_fence if fence is None else fence
             for target in targets:
                 if id(target) not in leaping:
-                    target.sooner = None
                     known = "?" not in (self.run_id, target.run_id)
                     leaping[id(target)] = known and target.run_id != self.run_id
             if "i" in columns:

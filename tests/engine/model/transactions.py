@@ -80,9 +80,8 @@ class TransactionModel(TopicModel):
 
         if call.lane:
             self._note(call, lambda _: TransactedTogether(tuple(outcomes)))
-        copied_to = len(involved) - len(participants)
         for one in involved.values():
-            one._end(call.now, together=1 if one in participants else copied_to)
+            one._end(call.now)
         more = any(one.more for one in participants)
         return TransactedTogether(
             tuple(replace(each, more=more) if isinstance(each, Transacted) else each for each in outcomes), more

@@ -37,8 +37,6 @@ class Bounds(NamedTuple):
     """The number of messages of a session that may be held at the same time."""
     watermarks: int = 10_000
     """The number of watermarks that a partition keeps."""
-    wakes: int = 16
-    """The number of receivers that a call wakes on a side."""
     remembered: int = 256
     """The number of texts for which a library remembers the results of a fragment. It changes no result."""
 
@@ -152,19 +150,10 @@ class Sent:
 class Received:
     messages: tuple[Delivery, ...] = ()
     lock: int = 0  # how long the messages are locked, from now; 0 if they are deleted or there are none
-    due: int = 0  # the ms until something is due, if no message is left; 0 for never
     missing: tuple[str, ...] = ()
     left: int = 0  # how many of the requested messages were left out for lack of room
     more: bool = False
-    waits: bool = False  # whether the receiver got all available messages and now waits for more
     fence: int = 0  # the fence of the new lock, if there is one that does not belong to a session
-
-
-@dataclass(frozen=True)
-class Looked:
-    due: int = 0  # the ms until something is due, if nothing was found; 0 for never
-    found: bool = False
-    more: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,7 +161,6 @@ class Accepted:
     outcome: str
     session: str = ""
     lock: int = 0
-    due: int = 0  # the ms until something is due, if there is no session
     more: bool = False
     fence: int = 0  # the fence of the lock, if the session was locked
 
@@ -409,10 +397,9 @@ class MessageLease:
 
 @dataclass
 class Session:
-    """A session: its lock, its waiter, its state and its delay, but not its messages."""
+    """A session: its lock, its state and its delay, but not its messages."""
 
     token: str = ""  # the token of the lock
-    waiter: str = ""  # the channel on which its holder waits
     state: bytes | None = None
     stated: int = 0  # the time when the state was set
     blocked: int | None = None  # the time until which the session gives out nothing
@@ -430,13 +417,6 @@ class Lane:
     number: int
     used: int
     again: Callable[[Call], Any]  # returns the answer to a repetition
-
-
-class Waiter(NamedTuple):
-    side: str  # a side; "s" if it waits for a session, or "h" if it is a holder that waits in its session
-    until: int  # the end of waiting in hundredths of a second; after waking, the time of waking
-    wanted: int
-    woken: bool = False
 
 
 class Row(NamedTuple):
@@ -463,7 +443,6 @@ class SessionRow(NamedTuple):
     """A session in a snapshot, without its messages."""
 
     token: str
-    waiter: str
     state: bytes | None
     stated: int
     blocked: int | None
@@ -492,8 +471,6 @@ class Snapshot:
     clk: int
     offset: int
     run_id: str
-    waiting: bool
-    waiters: dict[str, Waiter]
     sessions: dict[str, SessionRow]
     seats: frozenset[tuple[str, str, int]]
     kept: int

@@ -33,7 +33,6 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
     "defer": lambda both, how: both.defer(how, _STRANGE),
     "destroy": lambda both, how: both.destroy(how),
     "due": lambda both, how: both.due(how),
-    "look": lambda both, how: both.look(how, waiter=draws.WAITERS[0]),
     "peek": lambda both, how: both.peek(how),
     "purge": lambda both, how: both.purge(how, 0),
     "receive": lambda both, how: both.receive(how, both.token(), 1),
@@ -66,7 +65,7 @@ class AimedMachine(Machine):
     def disable_for_a_while(self, status: Status, lane: str) -> None:
         before = self.both.settings
         self.both.change(replace(before, status=status))
-        for operation in ("send", "receive_deferred", "receive", "look", "redrive"):
+        for operation in ("send", "receive_deferred", "receive", "redrive"):
             ANY[operation](self.both, How(lane=lane))
         self.both.change(before)
 
@@ -75,7 +74,7 @@ class AimedMachine(Machine):
     def forward_for_a_while(self, lane: str) -> None:
         before = self.both.settings
         self.both.change(replace(before, forwards=True))
-        for operation in ("receive_deferred", "receive", "look"):
+        for operation in ("receive_deferred", "receive"):
             ANY[operation](self.both, How(lane=lane))
         self.both.receive(How(lane=lane), self.both.token(), 1, side=Side.DEAD)
         self.both.change(before)
@@ -276,18 +275,14 @@ class AimedMachine(Machine):
     @precondition(lambda self: not self.those(State.ACTIVE, Side.MAIN))
     @every(3, 1)
     @rule(
-        waiters=st.lists(st.tuples(some(draws.WAITERS), some([1, 2, 200]), st.booleans()), min_size=2, max_size=4),
+        receivers=some([2, 3, 4]),
         payloads=st.lists(draws.payloads, min_size=1, max_size=4),
         later=some([0, 0, 1_009, 1_010, 29_999, 30_010]),
     )
-    def stand_in_line(self, waiters: list[tuple[bytes, int, bool]], payloads: list[bytes], later: int) -> None:
-        """Let several receivers wait, then send messages."""
-        for waiter, waiting_for, looking in waiters:
-            given: dict[str, Any] = {"waiter": waiter, "waiting_for": waiting_for}
-            if looking:
-                self.both.look(PLAIN, **given)
-            else:
-                self.both.receive(PLAIN, self.both.token(), 1, **given)
+    def stand_in_line(self, receivers: int, payloads: list[bytes], later: int) -> None:
+        """Let several receivers find nothing, then send messages."""
+        for _ in range(receivers):
+            self.both.receive(PLAIN, self.both.token(), 1)
             self.both.now += 10
         self.both.now += later
         self.both.send(PLAIN, [Outgoing(payload) for payload in payloads])

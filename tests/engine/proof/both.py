@@ -15,11 +15,12 @@ from sbredis.engine import (
     Redrive,
     Request,
     Sent,
-    SessionLock,
 )
 from sbredis.engine._lifecycle import Event, Side
+from sbredis.engine._partition import COMMON_ARGUMENTS
 from tests.engine import model as m
 from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored
+from tests.engine.taking import receiving
 
 LARGE = 1 << 20
 PLAIN = How()
@@ -79,40 +80,24 @@ class Both(Comparison):
         side: Side = Side.MAIN,
         mode: m.Mode = "lock",
         room: int = LARGE,
-        waiter: bytes = b"",
-        waiting_for: int = 1,
         session: str | None = None,
     ) -> Any:
-        given: dict[str, Any] = {"side": side, "mode": mode, "room": room, "waiting_for": waiting_for}
-        given["session"] = session
+        given: dict[str, Any] = {"mode": mode, "room": room, "session": session}
+        run = self.run_of(how)
         return self.do(
             Step(
                 "receive",
-                lambda p, call_id: p.receive(call_id, token, wanted, waiter=waiter, **given),
-                lambda call: self.model.receive(call, token, wanted, waiter=waiter.decode(), **given),
-            ),
-            how,
-        )
-
-    def look(
-        self,
-        how: How,
-        *,
-        side: Side = Side.MAIN,
-        waiter: bytes = b"",
-        waiting_for: int = 1,
-        session: SessionLock | None = None,
-    ) -> Any:
-        given: dict[str, Any] = {"side": side, "waiting_for": waiting_for}
-        ours: dict[str, Any] = {} if session is None else {"session": session.name, "token": session.token}
-        return self.do(
-            Step(
-                "look",
-                lambda p, call_id: p.look(waiter=waiter, call_id=call_id, session=session, **given),
-                lambda call: self.model.look(call, waiter=waiter.decode(), **ours, **given),
+                lambda p, call_id: in_call(
+                    receiving(p, token, wanted, run=run, side=side.value, refuse=m.Refused, **given), call_id
+                ),
+                lambda call: self.model.receive(call, token, wanted, side=side, **given),
             ),
             without_lane(how),
         )
+
+    def run_of(self, how: How) -> str:
+        """Return how a grant names the server process."""
+        return "?" if how.unsure else self.run_id
 
     def receive_deferred(
         self,
@@ -264,3 +249,11 @@ class Both(Comparison):
 def without_lane(how: How) -> How:
     """Remove the lane for an operation that takes none, except where its refusal is tested."""
     return how if how.defect in ("older", "unknown") else how._replace(lane="")
+
+
+def in_call(request: Request[Any], call_id: CallId) -> Request[Any]:
+    """Return a request with the lane, the number and the time of a call."""
+    incarnation, version, *_ = request.arguments
+    now = "" if call_id.now is None else call_id.now
+    arguments = (incarnation, version, call_id.lane, call_id.number, now, *request.arguments[COMMON_ARGUMENTS:])
+    return request._replace(arguments=arguments)

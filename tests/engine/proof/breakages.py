@@ -13,7 +13,8 @@ Arguments = tuple[Argument, ...]
 Breakage = Callable[[Arguments], Arguments]
 
 WITHOUT_LANE = (
-    *("count", "get_state", "list_sessions", "list_sessions_since", "look", "look_for_session", "peek", "ripe"),
+    *("count", "get_state", "list_sessions", "list_sessions_since", "peek", "ripe"),
+    *("accept_next", "receive"),
 )
 """Operations whose calls must have no lane."""
 
@@ -38,7 +39,7 @@ def script_of(operation: str) -> str:
     return _SCRIPTS.get(operation, operation)
 
 
-_SCRIPTS = {"look": "receive", "look_for_session": "accept_session", "list_sessions_since": "list_sessions"}
+_SCRIPTS = {"receive": "grant", "accept_next": "grant", "list_sessions_since": "list_sessions"}
 
 
 TRANSACTED = ("abandon", "complete", "dead_letter", "defer", "publish", "send", "set_state")
@@ -53,7 +54,7 @@ def _malformed(operation: str) -> list[Arguments]:
     sizes: list[Arguments] = [("", *good[:2], size, *good[3:]) for size in not_numbers(1, 2)]
     parts = [(name, one.own) for name in TRANSACTED for one in malformed(name)]
     wrapped: list[Arguments] = [("", 1, name, len(own), *own) for name, own in parts]
-    return [("",), ("", 1, "receive", *good[2:]), ("second", *good), ("", *good * 101), *places, *sizes, *wrapped[::5]]
+    return [("",), ("", 1, "cancel", *good[2:]), ("second", *good), ("", *good * 101), *places, *sizes, *wrapped[::5]]
 
 
 @cache

@@ -37,7 +37,7 @@ from sbredis.engine import (
     read_push,
 )
 from sbredis.engine._bands import BAND_WIDTH, LEVELS
-from sbredis.engine._keys import waiting_channel
+from sbredis.engine._keys import push_channel
 from tests.engine.model import Refused
 from tests.engine.model.credit import CallGrant, CreditCall, CreditPartition, Token, Word, holder
 from tests.engine.proof.credit_machine import LOCK, BrokenPromiseError, CreditMachine, require
@@ -46,7 +46,7 @@ from tests.engine.proof.hosts import USUAL, Host, Read, host, source_at_start
 __all__ = ["CASES", "TwinMachine", "TwinPartition", "prove", "unhurried"]
 
 NAMESPACE, SALT, INCARNATION = "twin", "abc", "i"
-MARK, MARKED = waiting_channel(NAMESPACE, SALT, "e0", "mark"), b"mark"
+MARK, MARKED = push_channel(NAMESPACE, SALT, "e0", "mark"), b"mark"
 SETTINGS = PartitionSettings(clock="test", lock_duration=LOCK, max_delivery_count=99_999, quota=1 << 40)
 LEAST: Final = 15
 """The bytes of a record without a payload."""
@@ -116,7 +116,7 @@ class Scripts:
         self.touch(run, now)
 
     def channel(self, name: str) -> bytes:
-        return waiting_channel(NAMESPACE, SALT, self.entity, name)
+        return push_channel(NAMESPACE, SALT, self.entity, name)
 
     def listen(self, channels: set[bytes]) -> None:
         """Listen to these channels only."""
@@ -214,8 +214,8 @@ class TwinPartition(CreditPartition):
         tokens = {token.decode() for token in ask("HKEYS", keys[3])}
         locks = {token_of(token) for token, lease in self.leases.items() if not lease.source.startswith("=")}
         require(tokens == locks, "other leases", tokens, [*self.leases])
-        stored = {self._named(key.decode()): text.decode().split(" ") for key, text in ask("HGETALL", keys[33]).items()}
-        ranked = {self._named(key.decode()) for key in ask("ZRANGE", keys[34], 0, -1)}
+        stored = {self._named(key.decode()): text.decode().split(" ") for key, text in ask("HGETALL", keys[32]).items()}
+        ranked = {self._named(key.decode()) for key in ask("ZRANGE", keys[33], 0, -1)}
         if self.sessions:
             self._compare_sessions({key: words for key, words in stored.items() if " =" in key})
         for key, word in self.words.items():
@@ -229,10 +229,10 @@ class TwinPartition(CreditPartition):
         """Compare the free sessions, the holders, their words, and what they hold."""
         keys = self.scripts.partition.keys
         ask = self.scripts.on.ask
-        turns = ask("ZRANGE", keys[28], 0, BAND_WIDTH - 1, "BYSCORE", "WITHSCORES")
+        turns = ask("ZRANGE", keys[27], 0, BAND_WIDTH - 1, "BYSCORE", "WITHSCORES")
         free = {member[1:].decode(): int(score) for member, score in turns}
         require(free == self.free, "other free sessions", free, self.free)
-        states = ask("HGETALL", keys[29])
+        states = ask("HGETALL", keys[28])
         holders = {name[1:].decode(): token.decode() for name, token in states.items() if name[:1] == b"!"}
         expected = {session: token_of(token) for session, token in self.holders.items()}
         require(holders == expected, "other holders", holders, expected)
@@ -245,7 +245,7 @@ class TwinPartition(CreditPartition):
             unseen = {token for token, lease in leases.items() if not lease.seen}
             require(unseen <= gifts, "a gift of a session is not kept", key, unseen, gifts)
             require(not gifts & (leases.keys() - unseen), "a gift that was seen is kept", key, gifts)
-        found = [int(member[-12:], 16) for member in ask("ZRANGE", keys[27], 0, -1) if member[-13:-12] == b"h"]
+        found = [int(member[-12:], 16) for member in ask("ZRANGE", keys[26], 0, -1) if member[-13:-12] == b"h"]
         names = [name for lease in self.leases.values() if lease.source.startswith("=") for name in lease.names]
         require(sorted(found) == sorted(names), "other held messages", found, names)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from sbredis.engine import NEVER, Content, Copy, Outgoing, PartitionSettings, encode
-from sbredis.engine._keys import waiting_channel
 from sbredis.engine._lifecycle import Side
-from tests.engine.proof.comparison import NAMESPACE, SALT, How
+from tests.engine.proof.comparison import How
 
 LANES = ("a", "b", "c", "d", "e")
-WAITERS = tuple(waiting_channel(NAMESPACE, SALT, "q", client) for client in ("c1", "c2", "c3"))
 SCALES = (1, 9, 1_000, 1_000, 30_000, 60_000)
 LONG = (900_001, 86_400_000, -1, -1_000, -60_000, -3_600_000)
 FAR = 10**7

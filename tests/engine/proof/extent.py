@@ -26,7 +26,7 @@ STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
 
 BOUNDS = {
     "real": Bounds(),
-    "narrow": Bounds(share=3, weight=70, purged=60, held=3, watermarks=3, wakes=1, remembered=1),
+    "narrow": Bounds(share=3, weight=70, purged=60, held=3, watermarks=3, remembered=1),
 }
 """The real bounds of the scripts, and narrow bounds that calls reach often."""
 

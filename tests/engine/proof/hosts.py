@@ -170,8 +170,12 @@ class Host:
             reply = error
         # Read the second reply even if the script has failed. Otherwise the next command would get it.
         pictures = _pictures(partitions, hashed, connection.read_response())
-        answer = _refusal(name, reply) if isinstance(reply, redis.ResponseError) else request.read(reply)
-        return answer, pictures
+        if isinstance(reply, redis.ResponseError):
+            return _refusal(name, reply), pictures
+        try:
+            return request.read(reply), pictures
+        except Refused as refused:  # an answer to a grant
+            return refused, pictures
 
     def picture(self, keys: Sequence[bytes]) -> Picture:
         """Return the content of all keys of a partition."""
@@ -288,8 +292,6 @@ def with_bounds(bounds: Bounds, read: Read = source_at_start) -> Read:
         r"math\.ceil\(100 / count\)": f"math.ceil({bounds.share} / count)",
         r"\b2097152\b": f"{bounds.weight}",
         r"@remember \d+": f"@remember {bounds.remembered}",
-        r"\bwakes or 16\b": f"wakes or {bounds.wakes}",
-        r"math\.floor\(16 / #subscriptions\)": f"math.floor({bounds.wakes} / #subscriptions)",
     }
 
     def changed(name: str) -> str | None:

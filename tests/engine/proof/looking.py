@@ -6,7 +6,7 @@ python -m tests.engine.proof.looking [--steps N]
 A partition learns the time only from calls.
 So the effect of the time between two calls must not depend on whether there was another call in between.
 Two partitions get the same calls at the same times.
-The *watched* partition also gets looks, counts, peeks and calls for due work, at any time.
+The *watched* partition also gets grants without credit, counts, peeks and calls for due work, at any time.
 The *asleep* partition never gets such calls.
 Before each call, both do all due work, and then their content must be the same:
 messages, states, numbers, times, locks and sessions.
@@ -51,6 +51,7 @@ from tests.engine.proof.extent import BOUNDS, bounded
 from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
 from tests.engine.proof.picture import told
 from tests.engine.proof.running import run_machine
+from tests.engine.taking import accepting, first_token, receiving
 
 T = TypeVar("T")
 Make = Callable[[Partition, CallId], Request[T]]
@@ -64,7 +65,7 @@ settings = st.builds(
     clock=st.just("test"),
 )
 waits = some([0, 0, 1, 400, 1_000, 5_000, 60_000])
-looks = st.lists(st.tuples(st.floats(0, 1), some(["due", "due", "count", "peek", "look", "dead"])), max_size=3)
+looks = st.lists(st.tuples(st.floats(0, 1), some(["due", "due", "count", "peek", "grant"])), max_size=3)
 lives = some([None, None, 0, 1, 500, 1_000, 6_000, 50_000])
 whens = some([None, None, 0, 1, 400, 1_000, 20_000])
 
@@ -104,7 +105,7 @@ class Pair:
 
     def token(self) -> str:
         self.tokens += 1
-        return f"token{self.tokens:06}"
+        return first_token(f"{self.tokens:08}")
 
     def look(self, what: str, at: float) -> None:
         """Look at the watched partition, at some time since the last call."""
@@ -116,8 +117,7 @@ class Pair:
             "due": lambda p, call_id: p.due(call_id),
             "count": lambda p, call_id: p.count(call_id),
             "peek": lambda p, call_id: p.peek(0, 10, call_id=call_id),
-            "look": lambda p, _: p.look(side="d" if self.settings.sessions else "", call_id=reading),
-            "dead": lambda p, _: p.look(side="d", call_id=reading),
+            "grant": lambda p, _: _grant_nothing(p, reading),
         }
         self.run("watched", making[what], now)
 
@@ -145,7 +145,7 @@ class Pair:
         shown = self.shown()
         for name in self.numbers:
             # The *watched* partition does large shares of due work, and the *asleep* partition does small shares.
-            making: Make[Any] = _do_due if name == "watched" else _look
+            making: Make[Any] = _do_due if name == "watched" else _grant_nothing
             while self.run(name, making).more:
                 self.extent.shares += 1
         self.compare()
@@ -170,8 +170,8 @@ class Pair:
 
     def snapshot(self, name: str) -> Snapshot:
         found = told(self.on.picture(self.partition(name).keys))
-        # The waiters and the logical clock depend on the times of the calls; the other content does not.
-        return replace(found, lanes={}, waiters={}, waiting=False, clk=0, offset=0, announced=0)
+        # The logical clock depends on the times of the calls; the other content does not.
+        return replace(found, lanes={}, clk=0, offset=0, announced=0)
 
     def close(self) -> None:
         for name in self.numbers:
@@ -182,8 +182,8 @@ def _do_due(partition: Partition, call_id: CallId) -> Request[Any]:
     return partition.due(call_id)
 
 
-def _look(partition: Partition, call_id: CallId) -> Request[Any]:
-    return partition.look(side="d", call_id=call_id)
+def _grant_nothing(partition: Partition, call_id: CallId) -> Request[Any]:
+    return receiving(partition, first_token(), 0, run="r1", now=call_id.now, side="d")
 
 
 def _alike(result: Any) -> Any:
@@ -255,8 +255,10 @@ class Machine(RuleBasedStateMachine):
             if not self.accepted:
                 return
             session, token = data.draw(some(self.accepted))
-        side = "d" if dead else ""
-        given = self.pair.do(lambda p, call_id: p.receive(call_id, token, wanted, side=side, session=session), looks)  # type: ignore[arg-type]
+        how: dict[str, Any] = {"side": "d" if dead else "", "session": session}
+        given = self.pair.do(
+            lambda p, call_id: receiving(p, token, wanted, run="r1", now=call_id.now, refuse=Refused, **how), looks
+        )
         if not isinstance(given, Refused) and given.messages:
             self.held.append((token, [message.name for message in given.messages]))
 
@@ -302,8 +304,14 @@ class Machine(RuleBasedStateMachine):
     @rule(looks=looks, name=some([None, None, "a", ""]))
     def accept(self, looks: Any, name: str | None) -> None:
         token = self.pair.token()
-        taken = self.pair.do(lambda p, call_id: p.accept_session(call_id, token, name), looks)
-        if not isinstance(taken, Refused) and taken.outcome == "taken":
+
+        def make(partition: Partition, call_id: CallId) -> Request[Any]:
+            if name is None:
+                return accepting(partition, token, run="r1", now=call_id.now, refuse=Refused)
+            return partition.accept_session(call_id, token, name)
+
+        taken = self.pair.do(make, looks)
+        if taken and not isinstance(taken, Refused) and taken.outcome == "taken":
             self.accepted.append(SessionLock(taken.session, token))
 
     @precondition(lambda self: self.accepted)

@@ -110,29 +110,9 @@ class Machine(RuleBasedStateMachine):
         mode=draws.modes,
         wanted=some([1, 1, 2, 3, 10]),
         room=draws.rooms,
-        waiter=some([b"", b"", *draws.WAITERS]),
-        waiting_for=some([0, 1, 2, 200]),
-        old=rarely[20],
     )
-    def receive(
-        self,
-        *,
-        how: How,
-        side: Side,
-        mode: m.Mode,
-        wanted: int,
-        room: int,
-        waiter: bytes,
-        waiting_for: int,
-        old: bool,
-    ) -> None:
-        given: dict[str, Any] = {"room": room, "waiter": waiter, "waiting_for": waiting_for}
-        self.both.receive(how, self.token(old), wanted, side=side, mode=mode, **given)
-
-    @every(3, 2)
-    @rule(how=hows, side=draws.sides, waiter=some([b"", *draws.WAITERS]), waiting_for=some([0, 1, 2, 200]))
-    def look(self, how: How, side: Side, waiter: bytes, waiting_for: int) -> None:
-        self.both.look(how, side=side, waiter=waiter, waiting_for=waiting_for)
+    def receive(self, *, how: How, side: Side, mode: m.Mode, wanted: int, room: int) -> None:
+        self.both.receive(how, self.both.token(), wanted, side=side, mode=mode, room=room)
 
     @precondition(lambda self: self.those(State.DEFERRED))
     @rule(data=st.data(), how=hows, mode=draws.modes, room=draws.rooms, old=rarely[20])

@@ -208,7 +208,7 @@ class AimedMovesMachine(FailingMovesMachine):
         """Receive messages until this one is among them."""
         for _ in range(20):
             mode: Any = "lock" if event is Event.RECEIVE else "delete"
-            request = self.of["q"].receive(self._call_id(), self._token(), 10, side=place.side.value, mode=mode)
+            request = self._receiving("q", self._token(), 10, side=place.side.value, mode=mode)
             found: list[Delivery] = []
 
             def events(received: Any, found: list[Delivery] = found) -> dict[str, Event]:
@@ -344,7 +344,7 @@ class AimedMovesMachine(FailingMovesMachine):
                 self._step(self.movers[-1], divide=False)
             token = self._token()
             with self._changed(forwards="0"):
-                found = self._tell("q", self.of["q"].receive(self._call_id(), token, 20)).messages
+                found = self._tell("q", self._receiving("q", token, 20)).messages
             self.hurry()
             if found:
                 locks = [Lock(token, each.name) for each in found]
@@ -433,7 +433,7 @@ class AimedMovesMachine(FailingMovesMachine):
         self.begin(name, 2)
         if not self.movers:
             return
-        mover, (state, *_, store) = self.movers.pop(), self.of[name].keys[:10]
+        mover, (state, *_, store) = self.movers.pop(), self.of[name].keys[:9]
         before = self.on.ask("HGET", state, "settings"), self.on.ask("HMGET", store, "quota", "largest")
         if why in {"status", "sessions"}:
             self._set(name, **{why: {"status": "SendDisabled", "sessions": "1"}[why]})

@@ -140,4 +140,4 @@ class FailingMovesMachine(SweepingMovesMachine):
                 again = self.of[name].forget_source([Origin(self.ids["q"], birth)], now=self.now)
                 assert self._tell(name, again) == 0, "a forgotten source was known"
                 self.tally["forget: unknown"] += 1
-            assert f"in:{self.ids['q']}:{birth}".encode() not in self.on.ask("HKEYS", self.of[name].keys[30])
+            assert f"in:{self.ids['q']}:{birth}".encode() not in self.on.ask("HKEYS", self.of[name].keys[29])

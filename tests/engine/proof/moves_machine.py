@@ -32,6 +32,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     PartitionSettings,
+    Received,
     Request,
     SidePrefix,
     Swept,
@@ -47,6 +48,7 @@ from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.moves_cases import Place, condition_of, text_of
+from tests.engine.taking import first_token, receiving
 from tests.stored_settings import with_settings
 
 __all__ = ["LOCK", "WHY", "Mover", "MovesMachine"]
@@ -184,7 +186,11 @@ class MovesMachine(RuleBasedStateMachine):
         return CallId(f"lane{next(self.numbers)}", 1, self.now)
 
     def _token(self) -> str:
-        return f"{next(self.numbers):011d}"
+        return first_token(f"{next(self.numbers):08d}")
+
+    def _receiving(self, name: str, token: str, wanted: int, **how: Any) -> Request[Received]:
+        run = f"r{self.runs[name]}"
+        return receiving(self.of[name], token, wanted, run=run, now=self.now, refuse=Refused, **how)
 
     @staticmethod
     def _body(message: Delivery) -> int:
@@ -231,7 +237,7 @@ class MovesMachine(RuleBasedStateMachine):
     )
     def receive_at_the_source(self, count: int, how: str, dead: bool) -> None:
         token = self._token()
-        request = self.of["q"].receive(self._call_id(), token, count, side="d" if dead else "")
+        request = self._receiving("q", token, count, side="d" if dead else "")
         with self._changed(forwards="0"):  # an entity that forwards its messages refuses their receivers
             found = self._tell("q", request).messages
         locks = [Lock(token, each.name, WHY if how == "dead_letter" else b"c%d" % self.now) for each in found]
@@ -243,7 +249,7 @@ class MovesMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("abn"), dead=st.booleans())
     def receive_at_a_destination(self, name: str, dead: bool) -> None:
-        request = self.of[name].receive(self._call_id(), self._token(), 3, side="d" if dead else "", mode="delete")
+        request = self._receiving(name, self._token(), 3, side="d" if dead else "", mode="delete")
         self.received.update(map(self._body, self._tell(name, request).messages))
 
     @rule(time=st.sampled_from([1, 100, 1000, LOCK]))
@@ -430,7 +436,7 @@ class MovesMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("abn"), quota=st.sampled_from([20, 10**9, 10**9]))
     def set_quota(self, name: str, quota: int) -> None:
-        self.on.ask("HSET", self.of[name].keys[9], "quota", quota)
+        self.on.ask("HSET", self.of[name].keys[8], "quota", quota)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -489,13 +495,13 @@ class MovesMachine(RuleBasedStateMachine):
         assert all(there[body] <= 1 for body in self.perhaps), "a message of a former source is at two places"
         assert set(there) <= self.alive | self.perhaps
         for name in SALTS:
-            stored = self.on.ask("HGET", self.of[name].keys[9], "bytes")
+            stored = self.on.ask("HGET", self.of[name].keys[8], "bytes")
             sizes = sum(len(each.record) + len(each.changes) for each in self._all(name))
             assert int(stored) == sizes, f"{name} counts {stored!r} bytes and has {sizes}"
             assert self.on.ask("HGET", self.of[name].keys[0], "calling") in {b"", "", b"1"}
         assert self.on.ask("HGET", self.of["q"].keys[0], "calling") in {b"", ""}
         assert not self._frozen(), "messages are frozen"
-        told = (self.on.ask("HGET", self.of["q"].keys[30], "to") or b"").split()
+        told = (self.on.ask("HGET", self.of["q"].keys[29], "to") or b"").split()
         assert len(told) == len(set(told)), f"the source has noted a destination twice: {told}"
         entries, members = (
             self.on.ask("HKEYS", self.of["q"].keys[2]),

@@ -21,7 +21,7 @@ class SweepingMovesMachine(MovesMachine):
 
     def _number_of_outstanding(self, name: str) -> int:
         """Return the number of the outstanding batch for a destination; 0 if there is none."""
-        stored = self.on.ask("HGET", self.of["q"].keys[30], f"b:{self.to[name]}") or b"0"
+        stored = self.on.ask("HGET", self.of["q"].keys[29], f"b:{self.to[name]}") or b"0"
         return int(stored.split()[0])
 
     @rule(

@@ -14,10 +14,10 @@ from sbredis.engine._bands import BAND_WIDTH, split_member, split_score, state_o
 from sbredis.engine._keys import KINDS, STORE_KINDS
 from sbredis.engine._lifecycle import Side, State
 from sbredis.engine._settings import SETTINGS
-from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot, Waiter
+from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot
 from tests.stored_settings import settings_of
 
-SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns", "once")
+SORTED = ("order", "locks", "due", "dedup", "sessions", "turns", "once", "grants", "kept")
 HASHES = tuple(kind not in SORTED for kind in KINDS)
 BLANK = " " * 11
 SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
@@ -33,14 +33,13 @@ _LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) \+?(d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9
 _SESSION_LOCK = re.compile(rb"([0-9]+) 0 @(.*)", re.DOTALL)
 _SEAT = re.compile(rb"([^\xff]*)\xff([ahps])([0-9a-f]{12})", re.DOTALL)
 _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
-_ROOMS = ("", "d", "h", "s", "t")
 _DUE = re.compile(r"[ade][dt]?[0-9a-f]{12}")
 _RUN = re.compile(r"([dt]?)([0-9]+)(?:-([0-9]+))?")
 _STORE = {"layout", "seq", "bytes", "quota", "largest", "most_ids", "used"}
 _STATE = {
     *({setting.stored for setting in SETTINGS.values()} - _STORE),
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
-    *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
+    *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "biggest"),
     *("sessions", "topic", "kept", "credit", "route_fence", "announced", "channel"),
     *("once_bytes", "once_forgotten", "settlements", "leaps"),
     *("birth", "granted", "used", "calling", "pin"),
@@ -309,8 +308,6 @@ def check(picture: Picture) -> list[Standing]:
         assert whole(last) >= max((one.number for one in messages if one.side is side), default=0)
     assert whole(state["once_bytes"]) == sum(map(len, picture.sets["once"])), f"once: {picture.sets['once']}"
     assert state["once_forgotten"] == b"0", "keys were forgotten too early"
-    assert state["waiting"] in (b"", b"1")
-    assert state["waiting"] or not picture.sets["waiters"], "there are waiters, but the state does not say so"
     return messages
 
 
@@ -403,17 +400,14 @@ def _check_sessions(picture: Picture, messages: Sequence[Standing]) -> None:
         found = (seats, picture.sets["turns"], picture.hashes["states"])
         assert found == ({}, {}, {}), f"sessions where there are none: {found}"
         return
-    stated = {name.encode() + b"\xffk" for name, one in sessions.items() if one[2] is not None}
+    stated = {name.encode() + b"\xffk" for name, one in sessions.items() if one[1] is not None}
     names = {(letter, number) for _, letter, number in _seats(picture)}
     standing_there = {(_LETTERS[one.state], one.number) for one in messages if one.side is Side.MAIN}
     assert names == standing_there, f"in `sessions`: {names}, in `order`: {standing_there}"
     assert {seat for seat in seats if not _SEAT.fullmatch(seat)} == stated, f"{seats}, stated {stated}"
     locks = {lease.session: token for token, lease in picture.leases.items() if lease.session is not None}
     assert locks == {name: one[0] for name, one in sessions.items() if one[0]}, f"{locks}, {sessions}"
-    assert whole(picture.state["kept"]) == sum(len(one[2] or b"") for one in sessions.values())
-    holders = {f"{one[1]} h" for one in sessions.values() if one[1]}
-    waiting = {name.decode() for name in picture.sets["waiters"] if name.endswith(b" h")}
-    assert waiting <= holders, f"wait in a session: {waiting}, known there: {holders}"
+    assert whole(picture.state["kept"]) == sum(len(one[1] or b"") for one in sessions.values())
 
 
 def _seats(picture: Picture) -> frozenset[tuple[str, str, int]]:
@@ -429,19 +423,17 @@ def _sessions(picture: Picture) -> dict[str, SessionRow]:
     used = 0
     for name in names:
         band, time = divmod(turns.get(b"s" + name, -1), BAND_WIDTH)
-        token, waiter, state, blocked = (states.get(letter + name) for letter in (b"!", b"w", b"=", b"~"))
+        token, state, blocked = (states.get(letter + name) for letter in (b"!", b"=", b"~"))
         stated = turns.get(b"t" + name)
-        used += sum(value is not None for value in (token, waiter, state, blocked))
+        used += sum(value is not None for value in (token, state, blocked))
         assert (stated is None) is (state is None), f"{name!r}: state {state!r}, set at {stated}"
         assert stated is None or stated >= 4 * BAND_WIDTH
-        assert (token is not None) is (band in {1, 2}), f"{name!r} is locked by {token!r}, in band {band}"
-        assert (waiter is not None) is (band == 2), f"{name!r}: {waiter!r} waits, in band {band}"
+        assert (token is not None) is (band == 1), f"{name!r} is locked by {token!r}, in band {band}"
         assert band != 3 or whole(blocked or b"") == time, f"{name!r} is blocked until {blocked!r}, {time}"
         assert (blocked is None) is (b"b" + name not in picture.sets["due"])
         assert blocked is None or picture.sets["due"][b"b" + name] == whole(blocked)
         found[name.decode()] = SessionRow(
             (token or b"").decode(),
-            (waiter or b"").decode(),
             state,
             0 if stated is None else stated - 4 * BAND_WIDTH,
             None if blocked is None else whole(blocked),
@@ -490,8 +482,6 @@ def told(picture: Picture) -> Snapshot:
         clk=whole(state["clk"]),
         offset=whole(state["offset"]),
         run_id=state["run_id"].decode(),
-        waiting=bool(state["waiting"]),
-        waiters={name.decode(): _waiter(score) for name, score in picture.sets["waiters"].items()},
         sessions=_sessions(picture),
         seats=_seats(picture),
         kept=whole(state["kept"]),
@@ -539,12 +529,6 @@ def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
 def _lane(text: bytes) -> tuple[int, int]:
     number, used, _ = text.split(b" ", 2)
     return whole(number), whole(used)
-
-
-def _waiter(score: int) -> Waiter:
-    room, rest = divmod(score, BAND_WIDTH)
-    until, wanted = divmod(rest, 128)
-    return Waiter(_ROOMS[room % 8], until, wanted, woken=room >= 8)
 
 
 def due_by_keys(picture: Picture, offset: int) -> int:

@@ -27,18 +27,6 @@ OF_MESSAGES = (
         wrong="        if false then\n          p.unawaited",
     ),
     Bug(
-        "a receive does not see that the queue is empty",
-        file="includes/choose_messages",
-        right="emptied = late == 0",
-        wrong="emptied = false",
-    ),
-    Bug(
-        "a receiver waits for messages that it has",
-        file="receive",
-        right="waiting_for - n)",
-        wrong="waiting_for)",
-    ),
-    Bug(
         "a deferred message returns as an active one",
         file="includes/apply_release",
         right="e.home = 'f'",

@@ -51,9 +51,9 @@ OF_RESERVED = (
     ),
     Bug(
         "a receiver gets messages of a reserved partition",
-        file="receive",
-        right="if p.reserved and side.prefix == '' then",
-        wrong="if false then",
+        file="includes/take_grant",
+        right="or p.reserved and 'RESERVED receive')",
+        wrong=")",
         of="reserved",
     ),
     Bug(

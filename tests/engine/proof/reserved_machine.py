@@ -27,7 +27,7 @@ __all__ = ["CASES", "ReservedMachine"]
 CASES = (
     *("begin", "plan: new", "plan: again", "plan: nothing", "plan: more", "plan: commits", "plan: grows"),
     *("LOSS birth", "LOSS rollback", "LOSS older", "accepted", "OVERTAKEN plan", "OVERTAKEN unpin"),
-    *("RESERVED receive", "RESERVED receive_deferred", "BADCALL configure"),
+    *("RESERVED grant", "RESERVED receive_deferred", "BADCALL configure"),
     *("unpin: more", "released", "rollback", "made again", "purged", "expired"),
     "blocked by a message that may come back",
 )

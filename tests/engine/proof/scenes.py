@@ -74,7 +74,6 @@ def content(session: str = "a") -> bytes:
 # -- refusals that settings bring about --------------------------------------------------------------------------------
 
 _ON_QUEUES: dict[str, Callable[[Town, How], Any]] = {
-    "look": lambda town, how: town.look(how),
     "receive": lambda town, how: town.receive(how, town.token(), 1),
     "receive_deferred": lambda town, how: town.receive_deferred(how, town.token(), ["77777"]),
     "redrive": lambda town, how: town.redrive(how, [Redrive("d77777")]),
@@ -82,12 +81,11 @@ _ON_QUEUES: dict[str, Callable[[Town, How], Any]] = {
 }
 _IN_SESSIONS: dict[str, Callable[[Town, How], Any]] = {
     "accept_session": lambda town, how: town.accept_session(how, town.token(), "a"),
+    "accept_next": lambda town, how: town.accept_next(how, town.token()),
     "bury_session": lambda town, how: town.bury_session(how, NOBODY, b"", 5),
     "get_state": lambda town, how: town.get_state(how, NOBODY),
     "list_sessions": lambda town, how: town.list_sessions(how, 5),
     "list_sessions_since": lambda town, how: town.list_sessions_since(how, 5, 0),
-    "look": lambda town, how: town.look(how, session=NOBODY),
-    "look_for_session": lambda town, how: town.look_for_session(how),
     "peek": lambda town, how: town.peek(how, session="a"),
     "purge": lambda town, how: town.purge(how, 0, session="a"),
     "receive": lambda town, how: town.receive(how, STRANGER, 1, session="a"),
@@ -114,14 +112,14 @@ def _plainly(call: Callable[[Town, How], Any]) -> Play:
 
 for _name, _call in _ON_QUEUES.items():
     add("queue", "refusals", (_name, "DISABLED"), _while(_call, status="Disabled"))
-    if _name in ("look", "receive"):
+    if _name == "receive":
         add("queue", "refusals", (_name, "FORWARDS"), _while(_call, forwards=True))
-for _name in ("accept_session", "look_for_session"):
+for _name in ("accept_session", "accept_next"):
     add("sessions", "refusals", (_name, "DISABLED"), _while(_IN_SESSIONS[_name], status="ReceiveDisabled"))
     add("sessions", "refusals", (_name, "FORWARDS"), _while(_IN_SESSIONS[_name], forwards=True))
 for _name, _call in _IN_SESSIONS.items():
     add("queue", "refusals", (_name, "SESSIONS"), _plainly(_call))
-for _name in ("look", "receive", "receive_deferred", "bury_session", "get_state", "release_session", "renew_session"):
+for _name in ("receive", "receive_deferred", "bury_session", "get_state", "release_session", "renew_session"):
     add("sessions", "refusals", (_name, "LOST"), _plainly(_IN_SESSIONS[_name]))
 add("sessions", "refusals", ("set_state", "LOST"), _plainly(_IN_SESSIONS["set_state"]))
 add("sessions", "refusals", ("send", "SESSIONS"), _while(lambda town, how: town.send(how, [Outgoing(b"none")])))

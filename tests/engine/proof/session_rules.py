@@ -24,11 +24,11 @@ _STRANGE = [Lock("x" * 11, "1", b"", 0)]
 
 ANY: dict[str, Callable[[Town, How], Any]] = {
     "accept_session": lambda both, how: both.accept_session(how, both.token(), "a"),
+    "accept_next": lambda both, how: both.accept_next(how, both.token()),
     "bury_session": lambda both, how: both.bury_session(how, _NOBODY, b"", 5),
     "get_state": lambda both, how: both.get_state(how, _NOBODY),
     "list_sessions": lambda both, how: both.list_sessions(how, 5),
     "list_sessions_since": lambda both, how: both.list_sessions_since(how, 5, 0),
-    "look_for_session": lambda both, how: both.look_for_session(how),
     "peek": lambda both, how: both.peek(how, session="a"),
     "purge": lambda both, how: both.purge(how, 0, session="a"),
     "receive": lambda both, how: both.receive(how, "x" * 11, 1, session="a"),
@@ -72,31 +72,22 @@ class SessionMachine(Machine):
 
     # -- the lock on a session -----------------------------------------------------------------------------------------
 
-    @rule(
-        how=hows,
-        name=some([None, None, None, *draws.SESSIONS]),
-        waiter=some([b"", *draws.WAITERS]),
-        waiting_for=some([0, 1, 1]),
-        old=rarely[20],
-        again=rarely[8],
-    )
-    def accept(self, *, how: How, name: str | None, waiter: bytes, waiting_for: int, old: bool, again: bool) -> None:
-        self.both.accept_session(how, self.token(old), name, waiter=waiter, waiting_for=waiting_for)
+    @rule(how=hows, name=some([None, None, None, *draws.SESSIONS]), old=rarely[20], again=rarely[8])
+    def accept(self, how: How, name: str | None, old: bool, again: bool) -> None:
+        if name is None:
+            self.both.accept_next(how, self.both.token())
+            return
+        self.both.accept_session(how, self.token(old), name)
         if again and how.lane in self.both.frozen:
             self.both.again(how.lane)
 
     @rule(how=hows, name=some([None, None, *draws.SESSIONS]), wanted=some([1, 2, 5]))
     def accept_and_receive(self, how: How, name: str | None, wanted: int) -> None:
         token = self.both.token()
-        self.both.accept_session(PLAIN, token, name)
+        self.both.accept(token, name)
         lease = self.model.leases.get(token)
         if lease and lease.session is not None:
             self.both.receive(how, token, wanted, session=lease.session)
-
-    @every(3, 1)
-    @rule(how=hows, waiter=some([b"", *draws.WAITERS]), waiting_for=some([0, 1, 1]))
-    def look_for_session(self, how: How, waiter: bytes, waiting_for: int) -> None:
-        self.both.look_for_session(how, waiter=waiter, waiting_for=waiting_for)
 
     @precondition(lambda self: self.holders())
     @rule(data=st.data(), how=hows)
@@ -117,28 +108,13 @@ class SessionMachine(Machine):
         mode=draws.modes,
         wanted=some([1, 1, 2, 3, 10]),
         room=draws.rooms,
-        waiter=some([b"", b"", *draws.WAITERS]),
-        waiting_for=some([0, 1, 2, 200]),
     )
-    def receive(
-        self,
-        *,
-        data: st.DataObject,
-        how: How,
-        side: Side,
-        mode: m.Mode,
-        wanted: int,
-        room: int,
-        waiter: bytes,
-        waiting_for: int,
-    ) -> None:
-        given: dict[str, Any] = {"room": room, "waiter": waiter, "waiting_for": waiting_for, "mode": mode}
+    def receive(self, *, data: st.DataObject, how: How, side: Side, mode: m.Mode, wanted: int, room: int) -> None:
         if side is Side.MAIN and self.holders():
             lock = self.holder(data)
-            given["waiter"] = self.own_channel(lock) if waiter else b""
-            self.both.receive(how, lock.token, wanted, session=lock.name, **given)
+            self.both.receive(how, lock.token, wanted, session=lock.name, room=room, mode=mode)
         else:
-            self.both.receive(how, self.both.token(), wanted, side=side, **given)
+            self.both.receive(how, self.both.token(), wanted, side=side, room=room, mode=mode)
 
     @precondition(lambda self: self.holders())
     @rule(data=st.data(), wanted=some([1, 2, 10]))
@@ -147,17 +123,6 @@ class SessionMachine(Machine):
         given = self.both.receive(PLAIN, lock.token, wanted, session=lock.name)
         if not isinstance(given, m.Refused) and given.messages:
             self.both.complete(PLAIN, [Lock(lock.token, one.name) for one in given.messages])
-
-    @every(3, 2)
-    @rule(data=st.data(), how=hows, side=draws.sides, waiter=some([b"", *draws.WAITERS]), waiting_for=some([0, 1, 200]))
-    def look(self, data: st.DataObject, how: How, side: Side, waiter: bytes, waiting_for: int) -> None:
-        given: dict[str, Any] = {"waiter": waiter, "waiting_for": waiting_for}
-        if side is Side.MAIN and self.holders():
-            lock = self.holder(data)
-            given["waiter"] = self.own_channel(lock) if waiter else b""
-            self.both.look(how, session=lock, **given)
-        else:
-            self.both.look(how, side=side, **given)
 
     @precondition(lambda self: self.those(State.DEFERRED))
     @rule(data=st.data(), how=hows, mode=draws.modes)
@@ -281,9 +246,9 @@ class SessionMachine(Machine):
         self.both.abandon(how, [Lock(lock.token, given.messages[0].name, b"", delay)], counted=counted)
         if then == "release":
             self.both.release_session(PLAIN, lock)
-            self.both.accept_session(PLAIN, self.both.token(), None)
+            self.both.accept_next(PLAIN, self.both.token())
         elif then == "wait":
-            self.both.receive(PLAIN, lock.token, 2, session=lock.name, waiter=self.own_channel(lock))
+            self.both.receive(PLAIN, lock.token, 2, session=lock.name)
         elif then == "lapse":
             self.both.now = max(self.both.now, self.model.leases[lock.token].until - self.model.offset)
             self.both.accept_session(PLAIN, self.both.token(), lock.name)
@@ -296,11 +261,11 @@ class SessionMachine(Machine):
         due=some([None, None, 500]),
     )
     def stand_in_line(self, data: st.DataObject, payloads: list[bytes], later: int, due: int | None) -> None:
-        """Let one receiver wait in a session and others wait for a session, then send messages."""
+        """Let receivers find nothing in a session, and no free session, then send messages."""
         lock = self.holder(data)
-        self.both.receive(PLAIN, lock.token, 1, session=lock.name, waiter=self.own_channel(lock))
-        for waiter in draws.WAITERS[:2]:
-            self.both.accept_session(PLAIN, self.both.token(), None, waiter=waiter)
+        self.both.receive(PLAIN, lock.token, 1, session=lock.name)
+        for _ in range(2):
+            self.both.accept_next(PLAIN, self.both.token())
             self.both.now += 10
         self.both.now += later
         due = None if due is None else moment(self.both.now + due)
@@ -353,7 +318,7 @@ class SessionMachine(Machine):
         payload = encode(Content(b"more", session_id=lock.name))
         self.deliver([Outgoing(payload)] * (self.bounds.held + 1))
         self.both.receive(PLAIN, lock.token, 10, session=lock.name)
-        self.both.receive(PLAIN, lock.token, 10, session=lock.name, waiter=self.own_channel(lock))
+        self.both.receive(PLAIN, lock.token, 10, session=lock.name)
         self.deliver([Outgoing(payload)])
         mine = [Lock(token, name) for token, name in self.held() if token == lock.token]
         if then != "nothing" and mine:
@@ -412,11 +377,6 @@ class SessionMachine(Machine):
         if kind == "name":
             return lock._replace(name=data.draw(some(draws.SESSIONS)))
         return lock._replace(token="x" * 11) if kind else lock
-
-    @staticmethod
-    def own_channel(lock: SessionLock) -> bytes:
-        """Return the channel of a session's holder; each holder has its own channel."""
-        return draws.WAITERS[0].replace(b"c1", b"h" + lock.token.encode())
 
     def deferred_of_holders(self) -> list[tuple[m.Message, SessionLock]]:
         holders = {lock.name: lock for lock in self.holders()}

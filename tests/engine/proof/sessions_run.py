@@ -36,6 +36,7 @@ from sbredis.engine import (
 from sbredis.servers import LocalServer
 from tests.engine.model import Refused
 from tests.engine.proof.hosts import USUAL, Host, host
+from tests.engine.taking import accepting, first_token, receiving
 
 LOCK = 2_000
 LIMIT = 3
@@ -152,13 +153,17 @@ class Run:
             self.tally["dead by deliveries"] += 1
 
     def _accept(self, receiver: Receiver, *, by_name: bool) -> None:
-        token = f"token{next(self.tokens):06}"
+        token = first_token(f"{next(self.tokens):08}")
         name = self.chance.choice(self.names) if by_name else None
-        accepted = self._tell(self.partition.accept_session(self._turn(receiver), token, name))
-        self.tally[f"accept: {accepted.outcome}"] += 1
-        if accepted.outcome != "taken":
+        if name is None:
+            accepted = self._tell(accepting(self.partition, token, run="r1", now=self.now))
+        else:
+            accepted = self._tell(self.partition.accept_session(self._turn(receiver), token, name))
+        outcome = "none" if accepted is None else accepted.outcome
+        self.tally[f"accept: {outcome}"] += 1
+        if accepted is None or outcome != "taken":
             locked = name is not None and self.known[name].holder is not None
-            assert accepted.outcome == ("locked" if locked else "none"), accepted
+            assert outcome == ("locked" if locked else "none"), accepted
             return
         known = self.known[accepted.session]
         assert name is not None or known.blocked <= self.now, f"{accepted.session} is blocked"
@@ -203,7 +208,15 @@ class Run:
 
     def _receive(self, receiver: Receiver) -> None:
         wanted = self.chance.randrange(1, 9)
-        request = self.partition.receive(self._turn(receiver), receiver.token, wanted, session=receiver.session)
+        request = receiving(
+            self.partition,
+            receiver.token,
+            wanted,
+            run="r1",
+            now=self.now,
+            session=receiver.session,
+            refuse=Refused,
+        )
         known = self._mine(receiver)
         try:
             given = self._tell(request).messages
@@ -287,7 +300,7 @@ class Run:
             self.step(calm=True)
         one = self.receivers[0]
         for name, numbers in self.deferred.items():
-            token = f"token{next(self.tokens):06}"
+            token = first_token(f"{next(self.tokens):08}")
             assert self._tell(self.partition.accept_session(self._turn(one), token, name)).outcome == "taken"
             names = [str(number) for number in numbers]
             request = self.partition.receive_deferred(self._turn(one), token, names, mode="delete", session=name)
@@ -295,9 +308,8 @@ class Run:
             self._tell(self.partition.release_session(self._turn(one), SessionLock(name, token)))
         dead = 0
         while True:
-            request = self.partition.receive(
-                self._turn(one), f"token{next(self.tokens):06}", 1000, side="d", mode="delete"
-            )
+            token = first_token(f"{next(self.tokens):08}")
+            request = receiving(self.partition, token, 1000, run="r1", now=self.now, side="d", mode="delete")
             given = self._tell(request).messages
             dead += len(given)
             if not given:

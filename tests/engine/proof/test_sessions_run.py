@@ -27,7 +27,7 @@ def test_a_session_keeps_its_order_and_has_one_receiver_at_a_time(kind: Kind, sh
         [
             pytest.param("includes/let_go_of_session", "if blocked > p.now then", "if false then"),
             pytest.param("includes/release", "block_session(p, e.session,", "tostring(p, e.session,"),
-            pytest.param("accept_session", "  if not other then\n", "  if true then\n"),
+            pytest.param("accept_session", "if other then\n", "if false then\n"),
             pytest.param("includes/state_after_lock", "e.failures = e.failures + 1", "e.failures = e.failures"),
             pytest.param("includes/make_ready", "    index_add(p, e.session, 'a', number)\n", ""),
         ],

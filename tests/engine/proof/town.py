@@ -23,8 +23,9 @@ from sbredis.engine import (
 )
 from sbredis.engine._results import spelled_out
 from tests.engine import model as m
-from tests.engine.proof.both import LARGE, Both, without_lane
+from tests.engine.proof.both import LARGE, PLAIN, Both, in_call, without_lane
 from tests.engine.proof.comparison import How, Step, part_of
+from tests.engine.taking import accepting
 
 __all__ = ["Town"]
 
@@ -35,35 +36,36 @@ Parts = Sequence[tuple["Town", Step]]
 class Town(Both):
     """A partition that may have sessions, or belong to a topic or a subscription."""
 
-    def accept_session(
-        self, how: How, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
-    ) -> Any:
-        ours: dict[str, Any] = {"waiter": waiter.decode(), "waiting_for": waiting_for}
+    def accept_session(self, how: How, token: str, name: str) -> Any:
         return self.do(
             Step(
                 "accept_session",
-                lambda p, call_id: p.accept_session(call_id, token, name, waiter=waiter, waiting_for=waiting_for),
-                lambda call: self.model.accept_session(call, token, name, **ours),
+                lambda p, call_id: p.accept_session(call_id, token, name),
+                lambda call: self.model.accept_session(call, token, name),
             ),
             how,
         )
 
-    def look_for_session(self, how: How, *, waiter: bytes = b"", waiting_for: int = 1) -> Any:
-        ours: dict[str, Any] = {"waiter": waiter.decode(), "waiting_for": waiting_for, "looking": True}
+    def accept_next(self, how: How, token: str) -> Any:
+        run = self.run_of(how)
         return self.do(
             Step(
-                "look_for_session",
-                lambda p, call_id: p.look_for_session(waiter=waiter, waiting_for=waiting_for, call_id=call_id),
-                lambda call: self.model.accept_session(call, "-" * 11, None, **ours),
+                "accept_next",
+                lambda p, call_id: in_call(accepting(p, token, run=run, refuse=m.Refused), call_id),
+                lambda call: self.model.accept_next(call, token),
             ),
             without_lane(how),
         )
+
+    def accept(self, token: str, name: str | None) -> Any:
+        """Accept the session of this name, or the next free one."""
+        return self.accept_next(PLAIN, token) if name is None else self.accept_session(PLAIN, token, name)
 
     def _named(self, lock: SessionLock) -> SessionLock | str:
         """Return how a call names a session that it has locked: every other token stands for its session."""
         lease = self.model.leases.get(lock.token)
         holds = lease is not None and lease.session == lock.name and lease.until - self.model.offset > self.now
-        return lock.token if holds and lock.token[-1] in "02468" else lock
+        return lock.token if holds and lock.token[7] in "02468" else lock
 
     def renew_session(self, how: How, lock: SessionLock) -> Any:
         named = self._named(lock)

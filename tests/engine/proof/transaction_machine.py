@@ -19,7 +19,7 @@ ELSEWHERE = (
     *("call_the_topic_wrongly", "call_wrongly", "cancel", "change_what_is_fixed", "come_and_go", "complete"),
     *("configure", "count", "dead_letter", "defer", "disable_for_a_while", "end_what_is_held"),
     *("give_back_the_first", "give_back_what_lives_shorter_here", "keep_the_state_of_one_without_messages"),
-    *("list_sessions", "look", "look_for_session", "peek", "publish_to_one_that_is_gone", "purge"),
+    *("list_sessions", "peek", "publish_to_one_that_is_gone", "purge"),
     *("purge_session", "receive_and_complete", "receive_own_deferred", "renew", "renew_session", "set_state"),
     *("take_all_that_may_be_out", "unblock"),
 )

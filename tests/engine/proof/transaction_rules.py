@@ -87,22 +87,22 @@ class TransactionMachine(TopicMachine):
         made = [one if wait is None else one._replace(due=moment(now + wait)) for one, wait in messages]
         self.queue.send(how, made)
 
-    @rule(wanted=some([1, 2, 3]), side=draws.sides, waiter=some([b"", b"", *draws.WAITERS]))
-    def receive_everywhere(self, wanted: int, side: Side, waiter: bytes) -> None:
+    @rule(wanted=some([1, 2, 3]), side=draws.sides)
+    def receive_everywhere(self, wanted: int, side: Side) -> None:
         """Lock messages of all subscriptions and of the queue."""
         for town in self.family[1:]:
-            self._receive(town, wanted, side, waiter=waiter)
+            self._receive(town, wanted, side)
 
-    def _receive(self, town: Town, wanted: int, side: Side, *, waiter: bytes = b"", name: str | None = None) -> None:
+    def _receive(self, town: Town, wanted: int, side: Side, *, name: str | None = None) -> None:
         """Lock messages. If the entity requires sessions, accept this session before, or the next one."""
         token = town.token()
         if side is Side.MAIN and town.settings.sessions:
-            town.accept_session(PLAIN, token, name, waiter=waiter)
+            town.accept(token, name)
             lease = town.model.leases.get(token)
             if lease and lease.session is not None:
                 town.receive(PLAIN, token, wanted, session=lease.session)
         else:
-            town.receive(PLAIN, token, wanted, side=side, waiter=waiter, waiting_for=wanted + 1)
+            town.receive(PLAIN, token, wanted, side=side)
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
@@ -366,7 +366,7 @@ class TransactionMachine(TopicMachine):
         if sum(len(self._locks(town)) for town in self.family[1:]) < least:
             self.hand_on([Outgoing(encode(Content(b"stock", session_id=name))) for name in ("a", "b")])
             self.queue.send(PLAIN, [Outgoing(self._payload(self.queue))] * 2)
-            self.receive_everywhere(2, Side.MAIN, b"")
+            self.receive_everywhere(2, Side.MAIN)
 
     def _transact(self, how: How, parts: Parts, *, again: bool = False) -> None:
         if parts:

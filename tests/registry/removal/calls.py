@@ -12,14 +12,16 @@ from sbredis.engine import (
     Lock,
     Partition,
     PartRefusedError,
+    Received,
     Request,
     SettingsBehindError,
     SettingsStaleError,
-    new_token,
     perform,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.registry import EntityRecord
+from sbredis.transport import Transport
+from tests.engine.taking import first_token, receiving, run_of
 from tests.registry.removal.turns import Client, Turns
 from tests.registry.removal.witness import About, Entity, Witness
 
@@ -33,6 +35,8 @@ TRIES = 25
 
 class Calls(Turns):
     """Calls of clients to single partitions."""
+
+    transport: Transport
 
     def __init__(self, witness: Witness, chance: random.Random) -> None:
         super().__init__(witness, chance)
@@ -107,12 +111,14 @@ class Calls(Turns):
     def call_id(self) -> CallId:
         return CallId("", 0, self.witness.now)
 
+    def receiving(self, partition: Partition, token: str, **how: Any) -> Request[Received]:
+        """Return a request for one message."""
+        return receiving(partition, token, 1, run=run_of(self.transport, partition), now=self.witness.now, **how)
+
     async def bury(self, client: Client, path: str, number: int) -> None:
         """Receive a message and move it to the dead-letter queue."""
-        token = new_token()
-        received = await self.use(
-            client, path, lambda of, _: of.receive(self.call_id(), token, 1, mode="lock"), number=number
-        )
+        token = first_token()
+        received = await self.use(client, path, lambda of, _: self.receiving(of, token), number=number)
         for message in received.messages:
             lock = Lock(token, message.name)
             await self.use(client, path, lambda of, _: of.dead_letter(self.call_id(), [lock]), number=number)  # noqa: B023

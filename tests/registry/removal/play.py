@@ -21,7 +21,6 @@ from sbredis.engine import (
     Request,
     SettingsBehindError,
     SettingsStaleError,
-    new_token,
     quiet,
     slot_salt,
     transact,
@@ -34,6 +33,7 @@ from sbredis.exceptions import (
 from sbredis.registry import EntityRecord, Namespace
 from sbredis.rules import Rule, TrueFilter
 from sbredis.transport import Transport
+from tests.engine.taking import first_token
 from tests.registry.removal.calls import FAR, TRIES, Calls
 from tests.registry.removal.turns import REGISTRY, Client
 from tests.registry.removal.witness import IDLE, MINUTE, NAMESPACE, PARTITIONS, About, Entity, Witness
@@ -92,7 +92,7 @@ class Play(Calls):
         return partition.send(self.call_id(), [Outgoing(b"m", due=about.due)])
 
     def _receive(self, partition: Partition, about: About) -> Request[Any]:
-        about.request = partition.receive(self.call_id(), new_token(), 1, mode="delete")
+        about.request = self.receiving(partition, first_token(), mode="delete")
         return about.request
 
     def _transfer(self, partition: Partition, about: About) -> Request[Any]:

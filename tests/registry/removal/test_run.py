@@ -45,5 +45,5 @@ def test_each_planted_bug_is_unique_and_changes_the_code(bug: Bug) -> None:
         with planted(bug):
             return
     changed = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]}, read_source)
-    scripts = ("close", "configure", "quiet", "receive", "touch")
+    scripts = ("close", "configure", "quiet", "grant", "touch")
     assert any(expand(name, changed) != expand(name, read_source) for name in scripts)

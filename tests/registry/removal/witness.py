@@ -28,7 +28,7 @@ NAMESPACE, PARTITIONS = "ns", 2
 Read = Callable[[str], str | None]
 PARTITION_KEYS = len(KINDS)
 
-USES = frozenset({"complete", "dead_letter", "publish", "purge", "receive", "send", "touch", "transact"})
+USES = frozenset({"complete", "dead_letter", "grant", "publish", "purge", "send", "touch", "transact"})
 """The scripts of users. A successful call is a use."""
 NO_USES = frozenset({"close", "count", "freeze", "outgoing", "peek", "settle_batch"})
 """Scripts that are no use. At most they do due work, and enqueue a message that was scheduled."""
@@ -190,7 +190,7 @@ class Witness:
                 *_, target, kind = key.decode().split(":")
                 if kind == "state":
                     self.entities[target].messages[number] += 1
-        elif name == "receive" and about.request is not None:
+        elif name == "grant" and about.request is not None:
             entity.messages[number] -= len(about.request.read(reply).messages)
 
     def _use(self, entity: Entity, number: int) -> None:

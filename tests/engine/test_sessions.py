@@ -120,7 +120,7 @@ async def test_a_session_that_becomes_free_again_is_given_to_a_receiver_with_cre
     assert push.gift.session.name == "s"
 
 
-@pytest.mark.parametrize("how", ["send", "schedule", "abandon", "room"])
+@pytest.mark.parametrize("how", ["send", "schedule", "delay", "abandon", "room"])
 async def test_every_way_in_which_a_message_becomes_ready_gives_it_to_the_holder(bench: Bench, how: str) -> None:
     mine, receiver = await holder(bench, "s"), await (await grantors(bench))("a")
     await bench.send(*[of_session("s")] * (1000 if how == "room" else 1))

@@ -111,7 +111,7 @@ local function apply_due(p, share)
   end
   for name, turn in pairs(o.turns) do
     if turn.does == 'locked' then
-      p.touched[name] = p.touched[name] or true
+      p.touched[name], p.moved = p.touched[name] or true, p.moved or turn.unblocked
     elseif turn.changed then
       p.touched[name] = nil
       p.moved = p.moved or turn.does == 'free'

@@ -109,14 +109,16 @@ class Buckets:
             raise error
         return await self.facts(until)
 
-    async def within_limits(self, request: _Checked[T], until: float, about: str) -> T:
+    async def within_limits(self, request: _Checked[T], until: float, about: str, *, begins: bool = False) -> T:
         """Make a call that may add entities or megabytes. If the namespace has limits, check them first.
 
         ``request`` makes the call; its argument says whether the limits were checked. Two changes that are checked at
-        the same moment may pass a limit together.
+        the same moment may pass a limit together. ``begins`` says that the caller begins the bucket if it is missing,
+        so it does not matter why the bucket is missing.
         """
+        ask = self._steps.ask_bucket if begins else self._steps.ask
         try:
-            return await self._steps.ask(request(checked=False), until, about)
+            return await ask(request(checked=False), until, about)
         except NamespaceLimitedError as error:
             entities, megabytes = error.additions
         facts = await self.facts(until)
@@ -129,7 +131,7 @@ class Buckets:
         over = over_limit(self._steps.registry.namespace, about, facts, entities, megabytes)
         if over is not None:
             raise over
-        return await self._steps.ask(request(checked=True), until, about)
+        return await ask(request(checked=True), until, about)
 
     async def _registered(self, until: float) -> NamespaceHead:
         registry = self._steps.registry

@@ -52,7 +52,6 @@ from sbredis.registry._forwarding import require_destinations
 from sbredis.registry._pages import first_readable
 from sbredis.registry._refusals import (
     BucketMissingError,
-    NamespaceMissingError,
     SubscriptionGoneError,
     add_sentence,
     changed,
@@ -202,8 +201,8 @@ class Namespace:
 
         while True:
             try:
-                record = await self._buckets.within_limits(registration, until, name)
-            except (BucketMissingError, NamespaceMissingError):
+                record = await self._buckets.within_limits(registration, until, name, begins=True)
+            except BucketMissingError:
                 await self._buckets.begin(name, until)
             except MessagingEntityAlreadyExistsError:
                 await self._require_free(name, kind, until)

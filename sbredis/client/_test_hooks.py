@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sbredis.engine import name_key
-from sbredis.transport import forget_memory, require_memory
+from sbredis.transport import forget_memory, memory_has, require_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,11 @@ class BusHooks:
         No other entity has messages, because the server is in this process alone.
         """
         return [record for (each, _), record in list(self._used.items()) if each == namespace]
+
+    @staticmethod
+    def has(target: Target, key: bytes) -> bool:
+        """Return whether the server has a key, without a call."""
+        return memory_has(target.path, target.database, key)
 
 
 _hooks: dict[str, BusHooks] = {}

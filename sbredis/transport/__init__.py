@@ -13,7 +13,7 @@ from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions,
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._from_redis import target_of
 from sbredis.transport._judgement import forget_notes
-from sbredis.transport._memory import forget_memory, require_memory
+from sbredis.transport._memory import forget_memory, memory_has, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
 from sbredis.transport._resp import as_mapping
 from sbredis.transport._script import Argument, Keys, Library, Script
@@ -50,6 +50,7 @@ __all__ = [
     "key_slot",
     "list_libraries",
     "load_library",
+    "memory_has",
     "open_transport",
     "parse_info",
     "parse_target",

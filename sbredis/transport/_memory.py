@@ -11,7 +11,7 @@ from sbredis.exceptions import ServerUnsuitableError
 if TYPE_CHECKING:
     from sbredis.transport._memory_server import MemoryLink, MemoryServer
 
-__all__ = ["forget_memory", "memory_link", "memory_names", "memory_server", "require_memory"]
+__all__ = ["forget_memory", "memory_has", "memory_link", "memory_names", "memory_server", "require_memory"]
 
 _SERVERS: dict[str, MemoryServer] = {}
 
@@ -45,6 +45,12 @@ def memory_link(server: MemoryServer, protocol: int, database: int) -> MemoryLin
 def memory_names() -> tuple[str, ...]:
     """Return the names of all servers."""
     return tuple(_SERVERS)
+
+
+def memory_has(name: str, database: int, key: bytes) -> bool:
+    """Return whether the server of this name has a key. Unlike a call, this costs almost nothing."""
+    server = _SERVERS.get(name)
+    return server is not None and server.has(database, key)
 
 
 def forget_memory(name: str) -> None:

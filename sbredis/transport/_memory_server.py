@@ -118,6 +118,11 @@ class MemoryServer(FakeServer):
         except IndexError:
             self._scripts.lua = _ServerLua(runtime)
 
+    def has(self, database: int, key: bytes) -> bool:
+        """Return whether a database has a key."""
+        with self.lock:
+            return database in self.dbs and key in self.dbs[database]
+
     def give_back(self) -> None:
         """Give the Lua of this server to the next new server. If this server needs a Lua again, it gets another one.
 

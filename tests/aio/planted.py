@@ -530,16 +530,14 @@ PLANTED = (
         file="sbredis/sync/_receiver.py",
         right="            sequence_number=sequence_number,\n            session_id=session_id,\n",
         wrong="            session_id=session_id,\n",
-        test="tests/sync/made/test_peeking.py::"
-        "test_a_peek_starts_at_the_given_number_and_the_next_peek_continues_after_it",
+        test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
     ),
     Planted(
         "a thread is not told the progress of a purge",
         file="sbredis/sync/_receiver.py",
         right="            session_id=session_id,\n            progress=progress,\n            timeout=timeout,\n",
         wrong="            session_id=session_id,\n            timeout=timeout,\n",
-        test="tests/sync/made/test_told_progress.py::"
-        "test_a_purge_tells_after_each_call_how_many_messages_it_has_deleted",
+        test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
     ),
     Planted(
         "a topic sender of a thread sends to a queue",
@@ -567,14 +565,14 @@ PLANTED = (
         file="sbredis/sync/_transaction.py",
         right="return self._bridge.run(\n            self._aio.schedule_messages,",
         wrong="self._bridge.run(\n            self._aio.schedule_messages,",
-        test="tests/sync/made/test_transactions.py::test_scheduled_messages_have_their_numbers_after_the_block",
+        test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
     ),
     Planted(
         "a transaction of a thread gets the synchronous session",
         file="sbredis/sync/_transaction.py",
         right="            twin_for(\n                session,",
         wrong="            (lambda given, *_: given)(\n                session,",
-        test="tests/sync/made/test_transactions.py::test_only_the_last_state_of_a_session_counts",
+        test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
     ),
     Planted(
         "a list of a thread has no end",

@@ -1,7 +1,7 @@
 """Every made method passes all of its arguments on to its twin, and returns the result of the twin.
 
 The twin is a recorder here, so the tests cover each argument of each method. What the twins do with the arguments is
-tested by the tests in tests/sync/made.
+tested in tests/aio.
 """
 
 from __future__ import annotations

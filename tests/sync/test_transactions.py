@@ -91,6 +91,23 @@ def test_an_error_in_the_block_is_raised_even_if_the_client_was_closed(url: str)
         assert bodies(client, "q") == []
 
 
+def test_a_transaction_has_ended_after_an_error_in_its_block(
+    client: ServiceBusClient, outputs: ServiceBusSender
+) -> None:
+    begun: list[ServiceBusTransaction] = []
+
+    def fail(tx: ServiceBusTransaction) -> None:
+        begun.append(tx)
+        tx.send_messages(outputs, ServiceBusMessage("a"))
+        raise KeyError("the error of the block")
+
+    with pytest.raises(KeyError, match="the error of the block"):
+        transact(client, fail)
+    with pytest.raises(ValueError, match="The transaction has ended"):
+        begun[0].send_messages(outputs, ServiceBusMessage("a"))
+    assert bodies(client, "outputs") == []
+
+
 def test_a_transaction_of_a_client_that_was_closed_meanwhile_is_not_committed(url: str) -> None:
     with ServiceBusClient(url) as client:
         client.ensure_queue("q")

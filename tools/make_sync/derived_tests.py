@@ -27,46 +27,9 @@ MADE: Final = ROOT / "tests/sync/made"
 HELPERS: Final = ROOT / "tests/sync/queues.py"
 
 SOURCES: Final = {
+    "aio/test_fundamentals": "test_fundamentals",
     "management/conftest": "management/conftest",
-    **{
-        f"aio/test_{name}": f"test_{name}"
-        for name in (
-            "by_number",
-            "by_path",
-            "dead_letters",
-            "entity_info",
-            "fences",
-            "fundamentals",
-            "interrupted",
-            "lock_tokens",
-            "once",
-            "peeking",
-            "purge",
-            "receiving",
-            "redriving",
-            "sending",
-            "server_time",
-            "sessions",
-            "settling",
-            "ticks",
-            "told_progress",
-            "transactions",
-            "unlocked_sessions",
-            "watermarks",
-        )
-    },
-    **{
-        f"management/test_{name}": f"management/test_{name}"
-        for name in (
-            "client",
-            "counting",
-            "forwarding",
-            "fundamentals",
-            "partitions",
-            "rules",
-            "subscriptions",
-        )
-    },
+    "management/test_fundamentals": "management/test_fundamentals",
 }
 """The modules of tests from which modules are made, and their names below ``tests/sync/made``."""
 
@@ -92,26 +55,13 @@ NAMES: Final = {
 IMPORTS: Final = (
     (r"^( *)from sbredis\.aio\.management import", r"\1from sbredis.management import"),
     (r"^( *)from sbredis\.aio import", r"\1from sbredis import"),
-    (r"^from tests\.aio\.(queues|session_queues|topics) import", "from tests.sync.queues import"),
+    (r"^from tests\.aio\.queues import", "from tests.sync.queues import"),
     (r"^from tests\.management\.conftest import", "from tests.sync.made.management.conftest import"),
 )
 """Patterns of imports, and what replaces them."""
 
 PUBLIC: Final = {"amqp", "codec", "exceptions", "management", "model"}
 """Packages of sbredis that both APIs share."""
-
-HARMLESS: Final = {
-    "MAXIMUM_CALL_MESSAGES",
-    "MessageId",
-    "Timings",
-    "partition_for_key",
-    "slot_for_name",
-    "slots_for_name",
-}
-"""Names of internal packages that a test may use: constants, types and functions that only compute."""
-
-SHARED: Final = {"bodies", "both", "for_each", "in_memory", "in_namespace", "wait_until", "eventually"}
-"""Helpers that tests of both APIs use, in addition to those of tests/sync/queues.py."""
 
 LEFT_OUT: Final = {
     "tasks": "it needs tasks, or the event loop itself",
@@ -133,7 +83,7 @@ def helpers() -> frozenset[str]:
     """Return the names of the helpers that have a synchronous counterpart."""
     for node in ast.parse(HELPERS.read_text("utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return frozenset(ast.literal_eval(node.value)) | SHARED
+            return frozenset(ast.literal_eval(node.value))
     raise AssertionError(f"{HELPERS} has no __all__")
 
 
@@ -268,7 +218,7 @@ class TestModule:
         parts = module.split(".")
         if parts[0] == "tests":
             return "" if name in helpers() else "helper"
-        if parts[0] != "sbredis" or name in HARMLESS or len(parts) == 1:
+        if parts[0] != "sbredis" or len(parts) == 1:
             return ""
         if parts[1] in {"servers", "testing"}:
             return "server" if parts[1] == "servers" else "helper"

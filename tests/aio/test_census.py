@@ -105,6 +105,15 @@ async def test_a_census_hears_all_buckets_before_it_reads_each_of_them_once(url:
             await asyncio.wait([task])
 
 
+async def test_a_user_is_told_once_that_all_buckets_were_read_and_nothing_has_changed(url: str) -> None:
+    async with kept_at(url) as kept:
+        await eventually(lambda: kept.census._channels.all_open and kept.census.whole)
+        told = kept.told
+        await kept.census.read()
+        assert kept.connection.namespace.slots > 1
+        assert kept.told == told + 1
+
+
 async def test_a_user_that_comes_later_is_told_everything(url: str) -> None:
     async with kept_at(url) as kept:
         for number in range(20):

@@ -15,18 +15,19 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.client import _test_hooks
+from sbredis.client import _test_hooks, connection_of, deadline_of
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityAlreadyExistsError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
 )
+from sbredis.maintenance import DutyResources
 from sbredis.management import EntityStatus
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus, SyncBus, TestClock
 from sbredis.transport import _memory
-from tests.aio.queues import receive_exactly
+from tests.aio.queues import Calls, receive_exactly
 from tests.offenders import for_each
 from tests.waiting import wait_until
 
@@ -49,6 +50,20 @@ async def send(bus: Bus, *bodies: str) -> None:
 
 def bodies(messages: list[Any]) -> list[bytes]:
     return [message.body for message in messages]
+
+
+async def test_a_client_of_a_bus_asks_only_for_the_parts_of_the_registry_that_exist(bus: Bus) -> None:
+    connection = connection_of(bus.client)
+    await connection.open(deadline_of(None))
+    census = DutyResources.of(connection).census
+    with Calls(connection.transport) as calls:
+        await census.read()
+        assert calls.by_script["read_changes"] == 0
+        assert census.whole
+        await bus.create_queue("orders")
+        await census.read()
+        assert calls.by_script["read_changes"] <= 3  # the maintenance of the client may hear of the queue too
+    assert [record.path for record in census.by_id.values()] == ["orders"]
 
 
 # -- sent messages -----------------------------------------------------------------------------------------------------

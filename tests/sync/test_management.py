@@ -37,6 +37,8 @@ def test_queues_are_listed_page_by_page(admin: ServiceBusAdministrationClient, m
 def test_a_client_can_be_made_with_from_connection_string(url: str) -> None:
     with ServiceBusAdministrationClient.from_connection_string(url, slot_count=1) as admin:
         assert admin.get_namespace_properties().slot_count == 1
+        assert repr(admin).endswith(", namespace 'default', open>")
+    assert repr(admin).endswith(", closed>")
 
 
 def test_a_closed_client_cannot_be_used(url: str) -> None:

@@ -20,7 +20,18 @@ from sbredis.engine._codec import (
     encode_changes,
     set_system,
 )
-from sbredis.engine._columns import Columns, Maps, Numbers, Rows, RowsRead, Texts, columns_of, text_of
+from sbredis.engine._columns import (
+    Columns,
+    Maps,
+    Numbers,
+    PlainLayout,
+    Rows,
+    RowsRead,
+    Texts,
+    columns_of,
+    plain_layout,
+    text_of,
+)
 from sbredis.engine._credit_values import (
     CreditAnswer,
     CreditGift,
@@ -231,6 +242,7 @@ __all__ = [
     "PartitionSettings",
     "Peeked",
     "Pin",
+    "PlainLayout",
     "Planned",
     "PropertyColumns",
     "Purged",
@@ -310,6 +322,7 @@ __all__ = [
     "payload_offset",
     "payloads_of",
     "perform",
+    "plain_layout",
     "preloaded",
     "push_channel",
     "quiet",

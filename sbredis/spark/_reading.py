@@ -17,6 +17,7 @@ from sbredis.exceptions import MessagesLostError
 from sbredis.model import BROKERS_REASONS
 from sbredis.spark._loop import ahead, run
 from sbredis.spark._pacing import RatePacer
+from sbredis.spark._plain import plain_columns
 from sbredis.spark._query import Query, ReadTask
 from sbredis.spark._schema import PROPERTIES, SchemaColumn, arrow_schema, columns_of
 from sbredis.spark._typed import typed_values
@@ -101,7 +102,10 @@ class BatchMaker:
     def batch(self, partition: int, base: int, replies: Sequence[Rows]) -> pa.RecordBatch:
         """Return the rows of some replies of one partition. ``base`` makes sequence numbers of its own numbers."""
         names = self._names
-        found = columns_of_rows(replies, body="body" in names, properties=not PROPERTIES.isdisjoint(names))
+        body = "body" in names
+        found = plain_columns(replies, body=body)
+        if found is None:
+            found = columns_of_rows(replies, body=body, properties=not PROPERTIES.isdisjoint(names))
         constants = {**self._constants, "partition": partition}
         arrays: list[pa.Array] = []
         for name, field in zip(names, self._schema, strict=True):

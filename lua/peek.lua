@@ -189,7 +189,7 @@ if last > 0 and not letter_of then
   if plain then
     local fit = count_records_that_fit(p, members, room)
     local fitting = fit == last and members or { unpack(members, 1, fit) }
-    return { o.more, fitting, string.rep(lists[1].letter, fit), read_records(p.keys, fitting), {} }
+    return { o.more, fitting, string.rep(lists[1].letter, fit), read_records(p.keys, fitting, nil, true), {} }
   end
 end
 

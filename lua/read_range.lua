@@ -43,12 +43,13 @@ end
 local names, last = ready_messages(p, after, upto, wanted)
 local _, beyond = ready_levels(p, last, upto)
 local entries, numbers, records, extras = read_entries(p, names, room), {}, {}, {}
+local plain = true
 for i = 1, #entries do
-  numbers[i] = record_of(names[i], entries[i])
+  numbers[i], plain = record_of(names[i], entries[i]), plain and not entries[i]
 end
 local fit = #numbers > 0 and count_records_that_fit(p, numbers, room, entries) or 0
 if fit > 0 then
-  records = read_records(p.keys, { unpack(numbers, 1, fit) })
+  records = read_records(p.keys, fit == #numbers and numbers or { unpack(numbers, 1, fit) }, nil, plain)
 end
 for i = 1, fit do
   if entries[i] then

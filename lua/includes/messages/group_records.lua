@@ -1,10 +1,11 @@
 -- Groups the numbers of records by the key of the hash that holds them. `as_numbers` is the same list as Lua numbers,
--- if the caller has it. Also returns whether there is only one group.
+-- if the caller has it, and `rising` says that each number is greater than the one before. Also returns whether there
+-- is only one group.
 -- @use record_key
-local function group_records(keys, numbers, as_numbers)
+local function group_records(keys, numbers, as_numbers, rising)
   local n, least, most = #numbers, math.huge, 0
   as_numbers = as_numbers or numbers
-  for i = 1, n do
+  for i = 1, n, rising and n > 1 and n - 1 or 1 do
     local number = tonumber(as_numbers[i])
     if number < least then
       least = number

@@ -1,8 +1,8 @@
 -- Returns the records with these numbers, in the same order. In place of a record that scripts cannot read, the list
--- has LOST_RECORD.
+-- has LOST_RECORD. `as_numbers` and `rising` are as in group_records.
 -- @use group_records readable read_many
-local function read_records(keys, numbers, as_numbers)
-  local groups, one = group_records(keys, numbers, as_numbers)
+local function read_records(keys, numbers, as_numbers, rising)
+  local groups, one = group_records(keys, numbers, as_numbers, rising)
   local all, n = {}, #numbers
   if one then
     all = read_many('HMGET', next(groups), numbers)

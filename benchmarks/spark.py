@@ -5,6 +5,9 @@ reads and writes grow is in benchmarks.spark_growth.)
 python -m benchmarks.spark [--rows N] [--rounds N] [--only NAMES] [--server NAME]
 
 The two sides take turns. A first round with few rows does not count. Each job is compared with the plain read.
+
+Spark uses several processors, and the plain side uses one at a time. So on a machine that does other work too, the
+processor time of all processes of each side, servers included, is the fairer comparison: the table has it as well.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import argparse
 import logging
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.process_tree import tree_seconds
 from benchmarks.rounds import run_as_program
 from benchmarks.spark_neighbour import Neighbour
 from sbredis.servers import LocalServer, find_server
@@ -37,7 +40,7 @@ WARM = 20_000
 
 PAGES, BESIDE, BUSY = "read by pages", "p99 beside reads", "p99 beside work"
 QUIET = 5.0
-"""The seconds for which the other client works alone, and beside work that asks no server."""
+"""The seconds for which the other client works alone."""
 
 
 class Goal(NamedTuple):
@@ -60,12 +63,23 @@ WORKS = (
 )
 JOBS = tuple(Goal(name, 2.0) for name in ("capture", "compact", "replay", "skew", "dlq-report", "latency"))
 DELAYS = (Goal(BESIDE, 3.0), Goal(BUSY, 1.5))
-"""Compared with the delay of the client alone; and with that beside two processes that only use processor time, as the
-tasks and the Java process of a read do too. If this machine has few cores, most of the delay is theirs.
+"""Compared with the delay of the client alone; and with that beside a job of Spark that makes the same rows without a
+server. If this machine has few cores, most of the delay is that of Spark's processes.
 """
 LARGE = {"pageMessages": "1000", "pageBytes": str(4 * 1024 * 1024)}
-Times = dict[str, list[tuple[float, float]]]
-"""By the name of a piece of work: the seconds of Spark and of the plain side, round by round."""
+
+
+class Sample(NamedTuple):
+    """The seconds of Spark and of the plain side for a piece of work, and their processor time; 0 if not measured."""
+
+    ours: float
+    plain: float
+    our_processors: float = 0.0
+    plain_processors: float = 0.0
+
+
+Times = dict[str, list[Sample]]
+"""By the name of a piece of work, round by round."""
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -75,12 +89,15 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def use_processors(seconds: float) -> None:
-    """Use the time of two processors."""
-    program = f"import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: sum(range(1000))"
-    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
-    for process in processes:
-        process.wait()
+class _Cost(NamedTuple):
+    seconds: float
+    processors: float
+
+
+def _cost(work: Callable[[], object]) -> _Cost:
+    before = tree_seconds()
+    seconds = timed(work)
+    return _Cost(seconds, tree_seconds() - before)
 
 
 class Bench:
@@ -91,13 +108,15 @@ class Bench:
         self._plain = plain
         self._folder = folder
         self._only = only
-        self._seconds: dict[str, tuple[float, float]] = {}
+        self._seconds: dict[str, Sample] = {}
+        self._rows = 0
 
-    def round(self, rows: int, *, swapped: bool) -> dict[str, tuple[float, float]]:
+    def round(self, rows: int, *, swapped: bool) -> dict[str, Sample]:
         """Measure everything once, and delete what it needed. ``swapped``: the plain side begins."""
         self._seconds = {}
         source = self._folder / "source"
         self._bus.make_rows(source, rows)
+        self._rows = rows
         self._bus.create("bench")
         self._pair(
             "write",
@@ -120,10 +139,10 @@ class Bench:
 
     def _pair(self, name: str, ours: Callable[[], object], plain: Callable[[], object], *, swapped: bool) -> None:
         if swapped:
-            second, first = timed(plain), timed(ours)
+            second, first = _cost(plain), _cost(ours)
         else:
-            first, second = timed(ours), timed(plain)
-        self._seconds[name] = first, second
+            first, second = _cost(ours), _cost(plain)
+        self._seconds[name] = Sample(first.seconds, second.seconds, first.processors, second.processors)
 
     def _reads(self, *, swapped: bool) -> None:
         bus, plain, out = self._bus, self._plain, self._folder / "out"
@@ -145,10 +164,10 @@ class Bench:
                 neighbour.note()
                 bus.read("bench")
                 neighbour.note()
-                use_processors(QUIET)
+                bus.make_messages(self._rows)
                 neighbour.note()
             alone, beside, busy = neighbour.percentiles()
-            self._seconds[BESIDE], self._seconds[BUSY] = (beside, alone), (beside, busy)
+            self._seconds[BESIDE], self._seconds[BUSY] = Sample(beside, alone), Sample(beside, busy)
 
     def _consume(self, size: int, source: Path, *, swapped: bool) -> None:
         bus, plain, checkpoint = self._bus, self._plain, self._folder / "out" / f"checkpoint-{size}"
@@ -190,7 +209,7 @@ class Bench:
                 bus.delete("settled")
 
     def _job(self, name: str, job: Callable[[], object]) -> None:
-        self._seconds[name] = timed(job), self._seconds["read"][1]
+        self._seconds[name] = Sample(timed(job), self._seconds["read"].plain)
 
 
 # -- the report --------------------------------------------------------------------------------------------------------
@@ -201,25 +220,30 @@ def lines(times: Times, rows: int) -> list[str]:
     shown = [f"{'':<16} {'Spark':>15} {'plain':>15}   ratio   goal"]
     for work in WORKS:
         if work.name in times:
-            ours, plain = (statistics.median(side) for side in zip(*times[work.name], strict=True))
-            ratio = statistics.median(b / a for a, b in times[work.name])
+            ours, plain, *used = map(statistics.median, zip(*times[work.name], strict=True))
+            ratio = statistics.median(each.plain / each.ours for each in times[work.name])
             met = "met" if ratio >= work.ratio else "MISSED"
             speeds = f"{rows / ours:>9,.0f} rows/s {rows / plain:>8,.0f} rows/s"
-            shown.append(f"{work.name:<16} {speeds}  {ratio:5.2f} x  ≥ {work.ratio:.1f}  {met}")
+            shown.append(f"{work.name:<16} {speeds}  {ratio:5.2f} x  ≥ {work.ratio:.1f}  {met:<6}{_processors(*used)}")
     for job in JOBS:
         if job.name in times:
-            ours, plain = (statistics.median(side) for side in zip(*times[job.name], strict=True))
-            ratio = statistics.median(a / b for a, b in times[job.name])
+            ours, plain, *_ = map(statistics.median, zip(*times[job.name], strict=True))
+            ratio = statistics.median(each.ours / each.plain for each in times[job.name])
             met = "met" if ratio <= job.ratio else "MISSED"
             shown.append(f"{job.name:<16} {ours:>13.1f} s {plain:>13.1f} s  {ratio:5.2f} x  ≤ {job.ratio:.1f}  {met}")
     for delay in DELAYS:
         if delay.name in times:
-            beside, alone = (statistics.median(side) for side in zip(*times[delay.name], strict=True))
-            ratio = statistics.median(a / b for a, b in times[delay.name])
+            beside, alone, *_ = map(statistics.median, zip(*times[delay.name], strict=True))
+            ratio = statistics.median(each.ours / each.plain for each in times[delay.name])
             met = "met" if ratio <= delay.ratio else "MISSED"
             both = f"{beside * 1000:>12.1f} ms {alone * 1000:>12.1f} ms"
             shown.append(f"{delay.name:<16} {both}  {ratio:5.2f} x  ≤ {delay.ratio:.1f}  {met}")
     return shown
+
+
+def _processors(ours: float, plain: float) -> str:
+    """Return how the processor times compare, if they were measured."""
+    return f"  {ours:5.1f} s and {plain:5.1f} s of processor time: {plain / ours:.2f} x" if ours and plain else ""
 
 
 def main() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -19,6 +19,9 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.spark._commands import read_command
 from sbredis.spark._jobs_run import run_job
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Bus", "start_spark"]
 
@@ -70,6 +73,25 @@ class Bus:
     def read(self, queue: str, **options: str) -> None:
         """Read all messages, and throw the rows away."""
         self._rows(queue, **options).write.format("noop").mode("overwrite").save()
+
+    def make_messages(self, rows: int) -> None:
+        """Make as many rows as a read does, in as many tasks, and throw them away. No server is asked."""
+        columns = self._rows("bench").schema
+
+        def made(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # in a function: it is sent by value
+            from sbredis.engine import Content, Rows, encode
+            from sbredis.spark._reading import BatchMaker
+            from sbredis.spark._schema import read_columns
+
+            maker = BatchMaker(read_columns(), "bench", "")
+            for batch in numbers:
+                listed = [b"%d" % number for number in batch.column(0).to_pylist()]
+                sent = [Content(number.ljust(BODY, b"x"), message_id=number.hex().zfill(32)) for number in listed]
+                records = [b"a0%013d" % 1 + encode(content) for content in sent]
+                yield maker.batch(0, 0, [Rows(listed, records)])
+
+        numbers = self._spark.range(0, rows, 1, max(rows // 250_000, 1))
+        numbers.mapInArrow(made, columns).write.format("noop").mode("overwrite").save()
 
     def read_to_parquet(self, queue: str, to: Path) -> None:
         """Read all messages into parquet files."""

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarks.spark import DELAYS, JOBS, WORKS, lines
+from benchmarks.spark import DELAYS, JOBS, WORKS, Sample, lines
 from benchmarks.spark_growth import Seconds
 from benchmarks.spark_growth import lines as growth_lines
 from tests.benchmarks.running import benchmark, refused
@@ -28,12 +28,19 @@ def test_the_short_form_reports_its_rows() -> None:
 
 def test_each_goal_is_compared_with_the_median_ratio() -> None:
     """The goal of a job is a number of times the time of the plain read; other goals are parts of the plain speed."""
-    exactly = {work.name: [(1.0, work.ratio), (9.0, 1.0), (1.0, 9.0)] for work in WORKS}
-    exactly |= {job.name: [(2.0, 1.0), (1.0, 1.0), (9.0, 1.0)] for job in JOBS}
-    exactly |= {delay.name: [(delay.ratio, 1.0), (1.0, 1.0), (9.0, 1.0)] for delay in DELAYS}
+    exactly = {work.name: [Sample(1.0, work.ratio), Sample(9.0, 1.0), Sample(1.0, 9.0)] for work in WORKS}
+    exactly |= {job.name: [Sample(2.0, 1.0), Sample(1.0, 1.0), Sample(9.0, 1.0)] for job in JOBS}
+    exactly |= {delay.name: [Sample(delay.ratio, 1.0), Sample(1.0, 1.0), Sample(9.0, 1.0)] for delay in DELAYS}
     assert [line.split()[-1] for line in lines(exactly, 1000)[1:]] == ["met"] * len(exactly)
-    missed = {"read": [(1.02, 1.0)], "skew": [(2.1, 1.0)], "p99 beside reads": [(3.1, 1.0)]}
+    missed = {"read": [Sample(9.0, 1.0)], "skew": [Sample(2.1, 1.0)], "p99 beside reads": [Sample(3.1, 1.0)]}
     assert [line.split()[-1] for line in lines(missed, 1000)[1:]] == ["MISSED"] * 3
+
+
+def test_processor_times_are_compared_where_they_were_measured() -> None:
+    times = {"write": [Sample(1.0, 2.0)], "read": [Sample(2.0, 1.0, 4.0, 5.0), Sample(1.0, 2.0, 8.0, 5.0)]}
+    write, read = lines(times, 1000)[1:]
+    assert write.split()[-1] == "met"
+    assert read.endswith("6.0 s and   5.0 s of processor time: 0.83 x")
 
 
 @pytest.mark.long("it starts processes to see one line")

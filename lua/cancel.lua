@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Deletes scheduled messages before they are enqueued. If one of the named messages is not scheduled, or is no longer
--- scheduled, the script deletes none of them.
+-- scheduled, or is being spread, the script deletes none of them.
 --
 -- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -27,7 +27,8 @@ advance(p, 100)
 local scores, missing = read_many('ZMSCORE', p.order, members), {}
 for i = 1, #members do
   local number = tonumber(members[i])
-  if not number or not scores[i] or tonumber(scores[i]) ~= SCHEDULED + number then
+  if not number or not scores[i] or tonumber(scores[i]) ~= SCHEDULED + number
+    or p.topic and redis.call('HEXISTS', p.entries, '>' .. members[i]) == 1 then
     missing[#missing + 1] = members[i]
   end
 end

@@ -5,6 +5,12 @@
 -- routes that are valid then. If the message is no longer there, or its record is lost, it counts as dropped.
 -- A message with a due time also waits if the sender has not judged it by the rules, even if the due time has passed.
 --
+-- A message with very many copies is *spread*: several calls make its copies, so that none of them takes too long. Its
+-- sender does not judge it, and gives 1 as its due time. A client with the routing role then makes the calls, each for
+-- the subscriptions between two incarnations. The first of them gives the message its number and its time. The message
+-- waits until the last of them, due at 0, with its record and an entry that says how far it has come. As long as a
+-- message waits that is due at 0 or 1, no later message of the topic overtakes it: each of them waits too.
+--
 -- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- KEYS[36...] targets    for each subscription its keys state, order, entries, due, words, grants; and also
 --   sessions, turns, states if a plus follows its incarnation
@@ -14,7 +20,11 @@
 -- ARGV[8]    incarnations of the subscriptions, as one text separated by blanks; a plus follows if the subscription
 --   requires sessions
 -- ARGV[9]    fence       of the holder of the routing role, or nothing
--- ARGV[10...] messages   for each message its columns, then its payload. A route is a list of copies separated by
+-- ARGV[10]   bounds      of a spread, for messages that wait: an incarnation, a colon, and another one. The call makes
+--   the copies for all subscriptions whose incarnations come after the first and not after the second one. The first
+--   one is left out in the first call for a message, and the second one in the last. Nothing if the call makes all
+--   copies. A message that has come less far, or farther, is dropped from the call
+-- ARGV[11...] messages   for each message its columns, then its payload. A route is a list of copies separated by
 --   blanks; it is a dash if the message waits because it was not judged. A copy is the place of a subscription, counted
 --   from 1. If the copy has changed properties, `a` and their length follow, and then `t` and a time to live if the
 --   copy has one of its own. If the copy goes to the dead-letter queue because a rule failed, `e` and a length follow.
@@ -28,7 +38,7 @@
 -- Facts: use, at_limit
 -- @use key_count
 -- @use advance answer_repetition apply_publish begin check_publish finish finish_targets refuse
-local p, refusal = begin(KEYS, ARGV, 'publish', 9, true)
+local p, refusal = begin(KEYS, ARGV, 'publish', 10, true)
 if not p then
   return refusal
 end

@@ -6,10 +6,11 @@
 -- ARGV[7]    wanted      the largest number of messages
 -- ARGV[8]    room        the largest number of bytes; the first message may exceed it
 --
--- Result: { 0, names, records }
+-- Result: { 0, names, records, and for each message how far it has come, if it is being spread (see publish.lua), or
+--   nothing }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use begin count_records_that_fit due_message read_records refuse whole_number
+-- @use begin count_records_that_fit due_message read_many read_records refuse whole_number
 local p, refusal = begin(KEYS, ARGV, 'ripe', 8, false)
 if not p then
   return refusal
@@ -20,11 +21,19 @@ if not wanted or not room or p.lane ~= '' or not p.topic then
 end
 local due = redis.call('ZRANGE', p.due, '-inf', p.now, 'BYSCORE', 'LIMIT', 0, wanted)
 if #due == 0 then
-  return { 0, {}, {} }
+  return { 0, {}, {}, {} }
 end
 local names = {}
 for i = 1, #due do
   names[i] = due_message(due[i])
 end
 names = { unpack(names, 1, count_records_that_fit(p, names, room)) }
-return { 0, names, read_records(p.keys, names) }
+local fields = {}
+for i = 1, #names do
+  fields[i] = '>' .. names[i]
+end
+local reached = read_many('HMGET', p.entries, fields)
+for i = 1, #names do
+  reached[i] = reached[i] or ''
+end
+return { 0, names, read_records(p.keys, names), reached }

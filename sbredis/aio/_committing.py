@@ -16,13 +16,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sbredis.client import (
-    MOST_COPIES,
+    MOST_WORK,
     SETTLEMENTS,
     GrantRider,
     PartitionClient,
     TransactionJob,
     lock_lost,
     note_renewal,
+    some_wait,
 )
 from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
@@ -147,8 +148,10 @@ class _CommitStep(ABC):
         self.number = link.number
         self.record: EntityRecord = link.entity.record
         """The record of the entity that the last request was made with."""
-        self.copies = 0
-        """The number of copies that the operation makes in subscriptions."""
+        self.room = MOST_WORK
+        """The µs for which the copies of the operation may hold the server. With more, the messages are spread."""
+        self.work = 0.0
+        """The µs for which its copies hold the server, as estimated."""
         self.since: float | None = None
         """The time when the first request of this attempt to commit was made."""
 
@@ -160,6 +163,10 @@ class _CommitStep(ABC):
         """Read again what the client knows and the script does not see. Return whether it has changed."""
         del deadline
         return False
+
+    async def follow_up(self) -> None:
+        """Do what is to be done after the call."""
+        return
 
     def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         """Note that the operation has happened. Return the messages that were dropped as duplicates."""
@@ -299,7 +306,9 @@ class _SendStep(_CommitStep):
         super().__init__(link)
         self._parts = parts
         self._target = entity
-        self._widths: list[int] = []
+        self._widths: Sequence[int] = []
+        self._waits = False
+        """Whether messages wait on the topic to be spread."""
 
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
         entity, made = self._target, _made_for(self._target, self._parts)
@@ -313,10 +322,14 @@ class _SendStep(_CommitStep):
             for part in self._parts
             for view in views_for_rules(entity.connection, entity, part.messages, part.made)
         ]
-        routed = entity.routing.routed(made, views)
-        self.copies = sum(len(route or ()) for route in routed.routes)
-        request, self._widths = entity.routing.published(partition, self.number, call_id, made, views, routed=routed)
-        return Operation(partition, request)
+        published = entity.routing.published(partition, self.number, call_id, made, views, room=self.room)
+        self._widths, self.work = published.widths, published.work
+        return Operation(partition, published.request)
+
+    async def follow_up(self) -> None:
+        """Spread the messages if no other client does."""
+        if self._waits:
+            await self.entity.connection.observer.spread(self.entity.connection, self._target, self.number)
 
     def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         """Fill in the sequence numbers. Return the messages that were dropped as duplicates."""
@@ -327,6 +340,8 @@ class _SendStep(_CommitStep):
             part.numbers[:] = numbers[at : at + len(part.made)]
             at += len(part.made)
         _tell_test_bus(self._target, self._parts)
+        made = [one for part in self._parts for one in part.made]
+        self._waits = bool(result.scheduled) and some_wait(made, self._widths, result.first, result.scheduled)
         if result.dropped:
             self.entity.connection.observer.dropped_duplicates(self.entity.name, len(result.dropped))
         originals = [message for part in self._parts for message in part.originals]
@@ -593,25 +608,20 @@ class _CommitJob(TransactionJob):
                 result.forgotten,
             )
 
-    def operations(self, now: int | None) -> tuple[list[Operation], int]:
-        """Return the operations, and how many copies they make. An error names its operation."""
+    def operations(self, now: int | None) -> tuple[list[Operation], float]:
+        """Return the operations, and the work of their copies. An error names its operation."""
         operations: list[Operation] = []
-        copies = 0
+        work = 0.0
         call_id = CallId("", 0, now)
         for index, step in enumerate(self._steps):
             step.record = step.entity.record
             try:
+                step.room = MOST_WORK - work
                 operations.append(step.operation(step.link.partition, call_id))
-                copies += step.copies
-                if copies > MOST_COPIES:
-                    raise MessageSizeExceededError(
-                        f"The messages of the transaction would have {copies} copies in the subscriptions of their "
-                        f"topics; a transaction makes up to {MOST_COPIES}. Send fewer messages in it.",
-                        outcome=Outcome.NEVER_SENT,
-                    )
+                work += step.work
             except ServiceBusError as error:
                 raise PartRefusedError(error, operation=index) from None
-        return operations, copies
+        return operations, work
 
 
 async def commit(
@@ -648,6 +658,8 @@ async def _carry_out(
         try:
             job = _CommitJob(steps, messages, size, deadline)
             await steps[0].link.transacting.submit(job)
+            for step in steps:
+                await step.follow_up()
             return job.duplicates
         except PartRefusedError as refusal:
             step, error = steps[refusal.operation], refusal.reason

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sbredis.bulk._chunks import TaskProgress, Unmarked
 from sbredis.bulk._marks import NO_VALUE, change_mark, forget_old, stored_value
 from sbredis.bulk._rows import Backlog
-from sbredis.client import deadline_of
+from sbredis.client import deadline_of, some_wait
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -31,6 +31,8 @@ from sbredis.model import from_content
 from sbredis.sending import views_for_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sbredis.bulk._chunks import Chunk, WriterKey
     from sbredis.bulk._rows import RowBlock, RowOptions
     from sbredis.client import Entity
@@ -65,6 +67,8 @@ class PartitionWriter:
         self._progressed = progressed
         self._link = entity.partition_client(number)
         self._lane = self._link.borrow_lane()
+        self._widths: Sequence[int] = ()
+        """The count of sequence numbers that each message of the last call takes."""
         self._record = entity.record
         """The record of the entity that the last call was made with."""
         self.waiting = Backlog()
@@ -185,7 +189,15 @@ class PartitionWriter:
                 return
             else:
                 self._note_stored(rows, done)
+                await self._spread(rows, done)
                 return
+
+    async def _spread(self, rows: RowBlock, done: Transacted) -> None:
+        """Spread the rows that wait on a topic, if no other client does."""
+        sent, entity = done.results[0], self._entity
+        assert isinstance(sent, TransactedSend)
+        if sent.scheduled and some_wait(rows.outgoing(), self._widths, sent.first, sent.scheduled):
+            await entity.connection.observer.spread(entity.connection, entity, self._link.number)
 
     async def _look_up(self, error: ServiceBusError, deadline: float) -> None:
         """Find out whether rows were stored by a call that has failed, or raise its error.
@@ -216,8 +228,10 @@ class PartitionWriter:
             made = rows.outgoing()
             messages = [from_content(decode(payload)) for payload in rows.payloads]
             views = views_for_rules(entity.connection, entity, messages, made)
-            request, _ = entity.routing.published(partition, number, call_id, made, views)
-            return transact(call_id, [Operation(partition, request), *marking])
+            divisible = len(made) > 1
+            published = entity.routing.published(partition, number, call_id, made, views, divisible=divisible)
+            self._widths = published.widths
+            return transact(call_id, [Operation(partition, published.request), *marking])
 
         return await self._link.call(self._lane, make, deadline)
 

@@ -18,7 +18,6 @@ from sbredis.client._delivering import OF_ONE_JOB, UnmadeError
 from sbredis.client._entity import Creation, Entity
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._lane_kinds import (
-    MOST_COPIES,
     CallJob,
     RenewJob,
     SettleJob,
@@ -32,18 +31,20 @@ from sbredis.client._pauses import Pauses, may_recover
 from sbredis.client._pushing import PushMember
 from sbredis.client._riding import GrantRide, GrantRider
 from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, is_held
-from sbredis.client._routing import RoutedCopies, Routing, facts_of
+from sbredis.client._routing import RoutedCopies, Routing, SpreadCall, facts_of, some_wait
 from sbredis.client._send_lane import SendJob
 from sbredis.client._server_clock import ServerClock, ServerClocks
+from sbredis.client._spreading import AT_LEAST_TOGETHER, MOST_WORK
 from sbredis.client._test_hooks import BusHooks, install_hooks, remove_hooks
 from sbredis.client._throttle import Throttle
 from sbredis.client._ticks import Tick, next_tick, period_of
 from sbredis.client._timings import Timings
 
 __all__ = [
+    "AT_LEAST_TOGETHER",
     "CALLING",
     "IDLE",
-    "MOST_COPIES",
+    "MOST_WORK",
     "MOVE",
     "OF_ONE_JOB",
     "OTHER_LOOP",
@@ -76,6 +77,7 @@ __all__ = [
     "ServerClocks",
     "SettleJob",
     "SettleManyJob",
+    "SpreadCall",
     "Throttle",
     "Tick",
     "Timings",
@@ -100,4 +102,5 @@ __all__ = [
     "remove_hooks",
     "seconds_of",
     "sequence_numbers_of",
+    "some_wait",
 ]

@@ -321,7 +321,7 @@ class Entity:
                 self._routed = False  # a queue has replaced the topic
                 return record, None
             self._routed = True
-            return routes.topic, await routing_for(namespace, routes, known)
+            return routes.topic, await routing_for(namespace, routes, known, spreads=self.connection.test_hooks is None)
         except MessagingEntityNotFoundError:
             self.gone = True
             raise

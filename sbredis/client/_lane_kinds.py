@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from sbredis.client._lane import Job, Lane
+from sbredis.client._spreading import MOST_WORK
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from sbredis.model import Hold, MessageLease
 
 __all__ = [
-    "MOST_COPIES",
     "CallJob",
     "CallLane",
     "RenewJob",
@@ -60,8 +60,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-MOST_COPIES = 1000
-"""The largest number of copies that a transaction, or all transactions of a call, may make in subscriptions."""
 MOST_MESSAGES_TOGETHER = 200
 """The largest number of messages, session states, keys and watermarks of several transactions that share a call."""
 
@@ -372,8 +370,8 @@ class TransactionJob(Job, ABC):
         """The partitions that take part."""
 
     @abstractmethod
-    def operations(self, now: int | None) -> tuple[list[Operation], int]:
-        """Return the operations, and how many copies they make in subscriptions. ``now`` is the time of a test clock.
+    def operations(self, now: int | None) -> tuple[list[Operation], float]:
+        """Return the operations, and the work of their copies in subscriptions. ``now`` is the time of a test clock.
 
         Raises an error if the transaction cannot be carried out.
         """
@@ -430,7 +428,7 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
         """Return one call for all jobs. If one of several jobs cannot be carried out, the lane splits the call."""
         del partition
         transactions: list[list[Operation]] = []
-        copies = 0
+        work = 0.0
         for job in jobs:
             try:
                 operations, more = job.operations(call_id.now)
@@ -439,8 +437,8 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
                     raise _NotTogetherError from error
                 raise
             transactions.append(operations)
-            copies += more
-        if copies > MOST_COPIES and len(jobs) > 1:
+            work += more
+        if work > MOST_WORK and len(jobs) > 1:
             raise _NotTogetherError
         return transact_together(call_id, transactions)
 

@@ -7,16 +7,18 @@ part of a change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 from sbredis import rules
 from sbredis._threads import in_thread
+from sbredis.client._spreading import AT_ONCE, MOST_WORK, most_messages, next_subscriptions, work_of
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_COPIES,
@@ -41,7 +43,7 @@ from sbredis.rules import MessageView
 if TYPE_CHECKING:
     from sbredis.rules import Complaints, Constant, JudgedCopy, Rule, RuleBook
 
-__all__ = ["Judge", "Routing", "facts_of", "routing_for"]
+__all__ = ["Judge", "RoutedCopies", "Routing", "SpreadCall", "facts_of", "routing_for", "some_wait"]
 
 _SMALL_BOOK = 32
 """All rules are compiled again only if more subscriptions than this have changed or were deleted."""
@@ -135,8 +137,6 @@ def _judged_by(routed: RoutedSubscription) -> tuple[str, bool]:
     return routed.edition, _dead_letters(routed)
 
 
-_MOST_COPIES = 4000
-"""The largest number of copies that one call should make. The client estimates the number before the call."""
 _MANY_RULES = 200
 _LONG_JUDGING = 4 * 1024 * 1024
 """If the product of message bytes and subscriptions reaches this limit, judging may take 10 ms or more."""
@@ -214,11 +214,33 @@ class RoutedCopies(NamedTuple):
     """The copies of each message; ``None`` for a message that is scheduled and judged later."""
 
 
+class PublishCall(NamedTuple):
+    """A call that publishes messages."""
+
+    request: Request[Sent]
+    widths: Sequence[int]
+    """The count of sequence numbers that each message takes."""
+    work: float
+    """The µs for which the copies hold the server, as estimated."""
+
+
+class SpreadCall(NamedTuple):
+    """A call that makes copies of messages that wait."""
+
+    request: Request[Sent]
+    widths: Sequence[int]
+    """The count of sequence numbers that each message takes."""
+    to: str
+    """The incarnation up to which subscriptions have their copies then; empty if all have them."""
+
+
 class Routing:
     """The subscriptions of a topic and their rules, at one version of the topic."""
 
-    def __init__(self, namespace: Namespace, judge: Judge) -> None:
+    def __init__(self, namespace: Namespace, judge: Judge, *, spreads: bool = True) -> None:
+        """``spreads`` says whether messages with very many copies wait on the topic until a client spreads them."""
         self.judge = judge
+        self.spreads = spreads
         self.forwards = any(routed.record.settings.forwards for routed in judge.routes.subscriptions)
         """Whether a subscription forwards its messages."""
         self._namespace = namespace
@@ -228,26 +250,70 @@ class Routing:
     @property
     def most(self) -> int:
         """The number of messages that one call should contain, estimated from the copies of the last messages."""
-        return max(1, int(_MOST_COPIES / max(1.0, self._copies)))
+        return most_messages(self._copies, len(self.judge.routes.subscriptions))
 
-    def published(  # noqa: PLR0917 -- the messages, their partition, and the parts of the call
+    def published(
         self,
         topic: Partition,
         number: int,
         call_id: CallId,
         messages: Sequence[Outgoing],
         facts: Sequence[MessageView | None],
-        fence: int | None = None,
-        routed: RoutedCopies | None = None,
-    ) -> tuple[Request[Sent], list[int]]:
-        """Return the call that publishes these messages, and the count of sequence numbers that each message takes.
+        *,
+        room: float = MOST_WORK,
+        divisible: bool = False,
+    ) -> PublishCall:
+        """Return the call that publishes these messages.
 
-        ``routed`` is the result of :meth:`routed` for these messages, if they were judged already.
+        If the call would hold the server for more than ``room`` µs, its messages wait on the topic instead, and are
+        spread. But if the call is ``divisible``, because several callers share it, an error says that it must be
+        divided.
         """
-        places, routes = self.routed(messages, facts) if routed is None else routed
-        targets = [self._partition(place, number) for place in places]
-        request = topic.publish(call_id, messages, routes, targets, fence=fence)
-        return request, [_width(route or ()) for route in routes]
+        try:
+            routed = self.routed(messages, facts)
+        except MessageSizeExceededError:
+            if divisible or len(messages) == 1 or not self.spreads:
+                raise
+            routed = None
+        work = math.inf if routed is None else _work(routed)
+        if routed is None or (self.spreads and work > room):
+            if divisible:
+                raise self._too_large(f"The {len(messages)} messages would have too many copies for one call. {_FEWER}")
+            waiting = [one if one.due is not None else one._replace(due=AT_ONCE) for one in messages]
+            return PublishCall(topic.publish(call_id, waiting, [None] * len(messages), []), [1] * len(messages), 0.0)
+        request = topic.publish(call_id, messages, routed.routes, self._targets(routed.places, number))
+        return PublishCall(request, [_width(route or ()) for route in routed.routes], work)
+
+    def spread(  # noqa: PLR0917 -- the messages, their partition, and the parts of the call
+        self,
+        topic: Partition,
+        number: int,
+        call_id: CallId,
+        messages: Sequence[Outgoing],
+        routed: RoutedCopies,
+        reached: str,
+        fence: int | None,
+    ) -> SpreadCall:
+        """Return the next call for messages that wait. The subscriptions up to ``reached`` have their copies already.
+
+        Messages with several copies in one subscription are spread one after the other, because further copies get
+        later numbers.
+        """
+        places, routes = routed
+        incarnations = [self.judge.records[place].incarnation for place in places]
+        chosen, to = next_subscriptions(dict(zip(incarnations, _loads(routed), strict=True)), reached)
+        widths = [_width(route or ()) for route in routes]
+        if (to or reached) and len(messages) > 1 and max(widths) > 1:
+            raise self._too_large(f"The {len(messages)} messages cannot be spread together. {_FEWER}")
+        taken = set(chosen)
+        of = {at: nth for nth, at in enumerate(at for at, each in enumerate(incarnations) if each in taken)}
+        part = [[copy._replace(place=of[copy.place]) for copy in route or () if copy.place in of] for route in routes]
+        targets = self._targets([places[at] for at in of], number)
+        bounds = (reached, to) if reached or to else None
+        return SpreadCall(topic.publish(call_id, messages, part, targets, fence=fence, bounds=bounds), widths, to)
+
+    def _targets(self, places: Sequence[int], number: int) -> list[Partition]:
+        return [self._partition(place, number) for place in places]
 
     def takes_long(self, size: int) -> bool:
         """Return whether judging messages of ``size`` bytes may hold up the event loop for too long."""
@@ -329,7 +395,22 @@ class Routing:
         return [(record, self._namespace.partition(record, number)) for record in self.records]
 
 
-async def routing_for(namespace: Namespace, routes: Routes, known: Routing | None) -> Routing:
+def _loads(routed: RoutedCopies) -> list[tuple[int, int]]:
+    """Return for each place the number of copies, and the bytes of their changed properties."""
+    copies, sizes = [0] * len(routed.places), [0] * len(routed.places)
+    for route in routed.routes:
+        for copy in route or ():
+            copies[copy.place] += 1
+            sizes[copy.place] += len(copy.changes)
+    return list(zip(copies, sizes, strict=True))
+
+
+def _work(routed: RoutedCopies) -> float:
+    loads = _loads(routed)
+    return work_of(len(loads), sum(copies for copies, _ in loads), sum(size for _, size in loads))
+
+
+async def routing_for(namespace: Namespace, routes: Routes, known: Routing | None, *, spreads: bool) -> Routing:
     """Return the routing for these routes. ``known`` is the routing of an older version of the same topic, if any.
 
     A thread compiles the rules, because this takes some time if there are many.
@@ -339,8 +420,8 @@ async def routing_for(namespace: Namespace, routes: Routes, known: Routing | Non
     else:
         make = Judge
     if sum(len(routed.rules) for routed in routes.subscriptions) > _MANY_RULES:
-        return Routing(namespace, await in_thread(lambda: make(routes)))
-    return Routing(namespace, make(routes))
+        return Routing(namespace, await in_thread(lambda: make(routes)), spreads=spreads)
+    return Routing(namespace, make(routes), spreads=spreads)
 
 
 def _size_problem(rule: str, encoded: bytes, user: Mapping[str, Any] | None) -> str | None:
@@ -368,6 +449,15 @@ def _stored_system(system: Mapping[str, Constant]) -> dict[str, Value]:
 
 def _milliseconds(span: timedelta) -> int:
     return min(max(0, round(span / timedelta(milliseconds=1))), NEVER)
+
+
+def some_wait(messages: Sequence[Outgoing], widths: Sequence[int], first: int, waiting: Collection[int]) -> bool:
+    """Return whether messages wait on their topic to be spread, and not because they were scheduled.
+
+    ``first`` is the number of the first message, and ``waiting`` are the numbers of all that wait.
+    """
+    numbers = accumulate(widths[:-1], initial=first)
+    return any(message.due is None and number in waiting for message, number in zip(messages, numbers, strict=True))
 
 
 def _width(route: Sequence[Copy]) -> int:

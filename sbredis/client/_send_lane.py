@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from sbredis.client._lane import Job, Lane
-from sbredis.client._routing import facts_of
+from sbredis.client._routing import facts_of, some_wait
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -137,12 +137,13 @@ class SendLane(Lane[SendJob, Sent]):
             return partition.send(call_id, [message for job in jobs for message in job.messages])
         messages = [message for job in jobs for message in job.messages]
         facts = [each for job in jobs for each in (job.facts or map(_facts, job.messages))]
-        request, widths = routing.published(partition, self.link.number, call_id, messages, facts)
+        divisible = len(jobs) > 1
+        made = routing.published(partition, self.link.number, call_id, messages, facts, divisible=divisible)
         at = 0
         for job in jobs:
-            job.widths = widths[at : at + job.count]
+            job.widths = made.widths[at : at + job.count]
             at += job.count
-        return request
+        return made.request
 
     def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
         """Return the error in a message itself, if there is one."""
@@ -153,7 +154,21 @@ class SendLane(Lane[SendJob, Sent]):
         return None
 
     def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
-        """Give each job the number of its first message, and end it."""
+        """Give each job the number of its first message, and end it. Spread messages first if no other client does."""
+        messages = [message for job in jobs for message in job.messages] if result.scheduled else []
+        widths = [width for job in jobs for width in job.widths]
+        if messages and some_wait(messages, widths, result.first, result.scheduled):
+            self.connection.start(self._answer_when_spread(list(jobs), result))
+        else:
+            self._answer(jobs, result)
+
+    async def _answer_when_spread(self, jobs: Sequence[SendJob], result: Sent) -> None:
+        try:
+            await self.connection.observer.spread(self.connection, self.entity, self.link.number)
+        finally:
+            self._answer(jobs, result)  # the messages are stored in any case
+
+    def _answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
         number = self.link.base + result.first
         throttle, released, size = jobs[0].throttle, 0, 0
         for job in jobs:

@@ -77,6 +77,7 @@ from sbredis.engine._results import (
     Received,
     Redriven,
     Renewed,
+    Ripe,
     Sent,
     SessionsListed,
     Settled,
@@ -109,6 +110,7 @@ T = TypeVar("T")
 Mode = Literal["lock", "delete"]
 
 _INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_BOUND = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 _LANE = re.compile(r"[\x21-\x7e]{1,64}", re.ASCII)
 
 
@@ -194,6 +196,7 @@ class Partition:
         targets: Sequence[Partition],
         *,
         fence: int | None = None,
+        bounds: tuple[str, str] | None = None,
     ) -> Request[Sent]:
         """Store messages of a topic for the subscriptions that they match. Each message is stored once.
 
@@ -201,6 +204,9 @@ class Partition:
         order of targets. A scheduled message may have ``None`` as its route, and then waits even if its time has
         passed. If a message has waited, its ``origin`` is the number under which it was scheduled. ``fence`` is the
         fence of the client that holds the routing role.
+
+        With ``bounds``, the messages are spread: this call makes the copies for the subscriptions whose incarnations
+        come after the first bound and not after the second one. An empty text is no bound.
         """
         self.check_outgoing(messages)
         check_routes(messages, routes, len(targets))
@@ -208,12 +214,17 @@ class Partition:
             raise ValueError("a subscription is named twice among the targets")
         if fence is not None:
             within("fence", fence, 1, 999_999_999_999_999)
+        if bounds is not None and not (
+            all(message.origin for message in messages) and all(map(_BOUND.fullmatch, bounds))
+        ):
+            raise ValueError("only messages that wait can be spread, between two incarnations")
         letters, rest = in_columns(messages, routes)
         keys = self.keys + tuple(key for target in targets for key in target.target_keys())
         scalars: dict[str, Argument] = {
             "columns": letters,
             "incarnations": " ".join(target.incarnation + "+" * target.settings.sessions for target in targets),
             "fence": "" if fence is None else fence,
+            "bounds": "" if bounds is None else ":".join(bounds),
         }
         return self.request("publish", call_id, published, scalars, rest)._replace(keys=keys)
 
@@ -224,13 +235,14 @@ class Partition:
 
     def ripe(
         self, wanted: int, *, room: int = MAXIMUM_CALL_BYTES, call_id: CallId = NO_CALL_ID
-    ) -> Request[tuple[Delivery, ...]]:
+    ) -> Request[tuple[Ripe, ...]]:
         """Return messages that are scheduled on a topic and are due."""
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
 
-        def read(reply: list[Any]) -> tuple[Delivery, ...]:
-            return deliveries(reply[1], reply[2], [], "s" * len(reply[1]))
+        def read(reply: list[Any]) -> tuple[Ripe, ...]:
+            found = deliveries(reply[1], reply[2], [], "s" * len(reply[1]))
+            return tuple([Ripe(each, reached.decode()) for each, reached in zip(found, reply[3], strict=True)])
 
         return self.request("ripe", call_id, read, {"wanted": wanted, "room": room})
 

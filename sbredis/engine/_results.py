@@ -26,6 +26,7 @@ __all__ = [
     "Record",
     "Redriven",
     "Renewed",
+    "Ripe",
     "Sent",
     "SessionsListed",
     "Settled",
@@ -116,6 +117,14 @@ class Sent(NamedTuple):
     """The number of messages that were dropped as duplicates."""
     scheduled: tuple[int, ...] = ()
     """On a topic: the numbers of the messages that will be published later."""
+
+
+class Ripe(NamedTuple):
+    """A message that is scheduled on a topic and is due."""
+
+    message: Delivery
+    reached: str
+    """The incarnation up to which subscriptions have their copies, if the message is being spread; else empty."""
 
 
 class Received(NamedTuple):

@@ -74,6 +74,17 @@ class MaintenanceOffer:
             warn = partial(self._warn_of_schedule, connection)
             connection.attempt("the question whether a client publishes scheduled messages", warn)
 
+    async def spread(self, connection: Connection, topic: Entity, number: int) -> None:
+        """Spread the messages that wait in a partition of a topic, unless another client has the role for it.
+
+        If this fails, the messages wait for the next client that spreads messages of the topic.
+        """
+        try:
+            if not await self._has_holder(connection, ROUTE):
+                await maintenance.TopicPublisher(topic, number).publish_due(None)
+        except ServiceBusError as error:
+            _log.warning("%s, partition %d: its messages wait to be spread: %s", topic.name, number, error)
+
     def moves_from(self, connection: Connection, record: EntityRecord, *, waits: bool) -> None:
         """Log a warning if messages wait in an entity, and no client would move them: once for each entity.
 

@@ -1,4 +1,7 @@
-"""Publish the messages that were scheduled in a partition of a topic. The client with the role ``route`` does this.
+"""Publish the messages that wait in a partition of a topic. The client with the role ``route`` does this.
+
+Messages wait because they were scheduled, or because they have so many copies that several calls must make them: then
+they are *spread*. If a client stops in the middle, the next one goes on where the partition says that it has come to.
 
 A message that cannot be published is set aside, so that it does not delay other messages. It stays scheduled. The
 client tries it again after a while, and when the rules of the topic have changed. Another release of the client may be
@@ -12,10 +15,11 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis._threads import in_thread
-from sbredis.client import CALLING, OF_ONE_JOB, Pauses, facts_of
+from sbredis.client import AT_LEAST_TOGETHER, CALLING, OF_ONE_JOB, Pauses, facts_of
 from sbredis.engine import (
     LOST_RECORD,
     MAXIMUM_CALL_BYTES,
@@ -26,6 +30,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     Request,
+    Ripe,
     Sent,
     decode,
     is_full,
@@ -41,7 +46,7 @@ from sbredis.exceptions import (
 from sbredis.moving import has_reserve
 
 if TYPE_CHECKING:
-    from sbredis.client import Connection, Entity, PartitionClient, RoutedCopies, Routing
+    from sbredis.client import Connection, Entity, PartitionClient, RoutedCopies, Routing, SpreadCall
     from sbredis.registry import EntityRecord
     from sbredis.rules import MessageView
 
@@ -50,6 +55,20 @@ __all__ = ["Publishing", "TopicPublisher", "Unpublishable"]
 _MOST = 500
 _MOST_BYTES = 16 * 1024 * 1024
 """The largest number of bytes to set aside. Each request for other messages reads all these messages again."""
+
+
+class _Judged(NamedTuple):
+    """The copies that messages have by the rules of one version."""
+
+    by: Routing | None
+    copies: RoutedCopies | None
+
+
+class _Seen(NamedTuple):
+    """A message that is due, as the rules see it."""
+
+    message: Delivery
+    facts: MessageView
 
 
 @dataclass(slots=True)
@@ -183,12 +202,14 @@ class TopicPublisher:
             await self.entity.load_routing(loop.time() + CALLING)
         while True:
             ripe = await self._read_due()
-            wanted = self._unpublishable.without(ripe, loop.time(), self.entity.routing)
+            reached = {each.message.name: each.reached for each in ripe}
+            messages = [each.message for each in ripe]
+            wanted = self._unpublishable.without(messages, loop.time(), self.entity.routing)
             if not wanted:
-                self._unpublishable.only(ripe)
+                self._unpublishable.only(messages)
                 self._stuck = False
                 return True
-            if not await self._publish(wanted, fence):
+            if not await self._publish(wanted, reached, fence):
                 if not self._stuck:
                     _log.error(
                         "%s: scheduled messages are not published yet, because too many earlier messages cannot be "
@@ -200,15 +221,19 @@ class TopicPublisher:
             if loop.time() >= until:
                 return False
 
-    async def _publish(self, ripe: list[Delivery], fence: int | None) -> bool:
-        """Publish messages, or set them aside. Return whether this succeeded for all messages."""
-        room = True
-        part: list[tuple[Delivery, MessageView]] = []
+    async def _publish(self, ripe: list[Delivery], reached: Mapping[str, str], fence: int | None) -> bool:
+        """Publish messages, or set them aside. Return whether this succeeded for all messages.
+
+        Messages that have come equally far share calls.
+        """
+        room, so_far = True, ""
+        part: list[_Seen] = []
         for each in ripe:
             try:
-                part.append((each, facts_of(decode(each.record, payload_offset(each.record)))))
+                seen = _Seen(each, facts_of(decode(each.record, payload_offset(each.record))))
             except Exception as error:  # noqa: BLE001  # mostly DataLayoutError, or a message that another release has stored
                 room = self._set_aside(each, error) and room
+                continue
             if each.record == LOST_RECORD:
                 _log.error(
                     "%s: the scheduled message %d is removed, because its stored record is missing or damaged",
@@ -216,43 +241,76 @@ class TopicPublisher:
                     self.entity.base(self._number) + int(each.name),
                 )
             routing = self.entity.routing
-            if routing is not None and len(part) >= routing.most:
-                room = await self._publish_part(part, fence) and room
+            most = 1 if routing is None else max(AT_LEAST_TOGETHER, routing.most)
+            if part and (len(part) >= most or reached[each.name] != so_far):
+                room = await self._publish_part(part, so_far, fence) and room
                 part = []
-        return (not part or await self._publish_part(part, fence)) and room
+            part.append(seen)
+            so_far = reached[each.name]
+        return (not part or await self._publish_part(part, so_far, fence)) and room
 
-    async def _publish_part(self, part: list[tuple[Delivery, MessageView]], fence: int | None) -> bool:
-        """Publish messages with one call. If one of them makes the call fail, split them to find that message."""
-        messages = [Outgoing(b"", origin=each.name) for each, _ in part]
-        facts = [seen for _, seen in part]
-        judged: tuple[Routing | None, RoutedCopies | None] = None, None
+    async def _publish_part(self, part: list[_Seen], reached: str, fence: int | None) -> bool:
+        """Publish messages that have come equally far. Return whether there was room for those that were set aside.
 
-        def make(partition: Partition, call_id: CallId) -> Request[Sent]:
-            routing = self.entity.routing
-            assert routing is not None  # the routing was loaded, and is updated with each reload
-            routed = judged[1] if judged[0] is routing else None
-            try:
-                return routing.published(partition, self._number, call_id, messages, facts, fence, routed)[0]
-            except ServiceBusError:
-                raise
-            except Exception as error:
-                raise _UnpublishedError(error) from error
-
+        If one of them makes a call fail, split them to find that message.
+        """
+        judged = _Judged(None, None)
         try:
-            judged = await self._judged(messages, facts, sum(len(each.record) for each, _ in part))
-            await self._call(make)
+            while True:
+                judged, spread, sent = await self._next_call(part, judged, reached, fence)
+                if not spread.to:
+                    self._unpublishable.published(each for each, _ in part)
+                    return True
+                if sent.dropped:
+                    return True  # another client is spreading some of them; the next reading shows how far it is
+                if not reached:  # the messages wait under new numbers now
+                    numbers = accumulate(spread.widths[:-1], initial=sent.first)
+                    self._unpublishable.published(each for each, _ in part)
+                    part = [
+                        _Seen(each._replace(name=str(number)), seen)
+                        for (each, seen), number in zip(part, numbers, strict=True)
+                    ]
+                reached = spread.to
         except (*OF_ONE_JOB, _UnpublishedError) as error:
             if len(part) == 1:
                 if isinstance(error, ServiceBusQuotaExceededError):
                     raise  # the partition is full, so all messages wait until there is room
-                return self._set_aside(part[0][0], error)
+                return self._set_aside(part[0].message, error)
             middle = len(part) // 2
-            room = await self._publish_part(part[:middle], fence)
-            return await self._publish_part(part[middle:], fence) and room
-        self._unpublishable.published(each for each, _ in part)
-        return True
+            room = await self._publish_part(part[:middle], reached, fence)
+            return await self._publish_part(part[middle:], reached, fence) and room
 
-    async def _call(self, make: Callable[[Partition, CallId], Request[Sent]]) -> None:
+    async def _next_call(
+        self, part: Sequence[_Seen], judged: _Judged, reached: str, fence: int | None
+    ) -> tuple[_Judged, SpreadCall, Sent]:
+        """Make the next copies of messages that have come equally far. ``judged`` is the last judgement of them."""
+        messages = [Outgoing(b"", origin=each.name) for each, _ in part]
+        facts = [seen for _, seen in part]
+        if judged.by is not self.entity.routing:
+            judged = await self._judged(messages, facts, sum(len(each.record) for each, _ in part))
+        spread: SpreadCall | None = None
+
+        def make(partition: Partition, call_id: CallId) -> Request[Sent]:
+            nonlocal judged, spread
+            routing = self.entity.routing
+            assert routing is not None  # the routing was loaded, and is updated with each reload
+            try:
+                if judged.by is not routing or judged.copies is None:
+                    judged = _Judged(routing, routing.routed(messages, facts))
+                assert judged.copies is not None
+                spread = routing.spread(partition, self._number, call_id, messages, judged.copies, reached, fence)
+            except ServiceBusError:
+                raise
+            except Exception as error:
+                raise _UnpublishedError(error) from error
+            else:
+                return spread.request
+
+        sent = await self._call(make)
+        assert spread is not None
+        return judged, spread, sent
+
+    async def _call(self, make: Callable[[Partition, CallId], Request[Sent]]) -> Sent:
         """Make a call that publishes messages. A server at its memory limit makes the copies from its reserve."""
         client, connection, until = (
             self.partition_client,
@@ -260,21 +318,21 @@ class TopicPublisher:
             asyncio.get_running_loop().time() + CALLING,
         )
         try:
-            await client.call("o", make, until)
+            return await client.call("o", make, until)
         except ServiceBusServerBusyError as error:
             if not is_full(error) or not await has_reserve(connection, client.partition.keys[0]):
                 raise
-            await client.call("o", lambda partition, call_id: make(partition, call_id)._replace(at_limit=True), until)
+            return await client.call(
+                "o", lambda partition, call_id: make(partition, call_id)._replace(at_limit=True), until
+            )
 
-    async def _judged(
-        self, messages: Sequence[Outgoing], facts: Sequence[MessageView], size: int
-    ) -> tuple[Routing | None, RoutedCopies | None]:
+    async def _judged(self, messages: Sequence[Outgoing], facts: Sequence[MessageView], size: int) -> _Judged:
         """Judge messages, in a thread if this takes long. Return the routing that was used, and its result."""
         routing = self.entity.routing
         if routing is None or not routing.takes_long(size):
-            return None, None
+            return _Judged(None, None)
         try:
-            return routing, await in_thread(lambda: routing.routed(messages, facts))
+            return _Judged(routing, await in_thread(lambda: routing.routed(messages, facts)))
         except ServiceBusError:
             raise
         except Exception as error:
@@ -296,13 +354,13 @@ class TopicPublisher:
         )
         return kept
 
-    async def _read_due(self) -> tuple[Delivery, ...]:
+    async def _read_due(self) -> tuple[Ripe, ...]:
         wanted, room = _MOST_READ, MAXIMUM_CALL_BYTES
         if self._unpublishable:  # the unpublishable messages may be due before all other messages
             wanted = min(wanted + len(self._unpublishable), MAXIMUM_CALL_MESSAGES)
             room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size
 
-        def make(partition: Partition, call_id: CallId) -> Request[tuple[Delivery, ...]]:
+        def make(partition: Partition, call_id: CallId) -> Request[tuple[Ripe, ...]]:
             return partition.ripe(wanted, room=room, call_id=CallId("", 0, call_id.now))
 
         return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + CALLING)

@@ -401,7 +401,7 @@ def sending_of(entity: Entity, number: int, bound: Sequence[Bound], now: int | N
         return partition.send(call_id, made)
     if entity.routing is None:
         raise SettingsStaleError("The entity is a topic, and this client has not read its rules yet.")
-    return entity.routing.published(partition, number, call_id, made, [each.facts for each in bound])[0]
+    return entity.routing.published(partition, number, call_id, made, [each.facts for each in bound]).request
 
 
 def _code_of(error: ServiceBusError) -> str | None:

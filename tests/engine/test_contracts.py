@@ -272,7 +272,7 @@ def test_publish_expects_the_keys_of_a_target_in_the_declared_order() -> None:
     )
     request = PARTITION.publish(TURN, [Outgoing(b"m")], [[Copy(1)]], [TARGETS[0], with_sessions])
     assert request.keys[len(KINDS) :] == TARGETS[0].target_keys() + with_sessions.target_keys()
-    assert request.arguments[5:] == ("r", "of-s of-u+", "", "2", b"m")
+    assert request.arguments[5:] == ("r", "of-s of-u+", "", "", "2", b"m")
 
 
 def test_every_script_declares_the_keys_that_it_uses_by_number() -> None:

@@ -175,7 +175,7 @@ async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topi
 async def shown_ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[str, bytes]]:
     """Return the messages that are to be published by now."""
     shown = await topic.tell(topic.topic.ripe(wanted, room=room, call_id=topic.at()))
-    return [(message.name, read_record(message.record).payload) for message in shown]
+    return [(message.name, read_record(message.record).payload) for message, _ in shown]
 
 
 # -- transactions ------------------------------------------------------------------------------------------------------

@@ -459,7 +459,7 @@ async def test_a_lost_message_that_is_scheduled_on_a_topic_is_removed_when_it_is
     first = (await topic.hand_out(messages, [None, None])).first
     await lose(topic.transport, topic.topic, damage, [str(first)])
     topic.now += 500
-    waiting = await topic.tell(topic.topic.ripe(10, call_id=topic.at()))
+    waiting = [one.message for one in await topic.tell(topic.topic.ripe(10, call_id=topic.at()))]
     assert shown(waiting) == [(str(first), "R"), (str(first + 1), "-")]
     sent = await topic.hand_out([Outgoing(b"", origin=one.name) for one in waiting], [[Copy(0)], [Copy(0)]])
     assert sent.dropped == 1

@@ -1,32 +1,52 @@
 -- Stores the messages that check_publish has checked, and their copies in the subscriptions. Returns the number of the
 -- first message, the places, counted from 0, of the messages that were dropped, and the numbers of the scheduled
 -- messages as runs.
+--
+-- A message that is being spread waits under its own number, with the record that its copies have. It counts as a user
+-- of this record, so the record stays if receivers are faster than the calls that make the other copies.
 -- @use band dead_ready lost_record never scheduled
--- @use due_name index_add index_expiry known_message_ids number_runs readable record_key session_at write_many inside
+-- @use due_name flush index_add index_expiry known_message_ids number_runs readable record_key session_at inside
+-- @use write_many inside
 local function apply_publish(p, argv, plan)
   local incoming, copies, widths = plan.incoming, plan.copies, plan.widths
   local known = known_message_ids(p, argv, incoming)
   local number = redis.call('HINCRBY', p.store, 'seq', plan.total) - plan.total + 1
   local first, dropped, ids, refs, fields, scheduled = number, {}, {}, {}, {}, {}
   local now = p.now_text
-  local columns = incoming.columns
+  local columns, last = incoming.columns, plan.to == ''
   p.upkeep = p.upkeep or columns.o ~= nil
+  if #p.awaited + #p.unawaited > 0 then
+    flush(p) -- earlier operations of a transaction may have published here
+  end
+  -- Whether messages wait that no later message may overtake: those that are being spread are due at 0, so that they
+  -- come before those that wait for their first call, which are due at 1.
+  local behind = redis.call('ZCOUNT', p.due, 0, 1) > 0
   for i = 1, incoming.count do
     local at = incoming.at + (i - 1) * incoming.stride
     local level, ttl, payload = '', NEVER, argv[at + incoming.stride - 1]
     local due = columns.d and tonumber(argv[at + columns.d])
     local origin, keep = columns.o and argv[at + columns.o] or '', true
+    local begun, own_number, stored = false, number, nil
     if origin ~= '' then
       local key = record_key(p.keys, tonumber(origin))
       local waited = tonumber(redis.call('ZSCORE', p.order, origin) or 0) == SCHEDULED + tonumber(origin)
-      local record = waited and readable(redis.call('HGET', key, origin))
-      keep = waited and record ~= LOST_RECORD
-      if waited then
-        level, ttl, payload = string.sub(record, 2, 2), tonumber(string.sub(record, 3, 15)), string.sub(record, 16)
-        p.taken[#p.taken + 1] = origin
-        p.unawaited[#p.unawaited + 1] = due_name('a', origin)
-        p.bytes = p.bytes - (keep and #record or redis.call('HSTRLEN', key, origin))
+      local reached = waited and redis.call('HGET', p.entries, '>' .. origin) or ''
+      waited = waited and reached == plan.reached
+      stored = waited and readable(redis.call('HGET', key, origin))
+      keep = waited and stored ~= LOST_RECORD
+      begun = waited and reached ~= ''
+      if begun then
+        own_number = tonumber(origin)
+      elseif waited then
+        level, ttl, payload = string.sub(stored, 2, 2), tonumber(string.sub(stored, 3, 15)), string.sub(stored, 16)
+        p.bytes = p.bytes - (keep and #stored or redis.call('HSTRLEN', key, origin))
         redis.call('HDEL', key, origin)
+      end
+      if waited then
+        if not begun or last or not keep then
+          p.taken[#p.taken + 1] = origin
+          p.unawaited[#p.unawaited + 1] = due_name('a', origin)
+        end
         p.used, p.changed.used = p.now, p.now -- a topic with a scheduled message is in use until it is published
       end
     else
@@ -43,32 +63,49 @@ local function apply_publish(p, argv, plan)
       ttl = columns.t and tonumber(argv[at + columns.t]) or NEVER
     end
     level = level == '' and '0' or level
-    local record
+    local record, users
     if not keep then
       dropped[#dropped + 1] = i - 1
-    elseif due and (due > p.now or not copies[i]) then
+      if begun then
+        users = 0
+        p.forgotten[#p.forgotten + 1] = '>' .. origin
+      end
+    elseif due and (due > p.now or not copies[i]) or behind and origin == '' then
       record = 's' .. level .. string.format('%013.0f', ttl) .. payload
+      if due and due <= p.now and copies[i] or not due then
+        due = 1
+      end
+      behind = behind or due <= 1
       p.placed[#p.placed + 1] = SCHEDULED + number
       p.placed[#p.placed + 1] = number
       p.awaited[#p.awaited + 1] = due
       p.awaited[#p.awaited + 1] = due_name('a', number)
       scheduled[#scheduled + 1] = number
-    elseif #copies[i] > 0 then
-      local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
-      record = 'a' .. level .. now .. payload
-      if expires < NEVER then
-        record = 'x' .. level .. now .. string.format('%013.0f', expires) .. payload
+    elseif begun or #copies[i] > 0 or not last then
+      local expires, session
+      if begun then
+        record, level = stored, string.sub(stored, 2, 2)
+        local at_payload = string.byte(record) == 120 and 29 or 16
+        expires = at_payload == 29 and tonumber(string.sub(record, 16, 28)) or NEVER
+        session = session_at(record, at_payload)
+      else
+        expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
+        record = 'a' .. level .. now .. payload
+        if expires < NEVER then
+          record = 'x' .. level .. now .. string.format('%013.0f', expires) .. payload
+        end
+        session = session_at(payload, 1)
       end
-      local session = session_at(payload, 1)
+      users = #copies[i] + (last and 0 or 1)
       local before, nth = nil, 0
       for j = 1, #copies[i] do
         local copy = copies[i][j]
         local target, changes = copy.target, copy.changes
         nth = target == before and nth + 1 or 0
         before = target
-        local own = number + nth
+        local own = nth == 0 and own_number or number + nth
         local till = math.min(copy.ttl and p.now + math.min(copy.ttl, p.ttl) or expires, p.now + target.ttl, NEVER)
-        local named = nth > 0 and string.format('%.0f', number) or ''
+        local named = nth > 0 and string.format('%.0f', own_number) or ''
         p.bytes = p.bytes + #changes
         if copy.dead or target.index and not session then
           -- A failover may have lost dead letters that had numbers; these numbers must not be given again. This also
@@ -80,7 +117,7 @@ local function apply_publish(p, argv, plan)
           target.placed[#target.placed + 1] = name
           target.entered[#target.entered + 1] = name
           target.entered[#target.entered + 1] = string.format('            0a%s00000%013.0f%d;%.0f;%s;', copy.dead and 'F' or 'S',
-            NEVER, #record, number, nth > 0 and string.format('%.0f', own) or '') .. changes
+            NEVER, #record, own_number, nth > 0 and string.format('%.0f', own) or '') .. changes
         else
           target.placed[#target.placed + 1] = tonumber(level) * BAND + own
           target.placed[#target.placed + 1] = own
@@ -99,12 +136,34 @@ local function apply_publish(p, argv, plan)
           target.biggest, target.changed.biggest = #record + #changes, #record + #changes
         end
       end
-      if #copies[i] > 1 then
-        refs[#refs + 1] = number
-        refs[#refs + 1] = #copies[i]
+      if not last then
+        if not begun then
+          p.placed[#p.placed + 1] = SCHEDULED + number
+          p.placed[#p.placed + 1] = number
+          p.awaited[#p.awaited + 1] = 0
+          p.awaited[#p.awaited + 1] = due_name('a', number)
+        end
+        p.entered[#p.entered + 1] = string.format('>%.0f', own_number)
+        p.entered[#p.entered + 1] = plan.to
+      elseif begun then
+        p.forgotten[#p.forgotten + 1] = '>' .. origin
       end
     end
-    if record then
+    if begun then
+      users = users + tonumber(redis.call('HGET', p.refs, origin) or 1) - 1
+      if users == 0 then
+        p.bytes = p.bytes - redis.call('HSTRLEN', record_key(p.keys, own_number), origin)
+        redis.call('HDEL', record_key(p.keys, own_number), origin)
+      end
+      if users < 2 then
+        redis.call('HDEL', p.refs, origin)
+      end
+    end
+    if users and users > 1 then
+      refs[#refs + 1] = own_number
+      refs[#refs + 1] = users
+    end
+    if record and not begun then
       local key = record_key(p.keys, number)
       fields[key] = fields[key] or {}
       fields[key][#fields[key] + 1] = number

@@ -133,7 +133,7 @@ class Sending(Mechanics):
         """Cancel scheduled messages, all of them or none."""
 
         def act() -> Undone:
-            found, missing = self._find(names, State.SCHEDULED)
+            found, missing = self._cancellable(names)
             if not missing:
                 for message in found:
                     self._move(message, Event.CANCEL, call.now)
@@ -146,6 +146,12 @@ class Sending(Mechanics):
             undecided=lambda: self._some_not_to_come(call, names),
         )
 
+    def _cancellable(self, names: Sequence[str]) -> tuple[list[Message], tuple[str, ...]]:
+        """Return the scheduled messages of these names that are not being spread, and the names of the others."""
+        found, _ = self._find(names, State.SCHEDULED)
+        fit = {message.name for message in found if not message.reached}
+        return found, tuple(name for name in names if name not in fit)
+
     def _some_not_to_come(self, call: Call, names: Sequence[str]) -> bool:
-        found, missing = self._find(names, State.SCHEDULED)
+        found, missing = self._cancellable(names)
         return bool(missing) or any((message.due or 0) <= call.now for message in found)

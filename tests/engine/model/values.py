@@ -341,6 +341,7 @@ class Message:
     indexed: bool = False  # whether the expiry of the message is in `due`
     session: str | None = None
     died_as: int | None = None  # the number that a dead letter had before it died
+    reached: str = ""  # how far a message that is being spread has come
 
     @property
     def name(self) -> str:
@@ -437,6 +438,7 @@ class Row(NamedTuple):
     died_as: int | None
     enqueued: int | None
     record: bytes
+    reached: str
 
 
 class SessionRow(NamedTuple):
@@ -496,4 +498,5 @@ def row(message: Message) -> Row:
         message.died_as,
         message.enqueued,
         message.record,
+        message.reached,
     )

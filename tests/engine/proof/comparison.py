@@ -363,7 +363,7 @@ def agree(operation: str, real: Any, expected: Any) -> None:
         assert real == expected.value, f"{operation} answered {real}, expected {expected}"
         return
     if operation == "ripe":
-        assert tuple(_delivery(one) for one in real) == expected, f"{real}, expected {expected}"
+        assert tuple((_delivery(one), reached) for one, reached in real) == expected, f"{real}, expected {expected}"
         return
     if not hasattr(expected, "__dataclass_fields__"):
         assert real == expected, f"{operation} answered {real}, expected {expected}"

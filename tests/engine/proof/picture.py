@@ -175,6 +175,8 @@ class Standing(NamedTuple):
     read: Record
     level: int
     expires: int
+    reached: str
+    """How far the message has come, if it is being spread."""
 
     @property
     def name(self) -> str:
@@ -208,6 +210,7 @@ class Standing(NamedTuple):
             None if self.side is Side.MAIN else entry.before or self.store_number,
             self.read.enqueued,
             self.record,
+            self.reached,
         )
 
 
@@ -217,6 +220,7 @@ def standing(picture: Picture) -> list[Standing]:
     order, texts = dict(picture.sets["order"]), dict(picture.hashes["entries"])
     sentinel = order.pop(SENTINEL, None), texts.pop(SENTINEL, None)
     assert sentinel == (SENTINEL_SCORE, b""), f"the sentinel is {sentinel}"
+    spread = {name.decode()[1:]: texts.pop(name).decode() for name in list(texts) if name.startswith(b">")}
     entries = {name.decode(): _entry(text) for name, text in texts.items()}
     shared = picture.state["shared"] == b"1"
     found: list[Standing] = []
@@ -240,12 +244,15 @@ def standing(picture: Picture) -> list[Standing]:
                 longer = entry.expires > expires and not entry.changes
                 assert not longer, f"{name} lives longer than its record: {entry}"
                 expires = entry.expires
-        one = Standing(side, number, state, entry, store_number, record, read, level, expires)
+        one = Standing(side, number, state, entry, store_number, record, read, level, expires, spread.pop(name, ""))
         _check_entry(one, shared=shared)
         assert band_level == (level if state is State.ACTIVE else 0), f"{name} is at level {band_level}"
-        assert (state is State.SCHEDULED) is (record[:1] == b"s"), f"{name}: {record[:1]!r} is {state.value}"
+        waits = state is State.SCHEDULED and not one.reached
+        assert waits is (record[:1] == b"s"), f"{name}: {record[:1]!r} is {state.value}"
+        assert state is State.SCHEDULED or not one.reached, f"{name} is {state.value}, and has reached {one.reached}"
         found.append(one)
     assert not entries, f"entries without a message: {sorted(entries)}"
+    assert not spread, f"spread, and not there: {spread}"
     return found
 
 

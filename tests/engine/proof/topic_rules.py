@@ -138,6 +138,29 @@ class TopicMachine(SessionMachine):
             self.topic.again(how.lane)
 
     @precondition(lambda self: self.scheduled())
+    @rule(data=st.data(), how=hows, fence=some([None, 2]), astray=rarely[8])
+    def spread(self, data: st.DataObject, how: How, fence: int | None, astray: bool) -> None:
+        """Make some of the copies of messages that wait, perhaps the last ones. Each subscription has one turn."""
+        waiting = self.scheduled()
+        reached = data.draw(some(sorted({one.reached for one in waiting})))
+        turns = {"": range(3), "b": range(1, 3), "c": range(2, 3)}
+        to = data.draw(some([bound for bound in turns if not bound or bound > reached]))
+        present = [place for place in turns[reached] if not to or place not in turns[to]]
+        fit = [one.name for one in waiting if astray or one.reached == reached]
+        names = data.draw(st.lists(some(fit), min_size=1, max_size=3, unique=True))
+        messages = [Outgoing(b"", origin=name) for name in names]
+        routes = self.in_order([data.draw(draws.copies) for _ in messages])
+        routes = [[copy for copy in route if copy.place in present] for route in routes]
+        self.topic.publish(how, messages, routes, self.subscriptions, fence=fence, bounds=(reached, to))
+        self.topic.ripe(PLAIN, 50)
+
+    @rule(how=hows, payloads=st.lists(draws.mixed, min_size=1, max_size=2))
+    def send_to_spread(self, how: How, payloads: list[bytes]) -> None:
+        """Send messages that were not judged, because they have very many copies."""
+        messages = [Outgoing(payload, due=1) for payload in payloads]
+        self.topic.publish(how, messages, [None] * len(messages), self.subscriptions)
+
+    @precondition(lambda self: self.scheduled())
     @rule(data=st.data(), how=hows)
     def cancel(self, data: st.DataObject, how: How) -> None:
         names = data.draw(st.lists(some([one.name for one in self.scheduled()]), min_size=1, max_size=2, unique=True))

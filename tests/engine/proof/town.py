@@ -149,10 +149,12 @@ class Town(Both):
         targets: Sequence[Town],
         *,
         fence: int | None = None,
+        bounds: tuple[str, str] | None = None,
         missing: int | None = None,
     ) -> Any:
         """Publish messages. The target with the index ``missing`` gets an incarnation that does not exist."""
-        return self.do(self.publishing(messages, routes, targets, fence=fence, missing=missing), how)
+        step = self.publishing(messages, routes, targets, fence=fence, bounds=bounds, missing=missing)
+        return self.do(step, how)
 
     def publishing(
         self,
@@ -161,6 +163,7 @@ class Town(Both):
         targets: Sequence[Town],
         *,
         fence: int | None = None,
+        bounds: tuple[str, str] | None = None,
         missing: int | None = None,
     ) -> Step:
         ours = [m.Outgoing(*one) for one in messages]
@@ -172,10 +175,10 @@ class Town(Both):
             named = [target._partition() for target in targets]
             if missing is not None:
                 named[missing].incarnation += "-other"
-            return partition.publish(call_id, messages, routes, named, fence=fence)
+            return partition.publish(call_id, messages, routes, named, fence=fence, bounds=bounds)
 
         models = [target.model for target in targets]
-        given: dict[str, Any] = {"fence": fence, "missing": missing, "columns": columns}
+        given: dict[str, Any] = {"fence": fence, "bounds": bounds, "missing": missing, "columns": columns}
         return Step(
             "publish",
             make,

@@ -1,0 +1,112 @@
+"""A message with very many copies is spread: several calls make its copies, in the order of the incarnations."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.engine import Copy, Outgoing, Sent
+from sbredis.exceptions import ScriptRefusedError, ServiceBusError
+from tests.engine.topics import Topic
+
+pytestmark = [pytest.mark.anyio]
+
+WAITS = Outgoing(b"m", due=1)
+
+
+async def spread(topic: Topic, name: str, places: tuple[int, ...], bounds: tuple[str, str]) -> Sent:
+    """Make the copies of a message that waits for these subscriptions, between these bounds."""
+    messages, routes = [Outgoing(b"", origin=name)], [[Copy(place) for place in places]]
+    return await topic.tell(
+        topic.topic.publish(topic.call_id(), messages, routes, topic.subscriptions, fence=1, bounds=bounds)
+    )
+
+
+async def waiting(topic: Topic) -> list[tuple[str, str]]:
+    """Return the names of the messages that wait, and how far each has come."""
+    ripe = await topic.tell(topic.topic.ripe(10, call_id=topic.at()))
+    return [(one.message.name, one.reached) for one in ripe]
+
+
+async def test_each_call_makes_the_copies_of_some_subscriptions(topic: Topic) -> None:
+    assert (await topic.hand_out([WAITS], [None])).scheduled == (1,)
+    assert (await spread(topic, "1", (0,), ("", "b"))).first == 2
+    assert await waiting(topic) == [("2", "b")]
+    assert [await topic.payloads(each) for each in (topic.one, topic.two)] == [[b"m"], []]
+    await spread(topic, "2", (1,), ("b", ""))
+    assert await waiting(topic) == []
+    (copy,) = await topic.taken(topic.two)
+    assert (copy.name, await topic.refs()) == ("2", {})
+
+
+async def test_the_record_stays_while_receivers_are_faster_than_the_calls(topic: Topic) -> None:
+    await topic.hand_out([WAITS], [None])
+    await spread(topic, "1", (0,), ("", "b"))
+    assert len(await topic.taken(topic.one)) == 1
+    assert await topic.stored() == 1
+    await spread(topic, "2", (), ("b", "c"))
+    await spread(topic, "2", (1,), ("c", ""))
+    assert [each.name for each in await topic.taken(topic.two)] == ["2"]
+    assert (await topic.stored(), await topic.bytes()) == (0, 0)
+
+
+async def test_a_message_without_copies_leaves_nothing(topic: Topic) -> None:
+    await topic.hand_out([WAITS], [None])
+    await spread(topic, "1", (), ("", "b"))
+    await spread(topic, "2", (), ("b", ""))
+    assert (await topic.stored(), await topic.bytes(), await waiting(topic)) == (0, 0, [])
+
+
+async def test_two_clients_that_spread_one_message_make_each_copy_once(topic: Topic) -> None:
+    await topic.hand_out([WAITS], [None])
+    await spread(topic, "1", (0,), ("", "b"))
+    assert (await spread(topic, "1", (0,), ("", "b"))).dropped == 1
+    await spread(topic, "2", (1,), ("b", "c"))
+    before = await topic.everything()
+    for bounds in (("b", "c"), ("b", ""), ("", "")):
+        assert (await spread(topic, "2", (1,), bounds)).dropped == 1
+    assert await waiting(topic) == [("2", "c")]
+    assert before[topic.one.keys[1].decode()] == (await topic.everything())[topic.one.keys[1].decode()]
+    await spread(topic, "2", (), ("c", ""))
+    assert [len(await topic.taken(each)) for each in (topic.one, topic.two)] == [1, 1]
+
+
+async def test_no_later_message_overtakes_one_that_is_being_spread(topic: Topic) -> None:
+    await topic.hand_out([WAITS], [None])
+    await topic.publish((b"later", (0, 1)))
+    assert await topic.payloads(topic.one) == []
+    await spread(topic, "1", (0,), ("", "b"))
+    await topic.publish((b"last", (1,)))
+    assert await waiting(topic) == [("3", "b"), ("2", ""), ("4", "")]
+    assert [await topic.payloads(each) for each in (topic.one, topic.two)] == [[b"m"], []]
+    await spread(topic, "3", (1,), ("b", ""))
+    await spread(topic, "2", (0, 1), ("", ""))
+    await spread(topic, "4", (1,), ("", ""))
+    await topic.publish((b"at once", (1,)))
+    assert await topic.payloads(topic.one) == [b"later"]
+    assert await topic.payloads(topic.two) == [b"m", b"later", b"last", b"at once"]
+
+
+async def test_a_message_that_is_being_spread_cannot_be_cancelled(topic: Topic) -> None:
+    await topic.hand_out([WAITS], [None])
+    await spread(topic, "1", (0,), ("", "b"))
+    undone = await topic.tell(topic.topic.cancel(topic.call_id(), ["2"]))
+    assert (undone.missing, await waiting(topic)) == (("2",), [("2", "b")])
+
+
+@pytest.mark.parametrize("message", [Outgoing(b"m"), WAITS])
+async def test_only_a_message_that_waits_is_spread(topic: Topic, message: Outgoing) -> None:
+    with pytest.raises(ValueError, match="only messages that wait can be spread"):
+        topic.topic.publish(topic.call_id(), [message], [[]], topic.subscriptions, bounds=("", "b"))
+
+
+@pytest.mark.parametrize("bounds", ["b", "b:c:d", "b:?"])
+async def test_malformed_bounds_are_refused_and_change_nothing(topic: Topic, bounds: str) -> None:
+    await topic.hand_out([WAITS], [None])
+    before = await topic.everything()
+    request = topic.topic.publish(
+        topic.call_id(), [Outgoing(b"", origin="1")], [[Copy(0)]], topic.subscriptions, bounds=("", "b")
+    )
+    arguments = tuple(bounds if each == ":b" else each for each in request.arguments)
+    with pytest.raises((ServiceBusError, ScriptRefusedError)):
+        await topic.tell(request._replace(arguments=arguments))
+    assert await topic.everything() == before

@@ -184,7 +184,7 @@ class CreditDriver:
         member = self._member
         inbox: Any = self._inbox
         self.credit.began(inbox.first_kept(self.partition_client.number))
-        grant = self.credit.grant(now, leaves=self._inbox.leaves)
+        grant = self.credit.grant(now, leaves=self._inbox.begin_leaving())
         heard = member is not None and self.credit.state is not CreditState.UNHEARD
         channel = member.channel if heard and member is not None else b""
         self.calls += 1
@@ -213,6 +213,8 @@ class CreditDriver:
         self._end_call()
         self._pauses.reset()
         messages = self._read(reply, grant, since)
+        if reply.answer in {CreditAnswer.TAKEN, CreditAnswer.KNOWN}:
+            self._inbox.held()
         if reply.answer is CreditAnswer.REFUSED:
             self._failed(self._refusal(reply.refusal))
         elif self.credit.answers_for(grant) and not self.credit.news:

@@ -104,10 +104,13 @@ class CreditInbox(Inbox[CreditDriver, Item]):
     first = 0
     """The number of messages that come with each session, if the inbox gets sessions."""
 
-    @property
-    def leaves(self) -> bool:
-        """Whether the next call lets go of the session that the receiver holds, unless messages of it are ready."""
+    def begin_leaving(self) -> bool:
+        """Return whether the call that is made now lets go of the receiver's session, unless messages of it are ready.
+        """
         return False
+
+    def held(self) -> None:
+        """Note that the partition has answered a grant. If the source is a session, the receiver holds it."""
 
     def _new_sources(self) -> list[CreditDriver]:
         count = len(self._numbers)

@@ -20,6 +20,7 @@ from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._credit_inbox import MessageInbox
 from sbredis.receiving._fetching import keep_for
 from sbredis.receiving._inbox import InboxOptions, InboxSource
+from sbredis.receiving._session_phases import SessionEvent, SessionPhase, phase_after
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
@@ -40,17 +41,17 @@ class SessionInbox(MessageInbox):
         """The number of open contexts of :meth:`recalled`. If there is one, the inbox fetches nothing."""
         self._returning: set[asyncio.Future[None]] = set()
         """The releases of messages that are under way."""
-        self._withdraws = False
-        """Whether the credit is being withdrawn, because messages return to the session."""
+        self._phase = SessionPhase.KEPT
         self._withdrawn = asyncio.Event()
         self._gifts: dict[str, tuple[str, int]] = {}
         """The gift of each message that no caller may have got, by the name of the message, in their order."""
-        self._leaving = 0
-        self._may_be_released = False
-        """Whether a call that lets go of the session was made, and no message of the session has come since."""
-        """The number of messages to ask for with the call that lets go of the session, if that is the next call."""
-        self._firsts = 0
-        """The number of first messages that no caller has asked for. They stay as long as the session."""
+        self._ahead = 0
+        """The number of messages that may come before a caller asks: the first ones of the session, or the next ones.
+
+        They stay as long as the session, because nobody else could have them.
+        """
+        self._asks = 0
+        """The number of messages to ask for with the next settlement."""
         super().__init__(entity, identity, options)
         self._take_firsts()
 
@@ -59,7 +60,7 @@ class SessionInbox(MessageInbox):
         if gift is not None:
             handed = driver.credit.opened(gift, listens=False, now=self._clock.now())
             self.buffer.put(self.opened(driver, handed))
-            self._firsts = len(self.buffer)
+            self._ahead = len(self.buffer)
 
     def _new_drivers(self) -> list[CreditDriver]:
         """Return the driver of the partition of the session. A second hold of the session begins to count anew."""
@@ -96,29 +97,38 @@ class SessionInbox(MessageInbox):
         """Distribute the messages that a reply or a push has brought."""
         if self._closed and self.session.settled:
             return  # they returned with the session
-        if self._withdraws and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+        if self._phase.returns and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             self.give_back(messages)
             messages = []
-        if messages:
-            self._may_be_released = False
         super().received(messages)
 
     @property
     def _capacity(self) -> int:
-        return max(super()._capacity, self._firsts)
+        return max(super()._capacity, self._ahead)
 
     def _caller_left(self) -> None:
-        self._firsts = 0
+        self._ahead = 0
         super()._caller_left()
+
+    def _happens(self, event: SessionEvent) -> None:
+        self._phase = phase_after(self._phase, event)
+
+    def held(self) -> None:
+        """Record that the partition has answered a grant."""
+        self._happens(SessionEvent.HELD)
 
     def failed(self, source: InboxSource, error: ServiceBusError) -> None:
         """Record that a call failed. The loss of the lock ends the session, and so does a call that lets go of it."""
         if isinstance(error, SessionLockLostError):
-            if self.leaves or self._may_be_released:
+            self._happens(SessionEvent.LOSE)
+            self._withdrawn.set()
+            if self._phase is SessionPhase.RELEASED:
                 self.session.released()
             else:
                 self.session.lose()
         super().failed(source, error)
+
+    # -- letting go of the session -------------------------------------------------------------------------------------
 
     async def take_or_leave(self, wanted: int) -> list[ServiceBusReceivedMessage] | None:
         """Return messages that are there now. If there are none, release the session, and return ``None``."""
@@ -134,29 +144,28 @@ class SessionInbox(MessageInbox):
 
         The call may be the settlement of the last message that the receiver has.
         """
-        self._leaving, self._may_be_released = wanted, True
+        self._asks = wanted
+        self._happens(SessionEvent.LEAVE)
         try:
             yield
         finally:
-            self._leaving = 0
+            self._asks = 0
+            self._happens(SessionEvent.STAY)
 
-    @property
-    def leaves(self) -> bool:
-        """Whether the next call lets go of the session, unless messages of it are ready."""
-        return self._leaving > 0
+    def begin_leaving(self) -> bool:
+        """Return whether the call that is made now lets go of the session, unless messages of it are ready."""
+        before = self._phase
+        self._happens(SessionEvent.CALLED)
+        return before is SessionPhase.LEAVING
 
     @property
     def _wants(self) -> bool:
-        return self._withdraws or super()._wants
+        return self._phase.returns or super()._wants
 
     @property
     def _stocks(self) -> bool:
-        return super()._stocks and not self._session_ends_soon
-
-    @property
-    def _session_ends_soon(self) -> bool:
-        """Whether the lock on the session ends too soon to fetch messages ahead now."""
-        return self._kept_for(self.session.lease.until) <= 0
+        """Whether messages may be fetched ahead now: not if the lock on the session ends soon."""
+        return super()._stocks and self._kept_for(self.session.lease.until) > 0
 
     def _kept_for(self, ends: float) -> float:
         return keep_for(ends - self._clock.now(), self.stock.lock, in_session=True)
@@ -165,31 +174,33 @@ class SessionInbox(MessageInbox):
 
     def _make_calls(self) -> None:
         (driver,) = self._sources
-        if self._withdraws:
+        if self._phase.returns:
             driver.credit.want(CreditDemand())
             driver.call_if_needed()
             driver.touched = True
-            self._withdraws = bool(self._returning) or not driver.credit.settled
-            if not self._withdraws:
+            if not self._returning and driver.credit.settled:
+                self._happens(SessionEvent.BACK)
+                if self._recalls:
+                    self._happens(SessionEvent.RECALL)
                 self._withdrawn.set()
-        if not self._withdraws and not self._recalls:
+        if self._phase.fetches:
             super()._make_calls()
 
     def want_for_ride(self, settled: int) -> None:
         """Set what to want from a partition to which a call goes now."""
         (driver,) = self._sources
         driver.touched = True
-        if self._withdraws or self._recalls:
+        if not self._phase.fetches:
             driver.credit.want(CreditDemand())
-        elif self._leaving and not self._callers:
-            wanted, hands = self._leaving, self._hands(self._leaving)
+        elif self._asks and not self._callers:
+            wanted, hands = self._asks, self._hands(self._asks)
             demand = CreditDemand(wanted, room=MAXIMUM_CALL_BYTES, now=True, hands=hands, suspects=self.taking.suspects)
             driver.credit.want(demand)
         else:
             super().want_for_ride(settled)
 
     def _withdraw(self) -> None:
-        self._withdraws = True
+        self._happens(SessionEvent.RETURN)
         self._withdrawn.clear()
 
     def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -214,16 +225,20 @@ class SessionInbox(MessageInbox):
         """
         self._recalls += 1
         try:
-            if len(self.buffer) or self._withdraws or not all(driver.credit.settled for driver in self._sources):
+            if len(self.buffer) or self._phase.returns or not all(driver.credit.settled for driver in self._sources):
                 self._withdraw()
                 if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
                     self.give_back(self.buffer.empty())
                 self.pump()
                 if not self._closed:
                     await wait_until(self._withdrawn, deadline)
+            else:
+                self._happens(SessionEvent.RECALL)
             yield
         finally:
             self._recalls -= 1
+            if not self._recalls:
+                self._happens(SessionEvent.RESUME)
             self.pump()
 
     # -- the end -------------------------------------------------------------------------------------------------------

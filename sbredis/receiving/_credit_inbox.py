@@ -105,8 +105,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
     """The number of messages that come with each session, if the inbox gets sessions."""
 
     def begin_leaving(self) -> bool:
-        """Return whether the call that is made now lets go of the receiver's session, unless messages of it are ready.
-        """
+        """Return whether the call that is made now lets go of the receiver's session, unless messages of it are ready."""
         return False
 
     def held(self) -> None:

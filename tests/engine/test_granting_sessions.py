@@ -331,6 +331,45 @@ async def test_a_session_whose_messages_are_on_their_way_is_not_left(bench: Benc
     assert kept.last.serial == 2
 
 
+async def test_a_session_is_left_only_if_others_wait(bench: Bench, receiver: Grantors) -> None:
+    """So a settlement may leave a session without knowing whether others wait."""
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    [kept] = await held.complete("1", held.sent(1, leaves=True, yields=True))
+    assert (kept.answer, kept.others_wait) == (CreditAnswer.TAKEN, False)
+    assert (await accept(bench, "s")).outcome == "locked"
+    await put(bench, "s", b"2")  # the credit stays
+    [(_, push)] = await a.heard()
+    assert push.gift is not None
+    await put(bench, "t", b"3")
+    [left] = await held.complete("2", held.sent(1, leaves=True, yields=True))
+    assert (left.answer, left.refusal) == (CreditAnswer.REFUSED, "LOST released")
+    assert (await accept(bench, "s")).outcome == "taken"
+
+
+async def test_no_more_sessions_are_left_than_wait(bench: Bench, receiver: Grantors) -> None:
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    await put(bench, "t", b"2")
+    held = [await hold(a), await hold(a)]
+    await put(bench, "u", b"3")
+    request = bench.partition.complete(bench.call_id(), [Lock(held[0].token, "1"), Lock(held[1].token, "2")])
+    grants = [*(one.sent(1, leaves=True, yields=True) for one in held), a.sent(2, **FIRST)]
+    left, kept, sessions = (await bench.tell(carrying(request, grants))).credits
+    assert (left.refusal, kept.answer, given(sessions)) == ("LOST released", CreditAnswer.TAKEN, [("u", ["3"])])
+
+
+async def test_a_session_is_not_left_for_those_that_another_receiver_takes(bench: Bench, receiver: Grantors) -> None:
+    a, b = await receiver("a"), await receiver("b")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    await b.grant(1, **{**FIRST, "announced": True})
+    await put(bench, "t", b"2")
+    [kept] = await held.complete("1", held.sent(1, leaves=True, yields=True))
+    assert kept.answer is CreditAnswer.TAKEN
+
+
 async def test_the_release_of_a_session_may_take_the_next_one(bench: Bench, receiver: Grantors) -> None:
     """Another session is given first, and so are other receivers."""
     a = await receiver("a")

@@ -2,17 +2,17 @@
 -- completes it: it gives messages to other receivers, and chooses who keeps the due time. With `gave_back`, messages
 -- that the call has released go to other receivers first.
 --
--- A grant at a held session may leave the session. For each session that was to be left and was not, the call gives one
--- free session less.
+-- A grant at a held session may leave the session. If it also yields, it leaves only if others wait: at most one session
+-- is left for each of these. For each session that was to be left and was not, the call gives one free session less.
 -- @use ready_count flush open_credit side_named
 -- @use distribute gifts_again ready_for reply_gift take_grant
--- @use count_held let_go_of_session update_session_turns inside
+-- @use count_held let_go_of_session update_session_turns waiting_sessions inside
 local function take_grants(p, grants, gave_back)
   flush(p)
   if p.index and next(p.touched) then
     update_session_turns(p)
   end
-  local kept = 0
+  local kept, waiting = 0, nil
   local c, answers = open_credit(p), { string.format('%s %.0f', string.sub(p.run, 1, 8), p.now) }
   p.granting = {}
   for i = 1, #grants do
@@ -21,8 +21,13 @@ local function take_grants(p, grants, gave_back)
       g.limit = math.max(g.messages, g.limit - kept)
       g.callers = math.min(g.callers, g.limit)
     end
+    if g.leaves and g.yields and not waiting then
+      waiting = waiting_sessions(p)
+    end
     local letter, w, refusal, retired = take_grant(p, g)
-    if g.leaves and letter == 't' and count_held(p, g.session) == 0 and ready_count(p, w) == 0 then
+    if g.leaves and letter == 't' and (not g.yields or waiting > 0) and count_held(p, g.session) == 0
+      and ready_count(p, w) == 0 then
+      waiting = waiting and waiting - 1
       w.limit, w.announced = math.min(w.limit, w.messages), false -- the reply tells it of the end
       let_go_of_session(p, g.session, g.receiver)
       letter, w, refusal = 'r', nil, 'LOST released'

@@ -2,25 +2,18 @@
 -- sessions answers. One holder is told for each of these sessions: the caller in the reply, the others in a push, but
 -- each only once until it gets messages again.
 -- @use open_credit
--- @use count_held ready_count push_to ranked_keys rank_of words_of
+-- @use count_held ready_count push_to ranked_keys rank_of waiting_sessions words_of
 local function tell_holders(p)
   local c = open_credit(p)
   if not c.open and not next(c.dirty) then
     return
   end
   local lists, callers = ranked_keys(p), {}
-  local left = #lists[5] > 0 and ready_count(p, { source = 'next' }) or 0
+  local left = #lists[5] > 0 and waiting_sessions(p) or 0
   if left == 0 then
     return
   end
   c.rest = true -- the next call looks again, because a holder may not answer
-  words_of(p, lists[4])
-  for i = 1, #lists[4] do
-    local w = c.words[lists[4][i]]
-    if w and rank_of(c, w, p.now) then
-      return
-    end
-  end
 
   local function is_idle(w)
     return w and w.yields and rank_of(c, w, p.now) and count_held(p, w.session) == 0 and ready_count(p, w) == 0

@@ -246,6 +246,8 @@ class CreditPartition:
     ) -> None:
         """``publish`` is called for a channel only if ``hears`` says that somebody listens."""
         self.hears, self.calling, self.callers_told = hears, list[Word](), set[str]()
+        self.waiting: int | None = None
+        """The number of sessions that nobody can take, if a grant of the call leaves its session only for others."""
         self.publish, self.lock, self.cases, self.sessions = publish, lock, seen, sessions
         self.pushes, self.room = MOST_PUSHES, MOST_BYTES
         """The pushes, and their bytes, that the present call may still make."""
@@ -328,6 +330,7 @@ class CreditPartition:
         settled = True
         if call.token is not None:
             settled, gave_back = self._settle(call.token, call.completed, call.released)
+        self.waiting = None
         answered = [self._answer(call, given, bool(gave_back)) for given in self._given(call.grants)]
         self.calling = [one.word for one in answered if one.word is not None]
         self._distribute()
@@ -350,9 +353,15 @@ class CreditPartition:
 
     def _answer(self, call: CreditCall, given: CallGrant, gave_back: bool) -> Answered:
         grant = given.grant
+        if grant.leaves and grant.yields and self.waiting is None:
+            self.waiting = self._waiting_sessions()
         answer, word, again = self._take(call.channel, given)
-        if answer is CreditAnswer.TAKEN and grant.leaves and word is not None and not self._in_use(word):
+        stays = grant.yields and not self.waiting
+        if answer is CreditAnswer.TAKEN and grant.leaves and word is not None and not self._in_use(word) and stays:
+            self.cases["session: not left, because nobody waits"] += 1
+        elif answer is CreditAnswer.TAKEN and grant.leaves and word is not None and not self._in_use(word):
             self.cases["session: left"] += 1
+            self.waiting = self.waiting - 1 if self.waiting else self.waiting
             self._stop(word)  # the reply tells it of the end
             self._free_session(word.source[1:], self.now)
             answer, word = CreditAnswer.REFUSED, None
@@ -935,15 +944,17 @@ class CreditPartition:
         word.told_at = self.now
         return True
 
+    def _waiting_sessions(self) -> int:
+        """Return the number of free sessions that nobody can take."""
+        return 0 if any(word.source == NEXT_SESSION for word in self._able()) else len(self.free)
+
     def _tell_holders(self) -> None:
         """Tell the holders of empty sessions that yield, if other sessions wait and nobody can take them.
 
         One holder is told for each of these sessions: the caller in the reply, the others in a push, and only once.
         """
-        able, left = self._able(), len(self.free)
-        if any(word.source == NEXT_SESSION for word in able):
-            return
-        able = [word for word in able if word.source.startswith("=") and word.yields]
+        left = self._waiting_sessions()
+        able = [word for word in self._able() if word.source.startswith("=") and word.yields]
         for word in able if left else ():
             if word in self.calling and not self._in_use(word):
                 self.callers_told.add(word.key)

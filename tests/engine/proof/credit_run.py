@@ -42,7 +42,12 @@ REQUIRED = (
         )
     ),
     *("grant expired", "word begun", "word forgotten", "epoch", "settings end credit", "session: free"),
-    *("session: with first messages", "session: left", "session: its holder is told of the end"),
+    *(
+        "session: with first messages",
+        "session: left",
+        "session: not left, because nobody waits",
+        "session: its holder is told of the end",
+    ),
     *("session: release refused", "gift: several sessions", "others wait: in a reply", "others wait: in a push"),
     *(f"settlement: {what}" for what in ("completed", "released", "lost")),
     *("interest", "interest: announced", "interest: size", "interest: unseen gifts", "interest: passed on"),

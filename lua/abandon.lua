@@ -10,7 +10,7 @@
 -- ARGV[7]    counted     1 if the deliveries count as failed, 0 if the client releases the messages unread, or i if the
 --   client was interrupted
 -- ARGV[8...] groups      each group is the token of a lease, a number of messages, and for each of these messages its
---   name, its changed properties (or nothing) and a delay in ms. Up to 16 grants may follow the
+--   name, its changed properties (or nothing) and a delay in ms. Up to 32 grants may follow the
 --   groups, in the form of engine/_grants.py
 --
 -- Result: { more, the names of messages whose lock was lost }; and with grants an empty list and the answers, as in

@@ -6,7 +6,7 @@
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front
 -- ARGV[8]    token       of the lock, chosen at random by the caller
--- ARGV[9...] grants      up to 16 grants in the form of engine/_grants.py, for example for the messages of the session
+-- ARGV[9...] grants      up to 32 grants in the form of engine/_grants.py, for example for the messages of the session
 --
 -- Result: { more, the time in ms until the lock ends, outcome, the fence of the lock as in receive_deferred.lua, or 0 },
 --   and with grants their answers as in grant.lua. `outcome` is taken, locked (by another receiver), lapsing (the lock

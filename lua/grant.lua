@@ -6,7 +6,7 @@
 --
 -- KEYS[1-35] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7...] grants      1 to 16 texts in the form of engine/_grants.py
+-- ARGV[7...] grants      1 to 32 texts in the form of engine/_grants.py
 --
 -- Result: { more, the answers }. The answers are a text with the first eight characters of the run id and the clock of
 --   the server, and then a list for each grant: a text with the answer as take_grant says it, the prefix, the last gift

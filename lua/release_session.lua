@@ -6,7 +6,7 @@
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the name of the session, with `=` in front, or `@` for the session that the token locks
 -- ARGV[8]    token       of the lock on the session
--- ARGV[9...] grants      up to 16 grants in the form of engine/_grants.py
+-- ARGV[9...] grants      up to 32 grants in the form of engine/_grants.py
 --
 -- Result: { more, the number of messages that returned }; and with grants an empty list and the answers, as in
 --   grant.lua

@@ -23,7 +23,7 @@
 --   from 1, then the name of the operation, the number of its arguments, and these arguments. They are the arguments
 --   that the script of this name has after `call`. The operations are send, publish, complete, abandon, defer,
 --   dead_letter, renew and set_state. Four more have no script of their own: once (see check_once.lua), advance (see
---   check_advance.lua), transfer (see check_transfer.lua) and withdraw (see check_withdraw.lua). Up to 16 grants to the
+--   check_advance.lua), transfer (see check_transfer.lua) and withdraw (see check_withdraw.lua). Up to 32 grants to the
 --   first participant may follow the transactions, in the form of engine/_grants.py
 --
 -- Result: { more, for each transaction a text: the result of each operation, with a bar after each; or an exclamation

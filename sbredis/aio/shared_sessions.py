@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from sbredis.model import taking_of
 from sbredis.receiving import SessionInbox, free_sessions, require_not_forwarding, require_sessions
 
 if TYPE_CHECKING:
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "accept_sessions",
-    "has_no_messages",
+    "asking",
+    "has_messages",
+    "is_empty",
     "is_released",
-    "others_wait",
+    "others_wait_elsewhere",
     "receive_or_release",
-    "releasing",
 ]
 
 
@@ -33,7 +35,8 @@ async def accept_sessions(
 ) -> list[ServiceBusSessionReceiver]:
     """Accept up to ``most`` free sessions, each with up to ``first`` messages, as soon as there are any.
 
-    Return receivers that ``make`` has made; none if no session became free within the time to wait.
+    Return receivers that ``make`` has made; none if no session became free within the time to wait. The receivers let
+    go of sessions without messages when others wait.
     """
     receiver = make()
     try:
@@ -49,21 +52,31 @@ async def accept_sessions(
     receivers = [receiver, *(make() for _ in found[1:])]
     for each, held in zip(receivers, found, strict=False):
         each._keep(held)
+        taking_of(each).yields = True
     if not found:
         receiver._on_close(receiver)
         return []
     return receivers
 
 
-def others_wait(receiver: ServiceBusSessionReceiver, first: int) -> bool:
-    """Return whether there were more free sessions than receivers of this client could take."""
+def others_wait_elsewhere(receiver: ServiceBusSessionReceiver, first: int) -> bool:
+    """Return whether other partitions than that of its session have said that there are more free sessions."""
     held = receiver._held
-    return held is not None and free_sessions(held.entity, first).others_wait
+    return held is not None and free_sessions(held.entity, first).more_elsewhere(held.partition_client.number)
 
 
-def has_no_messages(receiver: ServiceBusSessionReceiver) -> bool:
-    """Return whether a receiver has received all messages that have come."""
-    return receiver._inbox is not None and not len(receiver._inbox.buffer)
+def has_messages(receiver: ServiceBusSessionReceiver) -> bool:
+    """Return whether messages have come that a receiver has not received, with its session or after it."""
+    inbox, held = receiver._inbox, receiver._held
+    if inbox is not None:
+        return len(inbox.buffer) > 0
+    return held is not None and held.gift is not None
+
+
+def is_empty(receiver: ServiceBusSessionReceiver) -> bool:
+    """Return whether the session of a receiver had no more messages at the last call, and none have come since."""
+    inbox = receiver._inbox
+    return isinstance(inbox, SessionInbox) and inbox.is_empty
 
 
 def is_released(receiver: ServiceBusSessionReceiver) -> bool:
@@ -71,20 +84,28 @@ def is_released(receiver: ServiceBusSessionReceiver) -> bool:
     return receiver._held is None or receiver._held.settled
 
 
-def releasing(receiver: ServiceBusSessionReceiver, wanted: int) -> AbstractContextManager[None]:
-    """Return a context in which the settlement of the last message releases the session, if no more messages are there.
+def asking(
+    receiver: ServiceBusSessionReceiver, wanted: int, first: int, *, others: bool
+) -> AbstractContextManager[None]:
+    """Return a context in which the settlement of the last message also brings up to ``wanted`` further messages.
 
-    Otherwise the settlement brings up to ``wanted`` messages.
+    The settlement releases the session instead if it has no more messages, and ``others`` wait in other partitions, or
+    in this one. Then it may bring the next session to :func:`accept_sessions`.
     """
-    inbox = receiver._inbox
+    inbox, held = receiver._inbox, receiver._held
     assert isinstance(inbox, SessionInbox)
-    return inbox.leaving(wanted)
+    assert held is not None
+    beside = free_sessions(held.entity, first).driver_with_more(held.partition_client.number)
+    return inbox.leaving(wanted, others=others, beside=beside)
 
 
 async def receive_or_release(
-    receiver: ServiceBusSessionReceiver, wanted: int
+    receiver: ServiceBusSessionReceiver, wanted: int, *, others: bool
 ) -> list[ServiceBusReceivedMessage] | None:
-    """Return messages of the session that are there now. If there are none, release the session: return ``None``."""
+    """Return messages of the session that are there now, or ``None`` if the session was released instead.
+
+    It is released if there are none, and ``others`` wait in other partitions, or in this one.
+    """
     inbox = receiver._inbox
     assert isinstance(inbox, SessionInbox)
-    return await inbox.take_or_leave(wanted)
+    return await inbox.take_or_leave(wanted, others=others)

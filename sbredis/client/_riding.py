@@ -22,6 +22,11 @@ class GrantRide(Protocol):
 
     sent: SentGrant
 
+    @property
+    def beside(self) -> GrantRider | None:
+        """Another receiver that asks with the same call, for what this grant makes room for."""
+        ...
+
     def answered(self, reply: CreditReply[Delivery], since: float) -> None:
         """Handle the answer. The call was last written to a connection at the time ``since`` of the client's clock."""
         ...
@@ -37,7 +42,7 @@ class GrantRider(Protocol):
     def ride(self, settled: int) -> GrantRide | None:
         """Return a grant for a call that is made now, if the receiver wants more messages, or soon will.
 
-        The call settles this number of its messages.
+        The call settles this number of its messages, or carries this number of grants that make room for more.
         """
         ...
 
@@ -45,10 +50,19 @@ class GrantRider(Protocol):
 def rides_of(riders: Mapping[GrantRider, int]) -> list[GrantRide]:
     """Return the rides for a call that settles these numbers of messages of receivers. Each ride must be ended."""
     rides: list[GrantRide] = []
-    for rider, settled in riders.items():
-        ride = rider.ride(settled)
+    _add(rides, riders)
+    others: dict[GrantRider, int] = {}
+    for ride in rides:
+        if (other := ride.beside) is not None:
+            others[other] = others.get(other, 0) + 1
+    _add(rides, others)
+    return rides
+
+
+def _add(rides: list[GrantRide], riders: Mapping[GrantRider, int]) -> None:
+    for rider, count in riders.items():
+        if len(rides) == MAXIMUM_GRANTS:
+            return
+        ride = rider.ride(count)
         if ride is not None:
             rides.append(ride)
-            if len(rides) == MAXIMUM_GRANTS:
-                break
-    return rides

@@ -33,6 +33,7 @@ __all__ = [
     "MAXIMUM_CREDIT",
     "MAXIMUM_GRANTS",
     "NEXT_SESSION",
+    "RELEASED",
     "Carried",
     "Granted",
     "PushHeard",
@@ -43,7 +44,7 @@ __all__ = [
     "read_push",
 ]
 
-MAXIMUM_GRANTS: Final = 16
+MAXIMUM_GRANTS: Final = 32
 """The largest number of grants in one call."""
 MAXIMUM_CREDIT: Final = 100_000
 """The largest number of messages that a partition may still give to a receiver."""
@@ -51,6 +52,8 @@ MAXIMUM_ROOM: Final = 1 << 30
 """The largest number of bytes that a partition may still give to a receiver."""
 NEXT_SESSION: Final = "next"
 """The source of free sessions."""
+RELEASED: Final = "LOST released"
+"""The refusal of a grant that has left its session."""
 _MOST_RETIRED: Final = 32
 _MOST_FIRST: Final = 1000
 _LARGEST: Final = 999_999_999_999_999

@@ -33,6 +33,8 @@ class Taking:
     """Whether it takes suspects. Without them, it is told that they wait."""
     told: Callable[[], None] = lambda: None
     """Called when a partition says that suspects wait."""
+    yields: bool = False
+    """Whether the receiver lets go of a session without messages when others wait."""
     inbox: _TakingInbox | None = None
     """The inbox of the receiver, as soon as it has one."""
 

@@ -388,6 +388,12 @@ class PartitionCredit(Generic[Message]):
         return max(0, self._open - self._seen.messages)
 
     @property
+    def exhausted(self) -> bool:
+        """Whether the partition had no more messages when it answered the latest grant."""
+        latest = self._latest
+        return latest is not None and not self._under_way and not self.news and (latest.now or self.outstanding > 0)
+
+    @property
     def outstanding_for_callers(self) -> int:
         """The number of these messages that the partition gives as to a waiting caller."""
         return 0 if self._latest is None else max(0, self._latest.callers - self._seen.messages)

@@ -99,6 +99,8 @@ class CreditDriver:
         self._pauses = Pauses(*self._timings.asking_again)
         self._paused_until = 0.0
         self._left = False
+        self.beside: CreditDriver | None = None
+        """The driver of the receiver that asks for the next session with the call that leaves this one."""
 
     def __repr__(self) -> str:
         return f"<CreditDriver {self.partition_client} {self.credit.state.name}>"
@@ -216,11 +218,15 @@ class CreditDriver:
         if reply.answer in {CreditAnswer.TAKEN, CreditAnswer.KNOWN}:
             self._inbox.held()
         if reply.answer is CreditAnswer.REFUSED:
+            if self._inbox.refused(reply.refusal):
+                return
             self._failed(self._refusal(reply.refusal))
         elif self.credit.answers_for(grant) and not self.credit.news:
             self._inbox.answered(self)
         if self.credit.suspects_wait:
             self._inbox.suspects_wait()
+        if self.credit.others_wait:
+            self._inbox.others_wait()
         self._inbox.received(messages)
 
     @property
@@ -255,7 +261,7 @@ class CreditDriver:
         if self._left or self.under_way or not self.able:
             return None
         self.touched = True  # the inbox looks at what it wants from this partition
-        self._inbox.want_for_ride(settled)
+        self._inbox.want_for_ride(self, settled)
         now = self._clock.now()
         if not self.credit.may_ride(now):
             return None
@@ -304,6 +310,8 @@ class CreditDriver:
         handed = self.credit.pushed(push, self._clock.now())
         if push.gift is None:
             self._rouse()
+            if self.credit.others_wait:
+                self._inbox.others_wait()
         self._inbox.received(self._inbox.opened(self, handed))
 
     def subscribed(self, run: str) -> None:
@@ -406,6 +414,11 @@ class _DriverRide:
     def __init__(self, driver: CreditDriver, sent: SentGrant) -> None:
         self._driver = driver
         self.sent = sent
+
+    @property
+    def beside(self) -> CreditDriver | None:
+        """The receiver that asks for the next session, if this grant leaves one."""
+        return self._driver.beside if self.sent.grant.leaves else None
 
     def answered(self, reply: CreditReply[Delivery], since: float) -> None:
         """Handle the answer."""

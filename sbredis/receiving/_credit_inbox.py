@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sbredis.client import PartitionClient
     from sbredis.receiving._credit import HandedGift
 
-__all__ = ["CreditInbox", "MessageInbox"]
+__all__ = ["CreditInbox", "Demand", "MessageInbox"]
 
 Item = TypeVar("Item")
 
@@ -44,7 +44,7 @@ def _is_used_up(coming: int, wanted: int) -> bool:
     return 4 * coming <= 3 * wanted
 
 
-class _Demand(NamedTuple):
+class Demand(NamedTuple):
     """What is wanted from a partition."""
 
     callers: int
@@ -54,7 +54,7 @@ class _Demand(NamedTuple):
     suspects: bool
 
 
-_NOTHING: Final = _Demand(0, 0, now=False, announced=False, suspects=True)
+_NOTHING: Final = Demand(0, 0, now=False, announced=False, suspects=True)
 
 
 def _put(places: set[int], place: int, *, held: bool) -> None:
@@ -104,9 +104,21 @@ class CreditInbox(Inbox[CreditDriver, Item]):
     first = 0
     """The number of messages that come with each session, if the inbox gets sessions."""
 
+    @property
+    def yields(self) -> bool:
+        """Whether the receiver lets go of an empty session if others wait."""
+        return self.taking.yields
+
     def begin_leaving(self) -> bool:
-        """Return whether the call that is made now lets go of the receiver's session, unless messages of it are ready."""
+        """Return whether the call that is made now lets go of the receiver's session, unless it has messages."""
         return False
+
+    def refused(self, said: str) -> bool:  # noqa: ARG002 -- most refusals are errors
+        """Return whether a refusal is what the receiver wanted."""
+        return False
+
+    def others_wait(self) -> None:
+        """Note that the receiver's session is empty, and that others wait."""
 
     def held(self) -> None:
         """Note that the partition has answered a grant. If the source is a session, the receiver holds it."""
@@ -127,7 +139,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         self._asked = [0] * count
         """The messages that calls under way may bring."""
         self._next_at = [math.inf] * count
-        self._demands: list[_Demand | None] = [None] * count
+        self._demands: list[Demand | None] = [None] * count
         """What was wanted last."""
         self._due = set[int]()
         """The partitions that may need a call: something has happened there, or something else is wanted."""
@@ -231,7 +243,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         if self._drain is not None:
             self._look_for_end_of(self._drain)
 
-    def want_for_ride(self, settled: int) -> None:
+    def want_for_ride(self, source: CreditDriver, settled: int) -> None:  # noqa: ARG002 -- all partitions are looked at
         """Set what to want from a partition to which a call goes now. It settles this number of messages.
 
         A caller that iterates comes back for the next message when it has settled this one.
@@ -330,9 +342,9 @@ class CreditInbox(Inbox[CreditDriver, Item]):
                 if 0 < left < waiting and not (rides and 2 * left <= waiting):
                     waiting = left  # the partition need not know of more callers before it gets more credit
             announced = not share or not (pushes or outstanding)
-            self._demand_at(place, _Demand(waiting, share - waiting, only_now, announced, self.taking.suspects))
+            self._demand_at(place, Demand(waiting, share - waiting, only_now, announced, self.taking.suspects))
 
-    def _demand_at(self, place: int, demand: _Demand) -> None:
+    def _demand_at(self, place: int, demand: Demand) -> None:
         if demand == self._demands[place]:
             return
         self._demands[place] = demand
@@ -348,6 +360,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
                 suspects=demand.suspects,
                 first=self.first,
                 first_room=MAXIMUM_CALL_BYTES if self.first else 0,
+                yields=self.yields,
             )
         )
 
@@ -360,7 +373,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
             if lingers or (hears and not credit.news):
                 left = credit.unchanged
                 stock = left.stock if lingers else 0
-                self._demand_at(place, _Demand(0, stock, left.now, left.announced, self.taking.suspects))
+                self._demand_at(place, Demand(0, stock, left.now, left.announced, self.taking.suspects))
             else:  # news must be answered, if only by a call that declines
                 self._demand_at(place, _NOTHING)
 

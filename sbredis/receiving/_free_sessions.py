@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sbredis.engine import NEXT_SESSION, SessionLock, lease_token
 from sbredis.model import MessageLease, ServiceBusReceiveMode
 from sbredis.receiving._credit_driver import CreditDriver
-from sbredis.receiving._credit_inbox import CreditInbox
+from sbredis.receiving._credit_inbox import CreditInbox, Demand
 from sbredis.receiving._held_session import HeldSession, give_back_session
 from sbredis.receiving._inbox import InboxOptions
 
@@ -26,6 +26,8 @@ _IDLE = 5.0
 _HEARING = 1.0
 """The seconds for which partitions send news to an inbox without a caller."""
 _WITHDRAWING = 2.0
+_COMING_BACK = 0.05
+"""The seconds for which sessions wait for the callers that settlements have announced."""
 
 
 class FreeSessions(CreditInbox[HeldSession]):
@@ -38,6 +40,8 @@ class FreeSessions(CreditInbox[HeldSession]):
         self._ends_at = 0.0
         self._with_more: set[CreditDriver] = set()
         """The partitions that have said that there are more free sessions."""
+        self._expected, self._expected_until = 0, 0.0
+        """How many sessions may come before a caller asks, because settlements have asked for them."""
         super().__init__(
             entity,
             secrets.token_hex(5),
@@ -69,10 +73,34 @@ class FreeSessions(CreditInbox[HeldSession]):
             sessions.append(HeldSession(link, name, lease, gift))
         return sessions
 
+    def driver_with_more(self, partition: int) -> CreditDriver | None:
+        """Return the driver of a partition, if it has said that there are more free sessions."""
+        return next((driver for driver in self._with_more if driver.partition_client.number == partition), None)
+
+    def more_elsewhere(self, partition: int) -> bool:
+        """Return whether another partition has said that there are more free sessions."""
+        return any(driver.partition_client.number != partition for driver in self._with_more)
+
+    # -- grants that ride with settlements -----------------------------------------------------------------------------
+
+    def want_for_ride(self, source: CreditDriver, settled: int) -> None:
+        """Ask for as many sessions as the call that goes now leaves, unless the partition pushes them anyway."""
+        self._survey()
+        if self._closed or source.credit.outstanding:
+            return
+        self._expected += settled
+        self._expected_until = self._loop.time() + _COMING_BACK
+        demand = Demand(settled, 0, now=True, announced=False, suspects=self.taking.suspects)
+        self._demand_at(self._sources.index(source), demand)
+
+    def ride_ended(self) -> None:
+        """Keep the sessions for a moment: only now do callers ask for them."""
+        self._expected_until = self._loop.time() + _COMING_BACK
+        self._set_timer()
+
     @property
-    def others_wait(self) -> bool:
-        """Whether there were more sessions than callers, as far as the partitions have told."""
-        return bool(self._with_more)
+    def _capacity(self) -> int:
+        return self._expected
 
     def _lease_of(self, item: HeldSession) -> MessageLease | None:
         return item.lease
@@ -109,10 +137,14 @@ class FreeSessions(CreditInbox[HeldSession]):
 
     def _next_looks(self) -> list[float]:
         times = super()._next_looks()
+        if self._expected:
+            times.append(self._expected_until)
         return times if self._callers else [*times, self._ends_at]
 
     def _on_look(self, now: float) -> None:
         super()._on_look(now)
+        if now >= self._expected_until:
+            self._expected = 0
         if not self._callers and now >= self._ends_at:
             self.entity.connection.see_off(self.aclose())
 

@@ -226,7 +226,7 @@ class Inbox(ABC, Generic[S, Item]):
     def received(self, messages: list[Item]) -> None:
         """Distribute the messages that a partition has brought."""
 
-    def want_for_ride(self, settled: int) -> None:
+    def want_for_ride(self, source: S, settled: int) -> None:
         """Set what to want from a partition to which a call goes now. It settles this number of messages."""
 
     def ride_ended(self) -> None:

@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.engine import MAXIMUM_CALL_BYTES
+from sbredis.engine import RELEASED
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
 from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._credit_driver import CreditDriver
-from sbredis.receiving._credit_inbox import MessageInbox
+from sbredis.receiving._credit_inbox import Demand, MessageInbox
 from sbredis.receiving._fetching import keep_for
 from sbredis.receiving._inbox import InboxOptions, InboxSource
 from sbredis.receiving._session_phases import SessionEvent, SessionPhase, phase_after
@@ -52,6 +52,8 @@ class SessionInbox(MessageInbox):
         """
         self._asks = 0
         """The number of messages to ask for with the next settlement."""
+        self._others_elsewhere = False
+        """Whether sessions wait in other partitions, so that this one must not keep the session for lack of others."""
         super().__init__(entity, identity, options)
         self._take_firsts()
 
@@ -114,8 +116,12 @@ class SessionInbox(MessageInbox):
         self._phase = phase_after(self._phase, event)
 
     def held(self) -> None:
-        """Record that the partition has answered a grant."""
+        """Record that the partition has answered a grant. Credit that a settlement has asked for stays for a moment:
+        only now may its caller come back.
+        """
         self._happens(SessionEvent.HELD)
+        if self._ahead and not self._callers and not self._closed:
+            self._linger()
 
     def failed(self, source: InboxSource, error: ServiceBusError) -> None:
         """Record that a call failed. The loss of the lock ends the session, and so does a call that lets go of it."""
@@ -123,33 +129,42 @@ class SessionInbox(MessageInbox):
             self._happens(SessionEvent.LOSE)
             self._withdrawn.set()
             if self._phase is SessionPhase.RELEASED:
-                self.session.released()
-            else:
-                self.session.lose()
+                self._released()
+                return
+            self.session.lose()
         super().failed(source, error)
 
     # -- letting go of the session -------------------------------------------------------------------------------------
 
-    async def take_or_leave(self, wanted: int) -> list[ServiceBusReceivedMessage] | None:
-        """Return messages that are there now. If there are none, release the session, and return ``None``."""
-        with self.leaving(wanted):
-            try:
-                return await self.take(wanted, 0, gather=False)
-            except SessionLockLostError:
-                return None
+    @property
+    def yields(self) -> bool:
+        """Whether the partition lets go of the empty session only if others wait there."""
+        return super().yields and not self._others_elsewhere
+
+    async def take_or_leave(self, wanted: int, *, others: bool) -> list[ServiceBusReceivedMessage] | None:
+        """Return messages that are there now. If the call has released the session instead, return ``None``.
+
+        It does so if the session has no messages, and ``others`` wait in other partitions, or in this one.
+        """
+        with self.leaving(wanted, others=others):
+            there = await self.take(wanted, 0, gather=False)
+        return there or (None if self.session.settled else [])
 
     @contextmanager
-    def leaving(self, wanted: int) -> Generator[None]:
-        """Let the next call release the session, if it has no messages. Otherwise the call brings up to ``wanted``.
+    def leaving(self, wanted: int, *, others: bool, beside: CreditDriver | None = None) -> Generator[None]:
+        """Let the next call bring up to ``wanted`` messages, for example the settlement of the last one that is here.
 
-        The call may be the settlement of the last message that the receiver has.
+        It releases the session instead if the session has no messages, and ``others`` wait in other partitions, or in
+        this one. Then it also brings the next session to the receiver ``beside``.
         """
-        self._asks = wanted
+        self._asks, self._others_elsewhere = wanted, others
+        self._sources[0].beside = beside
         self._happens(SessionEvent.LEAVE)
         try:
             yield
         finally:
-            self._asks = 0
+            self._asks, self._others_elsewhere = 0, False
+            self._sources[0].beside = None
             self._happens(SessionEvent.STAY)
 
     def begin_leaving(self) -> bool:
@@ -157,6 +172,29 @@ class SessionInbox(MessageInbox):
         before = self._phase
         self._happens(SessionEvent.CALLED)
         return before is SessionPhase.LEAVING
+
+    def refused(self, said: str) -> bool:
+        """Return whether a refusal says that the call has released the session."""
+        if said != RELEASED or self._phase is not SessionPhase.LEFT:
+            return False
+        self._happens(SessionEvent.LOSE)
+        self._released()
+        return True
+
+    def _released(self) -> None:
+        self.session.released()
+        self.end_waits()
+
+    def others_wait(self) -> None:
+        """Let go of the session with the next call, if the application yields and no message has come meanwhile."""
+        if self.taking.yields and not len(self.buffer):
+            self._happens(SessionEvent.LEAVE)
+            self._sources[0].credit.look_again()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the session had no more messages at the last call, and none have come since."""
+        return not len(self.buffer) and self._sources[0].credit.exhausted
 
     @property
     def _wants(self) -> bool:
@@ -186,18 +224,17 @@ class SessionInbox(MessageInbox):
         if self._phase.fetches:
             super()._make_calls()
 
-    def want_for_ride(self, settled: int) -> None:
-        """Set what to want from a partition to which a call goes now."""
-        (driver,) = self._sources
-        driver.touched = True
+    def want_for_ride(self, source: CreditDriver, settled: int) -> None:
+        """Set what to want from the partition to which a call goes now."""
+        source.touched = True
         if not self._phase.fetches:
-            driver.credit.want(CreditDemand())
+            source.credit.want(CreditDemand())
         elif self._asks and not self._callers:
-            wanted, hands = self._asks, self._hands(self._asks)
-            demand = CreditDemand(wanted, room=MAXIMUM_CALL_BYTES, now=True, hands=hands, suspects=self.taking.suspects)
-            driver.credit.want(demand)
+            self._ahead = self._asks
+            self._survey()
+            self._demand_at(0, Demand(self._asks, 0, now=False, announced=False, suspects=self.taking.suspects))
         else:
-            super().want_for_ride(settled)
+            super().want_for_ride(source, settled)
 
     def _withdraw(self) -> None:
         self._happens(SessionEvent.RETURN)

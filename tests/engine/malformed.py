@@ -293,7 +293,7 @@ def _grants(script: str) -> Iterator[Malformed]:
             yield Malformed(f"word {place} is {value!r}", (" ".join([*words[:place], value, *words[place + 1 :]]),))
     yield Malformed("no text", ("",))
     yield Malformed("a receiver twice", (_GRANT, _GRANT))
-    yield Malformed("more grants than a call takes", tuple(f"r{number}{_GRANT[1:]}" for number in range(17)))
+    yield Malformed("more grants than a call takes", tuple(f"r{number}{_GRANT[1:]}" for number in range(33)))
 
 
 def _moves(script: str) -> Iterator[Malformed]:

@@ -139,7 +139,7 @@ def test_a_pause_is_legal() -> None:
 def test_a_call_carries_up_to_16_grants_of_different_receivers() -> None:
     many = [SENT._replace(receiver=str(number)) for number in range(MAXIMUM_GRANTS + 1)]
     assert len(packed_grants(many[1:])) == MAXIMUM_GRANTS
-    with pytest.raises(ValueError, match="up to 16 grants, not 17"):
+    with pytest.raises(ValueError, match="up to 32 grants, not 33"):
         packed_grants(many)
     with pytest.raises(ValueError, match="grants credit twice"):
         packed_grants([SENT, SENT._replace(channel=b"other")])

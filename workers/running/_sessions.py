@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.aio.shared_sessions import (
     accept_sessions,
-    has_no_messages,
+    asking,
+    has_messages,
+    is_empty,
     is_released,
-    others_wait,
+    others_wait_elsewhere,
     receive_or_release,
-    releasing,
 )
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
@@ -225,37 +226,44 @@ class SessionConsumer:
         """Return the next messages of a session; none if the session is to be given back, or was released."""
         if is_released(receiver):
             return []
-        if self._lets_go(receiver):
-            self._leave_slot(task)
-            messages = await receive_or_release(receiver, wanted)
-            if messages is None:
-                return []
-            self._leaving.discard(task)
-        else:
+        messages: list[ServiceBusReceivedMessage] | None = []
+        if has_messages(receiver):
             messages = await filled(receiver, wanted, 0, wait, self._handling.time)
+        elif not is_empty(receiver):
+            others = self._may_leave_slot(task, receiver)
+            messages = await receive_or_release(receiver, wanted, others=others)
+            self._leaves_slot(task, leaves=messages is None)
+        if messages is None:
+            return []
         return messages or await self._more(task, receiver, wanted, wait)
 
-    def _lets_go(self, receiver: ServiceBusSessionReceiver) -> bool:
-        """Return whether a session without further messages is to be released at once, because others wait."""
-        full = len(self._held) >= self._plan.settings.max_concurrent_calls
-        return full and has_no_messages(receiver) and others_wait(receiver, _AHEAD)
+    def _may_leave_slot(self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver) -> bool:
+        """Return whether no slot is free and sessions wait in other partitions.
 
-    def _leave_slot(self, task: asyncio.Task[None]) -> None:
-        self._leaving.add(task)
-        self._room.set()
+        Then one of them may be accepted before this one is released.
+        """
+        others = self._free <= 0 and others_wait_elsewhere(receiver, _AHEAD)
+        if others:
+            self._leaves_slot(task, leaves=True)
+        return others
+
+    def _leaves_slot(self, task: asyncio.Task[None], *, leaves: bool) -> None:
+        if leaves:
+            self._leaving.add(task)
+            self._room.set()
+        else:
+            self._leaving.discard(task)
 
     async def _settle_last(
         self, task: asyncio.Task[None], settlements: CallSettler, call: HandlerCall, outcome: Outcome
     ) -> Outcome | None:
-        """Settle the last message that is here. If others wait, the same call releases the session."""
+        """Settle the last message that is here. The same call asks for more, or releases the session if others wait."""
         receiver = self._receivers[task]
-        if not isinstance(outcome, Complete) or not self._lets_go(receiver):
+        if not isinstance(outcome, Complete) or has_messages(receiver) or self._stopping:
             return await settlements.settle_reporting(call, outcome)
-        self._leave_slot(task)
-        with releasing(receiver, _AHEAD):
+        with asking(receiver, self._ahead, _AHEAD, others=self._may_leave_slot(task, receiver)):
             settled = await settlements.settle_reporting(call, outcome)
-        if not is_released(receiver):
-            self._leaving.discard(task)
+        self._leaves_slot(task, leaves=is_released(receiver))
         return settled
 
     async def _more(
@@ -265,8 +273,8 @@ class SessionConsumer:
         self._idle[task] = None
         self._room.set()
         try:
-            idle = self._plan.settings.session_idle_timeout
-            return await filled(receiver, wanted, idle, wait, self._handling.time)
+            idle, time = self._plan.settings.session_idle_timeout, self._handling.time
+            return await filled(receiver, wanted, idle, wait, time, goes_on=lambda: not is_released(receiver))
         finally:
             self._idle.pop(task, None)
 

@@ -1,9 +1,9 @@
 -- Parses the grants of a call: all arguments from `at` on; engine/_grants.py makes them. Returns nil if one of them is
--- malformed, or if there are more than 16. A grant at a held session has `session`, and its receiver is the token.
+-- malformed, or if there are more than 32. A grant at a held session has `session`, and its receiver is the token.
 -- @use parse_token same_slot
 local function parse_grants(p, argv, at)
   local list, seen = {}, {}
-  if #argv - at >= 16 then
+  if #argv - at >= 32 then
     return nil
   end
   for i = 1, #argv - at + 1 do

@@ -26,7 +26,7 @@ _IDLE = 5.0
 _HEARING = 1.0
 """The seconds for which partitions send news to an inbox without a caller."""
 _WITHDRAWING = 2.0
-_COMING_BACK = 0.05
+_COMING_BACK = 1.0
 """The seconds for which sessions wait for the callers that settlements have announced."""
 
 

@@ -130,7 +130,7 @@ async def test_dependencies_of_sessions_that_end_slowly_keep_their_slots(sbredis
             await asyncio.sleep(0)
         let_go.set()
         await eventually(lambda: len(done) == 40)
-    assert most < 20  # a session may be accepted while another is being released
+    assert most == 2
 
 
 @pytest.mark.parametrize("scope", ["app", "session"])

@@ -79,6 +79,11 @@ class Scopes:
             made.values.setdefault("session", made.values["message"])  # an entity without sessions
         return made
 
+    @property
+    def unused(self) -> bool:
+        """Whether nothing was made for the innermost scope."""
+        return not self.values[self._own].made
+
     async def close(self, error: BaseException | None = None) -> None:
         """End the innermost scope: run the code after the ``yield`` of its dependencies, the last one first."""
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)

@@ -92,6 +92,10 @@ class SessionConsumer:
         self._failed: Exception | None = None
         """An error that should not happen, which has ended the work on a session."""
         self._stopping = False
+        self._scopes = asyncio.Semaphore(plan.settings.max_concurrent_calls)
+        """Room for the dependencies of sessions. A session that was accepted early waits for that of an ending one."""
+        self._scoped: set[asyncio.Task[None]] = set()
+        """The tasks that have such room."""
         self._cut_off: set[asyncio.Task[None]] = set()
         """The tasks whose handlers were cancelled at the end of the worker."""
         self.left: set[asyncio.Task[None]] = set()
@@ -181,6 +185,7 @@ class SessionConsumer:
         self._replaced.discard(task)
         self._leaving.discard(task)
         self._cut_off.discard(task)
+        self._give_up_scope(task)
         self._room.set()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ServiceBusError):
@@ -200,6 +205,8 @@ class SessionConsumer:
         wait = self._plan.handlers[0].settings.batch_wait if self._plan.in_batches else 0.0
         handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
         try:
+            await self._scopes.acquire()
+            self._scoped.add(task)
             while not self._stopping and time.now() < ends and left != 0 and self._admits():
                 wanted = self._handling.limit.at_most(self._ahead if left is None else min(self._ahead, left))
                 messages = await self._next(task, receiver, wanted, wait)
@@ -215,10 +222,18 @@ class SessionConsumer:
             if call is not None:
                 await self._end_call(settlements, call)
             self._held[task] = None
+            if scopes.unused:
+                self._give_up_scope(task)
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
             self._replaced.discard(task)  # its dependencies keep the slot until they are cleaned up
             self._leaving.discard(task)
             await self._clean_up(scopes)
+
+    def _give_up_scope(self, task: asyncio.Task[None]) -> None:
+        """Let another session make its dependencies, because those of this one have ended."""
+        if task in self._scoped:
+            self._scoped.discard(task)
+            self._scopes.release()
 
     async def _next(
         self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver, wanted: int, wait: float

@@ -314,7 +314,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         if self._renewer is not None:
             self._renewer.check_open()
         if inbox is None or self._lookup.closed or inbox.entity.gone:
-            inbox = await self._open(self._deadline(seconds), seconds)
+            inbox = await self._open(self._deadline(seconds), seconds, wanted)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
             self._held.check()  # buffered messages that are already deleted need no lock
         messages = await inbox.take(wanted, seconds, gather=gather, comes_back=iterates)
@@ -695,8 +695,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         wait = self._longest_wait if seconds is None else seconds
         return deadline_of(None if wait is None else wait + self._connection.timings.answering)
 
-    async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
-        del wait
+    async def _ready(self, deadline: float, wait: float | None = None, wanted: int = 0) -> Entity:
+        del wait, wanted
         return await self._found(deadline)
 
     async def _found(self, deadline: float) -> Entity:
@@ -712,8 +712,10 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             await entity.require(require_no_sessions, deadline)
             await entity.require(require_not_forwarding, deadline)
 
-    async def _open(self, deadline: float, wait: float | None = None) -> Inbox[Any, ServiceBusReceivedMessage]:
-        entity = await self._ready(deadline, wait)
+    async def _open(
+        self, deadline: float, wait: float | None = None, wanted: int = 0
+    ) -> Inbox[Any, ServiceBusReceivedMessage]:
+        entity = await self._ready(deadline, wait, wanted)
         await self._check_kind(entity, deadline)
         if self._inbox is None:
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:

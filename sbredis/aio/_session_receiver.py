@@ -116,16 +116,17 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
 
     # -- accepting -----------------------------------------------------------------------------------------------------
 
-    async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
+    async def _ready(self, deadline: float, wait: float | None = None, wanted: int = 0) -> Entity:
         """Accept the session and return the entity.
 
         Wait up to ``wait`` seconds for a free session. Without ``wait``, use the time that was set for the receiver.
+        The first ``wanted`` messages may come with a named session.
         """
         entity = await self._found(deadline)
         await entity.require(require_sessions, deadline)
         if self._held is None:
             await entity.require(require_not_forwarding, deadline)
-            await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
+            await self._accept(entity, deadline, self._longest_wait if wait is None else wait, wanted)
         session = self._held
         assert session is not None  # `_accept` has set the session
         session.check()
@@ -141,7 +142,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             return None
         return _DEFAULT_SESSION_WAIT if self._max_wait_time is None else self._max_wait_time
 
-    async def _accept(self, entity: Entity, deadline: float, wait: float | None) -> None:
+    async def _accept(self, entity: Entity, deadline: float, wait: float | None, wanted: int) -> None:
         """Accept the session, unless another task does it first. A cancelled caller leaves no session locked."""
         try:
             async with asyncio.timeout_at(deadline):
@@ -155,7 +156,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
                 self._lookup.check_open()
                 if self._renewer is not None:
                     self._renewer.check_open()
-                opening = self._opening = asyncio.ensure_future(self._accept_one(entity, deadline, wait))
+                opening = self._opening = asyncio.ensure_future(self._accept_one(entity, deadline, wait, wanted))
                 opening.add_done_callback(self._opened)
                 try:
                     await asyncio.wait((opening,))
@@ -168,10 +169,11 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         finally:
             self._accepting.release()
 
-    async def _accept_one(self, entity: Entity, deadline: float, wait: float | None) -> HeldSession:
+    async def _accept_one(self, entity: Entity, deadline: float, wait: float | None, wanted: int) -> HeldSession:
         with self._telemetry.operation("accept_session", self.entity_path):
             if isinstance(self._session_id, str):
-                return await accept_named(entity, self._session_id, deadline)
+                locks = self._mode is ServiceBusReceiveMode.PEEK_LOCK  # deleted messages may get lost on their way
+                return await accept_named(entity, self._session_id, deadline, first=wanted if locks else 0)
             left = deadline - asyncio.get_running_loop().time()
             return await accept_next(entity, left if wait is None else min(wait, left), deadline)
 

@@ -198,10 +198,12 @@ def granted(reply: list[Any]) -> Granted:
 def carrying(request: Request[T], grants: Sequence[SentGrant]) -> Request[Carried[T]]:
     """Return a settlement or a transaction with grants. They follow its other arguments, and their answers its result.
 
-    A call that is refused does not read them.
+    A call that is refused does not read them. Without grants, the call stays as it is.
     """
 
     def read(reply: list[Any]) -> Carried[T]:
+        if not grants:
+            return Carried(request.read(reply), ())
         answers = _credits(reply[-1])
         if len(answers) != len(grants):
             raise ValueError("another number of grants was answered")

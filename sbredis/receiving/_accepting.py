@@ -11,8 +11,27 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from sbredis.client import CallJob
-from sbredis.engine import Accepted, CallId, Partition, Request, SessionLock, new_token
+from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    Accepted,
+    CallId,
+    Carried,
+    CreditAnswer,
+    CreditGrant,
+    Delivery,
+    GiftPlace,
+    Partition,
+    Request,
+    SentGrant,
+    SessionGift,
+    SessionLock,
+    carrying,
+    new_token,
+)
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError, SessionCannotBeLockedError
+from sbredis.receiving._credit import HandedGift
+from sbredis.receiving._credit_driver import new_prefix, run_of
+from sbredis.receiving._fetching import MOST_AT_ONCE
 from sbredis.receiving._free_sessions import FreeSessions
 from sbredis.receiving._held_session import HeldSession, give_back_session, lane_for
 
@@ -32,27 +51,35 @@ class NoSessionError(OperationTimeoutError):
 class _Acceptance:
     """The call that accepts a named session. If no caller waits any more when the session comes, it is released."""
 
-    def __init__(self, partition_client: PartitionClient, name: str, deadline: float) -> None:
+    def __init__(self, partition_client: PartitionClient, name: str, first: int, deadline: float) -> None:
         self._partition_client = partition_client
         self._token = new_token()
+        self._grant = _first_grant(run_of(partition_client), min(first, MOST_AT_ONCE))
+        grants = [SentGrant(self._token, b"", f"={name}", self._grant)] if first else []
 
-        def make(partition: Partition, call_id: CallId) -> Request[Accepted]:
-            return partition.accept_session(call_id, self._token, name)
+        def make(partition: Partition, call_id: CallId) -> Request[Carried[Accepted]]:
+            return carrying(partition.accept_session(call_id, self._token, name), grants)
 
         self._job = CallJob(make, deadline, self.give_back)
         lane = partition_client.calling(lane_for("y", name))
-        self.future: asyncio.Future[Accepted] = lane.submit(self._job)
+        self.future: asyncio.Future[Carried[Accepted]] = lane.submit(self._job)
         """The answer to the call, when it has come."""
 
-    def session(self, found: Accepted) -> HeldSession:
-        """Return the session that the answer brought."""
-        partition_client = self._partition_client
+    def session(self, answer: Carried[Accepted]) -> HeldSession:
+        """Return the session that the answer brought, with its first messages."""
+        partition_client, found = self._partition_client, answer.result
         lease = partition_client.lease(self._token, found.lock, self._job.since, found.fence)
         lease.session = found.session
+        for reply in answer.credits:
+            if reply.answer in {CreditAnswer.TAKEN, CreditAnswer.KNOWN}:
+                firsts = SessionGift(found.session, reply.gifts)
+                gift = HandedGift[Delivery](self._grant.prefix, 0, lease.until, (), found.fence, firsts)
+                return HeldSession(partition_client, found.session, lease, gift, self._grant.number)
         return HeldSession(partition_client, found.session, lease)
 
-    def give_back(self, found: Accepted) -> None:
+    def give_back(self, answer: Carried[Accepted]) -> None:
         """Release the session that the answer brought, if there is one."""
+        found = answer.result
         if found.outcome == "taken":
             self._partition_client.connection.see_off(self.release(found.session))
 
@@ -67,13 +94,39 @@ class _Acceptance:
             self.give_back(self.future.result())
 
 
-async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSession:
-    """Lock a session, with or without messages. Raises :class:`SessionCannotBeLockedError` if it is locked already."""
+def _first_grant(run: str, first: int) -> CreditGrant:
+    """Return the grant at a session that is being accepted, for its first messages."""
+    nothing = GiftPlace(0, 0, 0)
+    return CreditGrant(
+        number=1,
+        run=run,
+        prefix=new_prefix(),
+        begins=True,
+        seen=nothing,
+        begun=0,
+        hands=max(1, first),
+        callers=first,
+        limit=first,
+        size_limit=MAXIMUM_CALL_BYTES,
+        retired=(),
+        again=False,
+        once=False,
+        now=True,
+        announced=False,
+        suspects=True,
+    )
+
+
+async def accept_named(entity: Entity, name: str, deadline: float, *, first: int = 0) -> HeldSession:
+    """Lock a session, with or without messages. Up to ``first`` of its messages come with it.
+
+    Raises :class:`SessionCannotBeLockedError` if it is locked already.
+    """
     partition_client = entity.of_session(name)
     while True:
-        acceptance = _Acceptance(partition_client, name, deadline)
+        acceptance = _Acceptance(partition_client, name, first, deadline)
         try:
-            found = await asyncio.shield(acceptance.future)
+            answer = await asyncio.shield(acceptance.future)
         except asyncio.CancelledError:
             entity.connection.see_off(acceptance.discard())
             raise
@@ -81,8 +134,9 @@ async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSessio
             if failed.outcome is Outcome.UNKNOWN:  # the call may still lock the session, for no caller
                 entity.connection.see_off(acceptance.release(name))
             raise
+        found = answer.result
         if found.outcome == "taken":
-            session = acceptance.session(found)
+            session = acceptance.session(answer)
             if session.locked:
                 return session
             await acceptance.release(name)  # the answer took longer than the lock, which may hold in the partition

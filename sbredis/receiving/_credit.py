@@ -315,14 +315,16 @@ class PartitionCredit(Generic[Message]):
         self._once_after: float = math.inf
         """The serial after which the next gift ends the latest grant, because the grant is *once*."""
 
-    def opened(self, gift: HandedGift[Message], *, listens: bool, now: float) -> list[HandedGift[Message]]:
-        """Begin with a session that was given: return its first messages.
+    def opened(
+        self, gift: HandedGift[Message], *, listens: bool, now: float, made: int = 0
+    ) -> list[HandedGift[Message]]:
+        """Return the first messages of a session that was given, or accepted with a grant of the number ``made``.
 
         The word of the session's messages has the prefix of the gift. Without a subscription at the server process that
         has given the session (``listens``), the next grant is *now*.
         """
         assert gift.session is not None
-        self._prefix, self._met, self._used_at = gift.prefix, True, now
+        self._prefix, self._met, self._used_at, self._number = gift.prefix, True, now, made
         self.state = CreditState.OPEN if listens else CreditState.UNHEARD
         for first in gift.session.gifts:
             self._put(first, 0.0, now)

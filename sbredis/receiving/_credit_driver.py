@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sbredis.client import PartitionClient
     from sbredis.receiving._credit_inbox import CreditInbox
 
-__all__ = ["UNKNOWN_RUN", "CreditDriver"]
+__all__ = ["UNKNOWN_RUN", "CreditDriver", "new_prefix", "run_of"]
 
 _log = logging.getLogger("sbredis.client")
 UNKNOWN_RUN: Final = "?"
@@ -47,8 +47,15 @@ _HURRIED = 0.2
 """The part of ``Timings.late`` after which an answer is late for a caller whose time is over."""
 
 
-def _new_prefix() -> str:
+def new_prefix() -> str:
+    """Return a new prefix for the leases of a receiver."""
     return new_token()[:8]
+
+
+def run_of(partition_client: PartitionClient) -> str:
+    """Return the server process that has a partition, as grants say it."""
+    server = partition_client.connection.transport.server_of(partition_client.partition.keys[0])
+    return UNKNOWN_RUN if server is None else server.run_id[:_RUN].decode()
 
 
 class CreditDriver:
@@ -80,10 +87,9 @@ class CreditDriver:
         self._receiver = identity
         self._connection, self._clock, self._timings = connection, connection.clock, connection.timings
         self._loop = asyncio.get_running_loop()
-        server = connection.transport.server_of(partition_client.partition.keys[0])
-        run = UNKNOWN_RUN if server is None else server.run_id[:_RUN].decode()
+        run = run_of(partition_client)
         self._locks, self._source = locks, source
-        self.credit = PartitionCredit[Delivery](connection.server_clocks.of, _new_prefix, run, dated=locks and dated)
+        self.credit = PartitionCredit[Delivery](connection.server_clocks.of, new_prefix, run, dated=locks and dated)
         """The decisions about this partition."""
         self.touched = True
         """Whether anything has happened since the inbox has looked at this driver."""

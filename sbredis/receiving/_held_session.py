@@ -77,6 +77,7 @@ class HeldSession:
         name: str,
         lease: MessageLease,
         gift: HandedGift[Delivery] | None = None,
+        grants_made: int = 0,
     ) -> None:
         self.partition_client = partition_client
         self.entity = partition_client.entity
@@ -84,7 +85,9 @@ class HeldSession:
         self.lease = lease
         """The lock of the session, which all of its messages share."""
         self.gift = gift
-        """What has brought the session, with its first messages; ``None`` if it was accepted by its name."""
+        """What has brought the session, with its first messages; ``None`` if it was accepted without any."""
+        self.grants_made = grants_made
+        """The number of the grant that has brought the first messages; 0 if they came with a free session."""
         self.settled = False
         """Whether the session was released."""
         self.watchers: tuple[Callable[[Any], None], ...] = ()

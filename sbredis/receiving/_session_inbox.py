@@ -60,7 +60,8 @@ class SessionInbox(MessageInbox):
     def _take_firsts(self) -> None:
         (driver,), gift = self._sources, self.session.gift
         if gift is not None:
-            handed = driver.credit.opened(gift, listens=False, now=self._clock.now())
+            made = self.session.grants_made
+            handed = driver.credit.opened(gift, listens=False, now=self._clock.now(), made=made)
             self.buffer.put(self.opened(driver, handed))
             self._ahead = len(self.buffer)
 

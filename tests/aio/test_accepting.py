@@ -792,6 +792,56 @@ async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
 
 
+async def test_a_named_session_comes_with_its_first_messages(url: str) -> None:
+    """The receive call that accepts the session is one call to the server."""
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", "1", "2", "3")
+        receiver = queue.session("a")
+        with Calls(queue.transport) as calls:
+            first, second = await receiver.receive_messages(2, 60)
+        assert bodies([first, second]) == ["1", "2"]
+        assert {name: count for name, count in calls.by_script.items() if name != "read_entity"} == {
+            "accept_session": 1
+        }
+        await receiver.complete_message(first)
+        assert bodies(await receiver.receive_messages(5, 0)) == ["3"]
+        await receiver.abandon_message(second)
+        assert bodies(await receiver.receive_messages(5, 0)) == ["2"]
+        await receiver.close()
+        assert await queue.is_unused()
+
+
+async def test_an_empty_named_session_gets_its_messages_later(url: str) -> None:
+    async with session_queue_at(url) as queue:
+        receiver = queue.session("a")
+        waiting = asyncio.create_task(receiver.receive_messages(2, 60, gather=False))
+        await eventually(lambda: receiver._session is not None)
+        await queue.send_to("a", "1")
+        assert bodies(await waiting) == ["1"]
+        await receiver.close()
+
+
+async def test_a_session_that_is_opened_without_a_receive_call_locks_no_messages(url: str) -> None:
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", "1")
+        async with queue.session("a") as receiver:
+            assert await queue.counts_are(1, 0)
+            [message] = await receiver.receive_messages_by_number(1)
+            await receiver.complete_message(message)
+
+
+async def test_no_message_is_deleted_with_the_acceptance_of_its_session(url: str) -> None:
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", "1")
+        receiver = queue.session("a", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+        with Gate(queue.client, "accept_session") as gate:
+            gate.fates.append("is not answered")
+            with suppress(ServiceBusError):
+                await receiver.receive_messages(1, 60)
+        assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
+        await receiver.close()
+
+
 @pytest.mark.slow
 @both
 async def test_a_session_of_a_deleted_queue_is_lost(url: str, partitioned: bool) -> None:

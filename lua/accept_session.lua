@@ -8,9 +8,9 @@
 -- ARGV[8]    token       of the lock, chosen at random by the caller
 -- ARGV[9...] grants      up to 32 grants in the form of engine/_grants.py, for example for the messages of the session
 --
--- Result: { more, the time in ms until the lock ends, outcome, the fence of the lock as in receive_deferred.lua, or 0 },
---   and with grants their answers as in grant.lua. `outcome` is taken, locked (by another receiver), lapsing (the lock
---   has ended, but some held messages are not released yet; the next call releases more of them), or none (a
+-- Result: { more, the time in ms until the lock ends, outcome, the fence of the lock as in receive_deferred.lua, or 0
+--   }, and with grants their answers as in grant.lua. `outcome` is taken, locked (by another receiver), lapsing (the
+--   lock has ended, but some held messages are not released yet; the next call releases more of them), or none (a
 --   repetition, and the lock has ended).
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions), FORWARDS (the entity
 --   forwards its messages)

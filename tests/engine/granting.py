@@ -12,9 +12,9 @@ from sbredis.engine import (
     Delivery,
     GiftPlace,
     SentGrant,
+    push_channel,
     read_push,
 )
-from sbredis.engine._keys import push_channel
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, Bench
 from tests.transport.ears import Ear
 from tests.waiting import eventually

@@ -22,11 +22,11 @@ from sbredis.engine import (
     SidePrefix,
     Transacted,
     carrying,
+    push_channel,
     read_push,
     transact,
     transact_together,
 )
-from sbredis.engine._keys import push_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
 from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench, set_to
 from tests.engine.granting import RUN, Grantors, granting, grantors, names

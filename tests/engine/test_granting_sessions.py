@@ -21,9 +21,9 @@ from sbredis.engine import (
     SessionLock,
     carrying,
     lease_token,
+    push_channel,
     read_push,
 )
-from sbredis.engine._keys import push_channel
 from sbredis.exceptions import ScriptRefusedError, SessionLockLostError
 from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench
 from tests.engine.granting import RUN, Grantor, Grantors, granting, grantors, names

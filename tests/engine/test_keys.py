@@ -28,9 +28,10 @@ from sbredis.engine import (
     bucket_keys,
     new_token,
     perform,
+    push_channel,
     slot_salt,
 )
-from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys, push_channel
+from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys
 from sbredis.engine._scripts import load, operations
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusServerBusyError
 from sbredis.registry import Namespace

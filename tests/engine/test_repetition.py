@@ -31,9 +31,9 @@ from sbredis.engine import (
     advance,
     encode,
     new_token,
+    push_channel,
     transact,
 )
-from sbredis.engine._keys import push_channel
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.contracts import OF_A_PARTITION
 from tests.engine.granting import granting

@@ -23,10 +23,11 @@ from sbredis.engine import (
     Request,
     new_token,
     perform,
+    push_channel,
     read_record,
     slot_channel,
 )
-from sbredis.engine._keys import entity_pattern, namespace_pattern, partition_keys, push_channel
+from sbredis.engine._keys import entity_pattern, namespace_pattern, partition_keys
 from sbredis.exceptions import DataLayoutError, MessageSizeExceededError
 from sbredis.transport import Script
 from tests.engine.malformed import NOT_NAMES

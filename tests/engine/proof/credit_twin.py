@@ -34,10 +34,10 @@ from sbredis.engine import (
     SessionGift,
     Settled,
     carrying,
+    push_channel,
     read_push,
 )
 from sbredis.engine._bands import BAND_WIDTH, LEVELS
-from sbredis.engine._keys import push_channel
 from tests.engine.model import Refused
 from tests.engine.model.credit import CallGrant, CreditCall, CreditPartition, Token, Word, holder
 from tests.engine.proof.credit_machine import LOCK, BrokenPromiseError, CreditMachine, require

@@ -128,7 +128,7 @@ class TwoClients(RuleBasedStateMachine):
     def _begin_call(self, who: int, kind: str, make: Make, token: str, about: dict[str, Held]) -> None:
         client = self.clients[who]
         if client.pending is None:
-            client.number += 1
+            client.number += kind not in {"lock", "delete"}  # a grant has no lane
             client.pending = Pending(kind, make, client.number, token, about)
 
     def _token(self) -> str:

@@ -29,6 +29,8 @@ Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 _MOST_STEPS = 1000
 _LOOKING = 0.01
 """The seconds between two looks at the bus while nothing happens in the worker."""
+_TURNS = 20
+"""The turns of the event loop in which a worker may receive what was just sent, before the bus is looked at."""
 
 
 @final
@@ -104,6 +106,10 @@ class WorkerRun:
                 error = records.errors[self._told]
                 self._told = len(records.errors)
                 raise error
+            for _ in range(_TURNS):
+                if records.orders or records.working:
+                    break
+                await asyncio.sleep(0)
             records.changed.clear()
             activity = records.activity
             left = await self._outstanding()

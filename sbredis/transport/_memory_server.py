@@ -236,7 +236,7 @@ class MemoryLink:
         self.run_id = server.run_id
         # Without a time-out for reading: a late reply must not end the connection for other calls.
         self._connection: Any = FakeAsyncRedisConnection(
-            server=server, protocol=protocol, db=database, socket_timeout=None
+            server=server, protocol=protocol, db=database, socket_timeout=None, driver_info=None
         )
 
     async def connect(self) -> None:

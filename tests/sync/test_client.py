@@ -18,7 +18,6 @@ from sbredis import (
 )
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
-    ServiceBusConnectionError,
 )
 from sbredis.servers import LocalCluster, LocalServer
 
@@ -63,13 +62,6 @@ def test_objects_have_a_useful_repr(client: ServiceBusClient) -> None:
     assert repr(sender) == "<ServiceBusSender 'orders' open>"
     assert repr(receiver) == "<ServiceBusReceiver 'orders' open>"
     assert repr(client).endswith(", namespace 'default', open>")
-
-
-def test_a_client_connects_when_its_block_begins_and_is_closed_if_that_fails() -> None:
-    client = ServiceBusClient("redis://127.0.0.1:1", connect_timeout=0.1, retry_total=0)
-    with pytest.raises(ServiceBusConnectionError), client:
-        pass
-    assert repr(client).endswith(", closed>")
 
 
 def test_an_error_keeps_its_identity_and_its_traceback_shows_the_callers_line(client: ServiceBusClient) -> None:

@@ -408,6 +408,7 @@ def read(name: str) -> str | None:
     return positioned(name, text_of(name)) if name in ALL else None
 
 
+@cache
 def uses(name: str) -> tuple[str, ...]:
     file = _taken_apart(text_of(name))
     return file.uses + file.inside

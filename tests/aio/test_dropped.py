@@ -66,8 +66,11 @@ async def ended(connection: Connection) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_dropped_client_warns_with_its_creation_line_and_is_closed(url: str) -> None:
-    client, line = ServiceBusClient(url), here()
+@pytest.mark.parametrize("kind", [ServiceBusClient, ServiceBusAdministrationClient])
+async def test_a_dropped_client_warns_with_its_creation_line_and_is_closed(
+    url: str, kind: type[ServiceBusClient | ServiceBusAdministrationClient]
+) -> None:
+    client, line = kind(url), here()
     await client.ensure_queue("q")
     connection = client._connection
     held = [client]
@@ -172,19 +175,6 @@ async def test_a_client_dropped_while_connecting_leaves_nothing_behind(
         let.set()
         await eventually(lambda: connection.closed and not connection._opened)
         await ended(connection)
-
-
-@pytest.mark.anyio
-async def test_a_dropped_administration_client_warns_and_is_closed(url: str) -> None:
-    client, line = ServiceBusAdministrationClient(url), here()
-    await client.create_queue("q")
-    connection = client._connection
-    held = [client]
-    del client
-    with pytest.warns(ResourceWarning, match="was not closed") as warned:
-        let_go(held)
-    assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
-    await ended(connection)
 
 
 @pytest.mark.anyio

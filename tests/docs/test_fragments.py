@@ -43,19 +43,23 @@ async def test_the_pipeline_of_the_guide_works(url: str, capsys: pytest.CaptureF
 
 
 @pytest.mark.anyio
-async def test_the_worker_of_the_guide_works(url: str) -> None:
-    """The worker handles and completes the messages in the queue."""
+@pytest.mark.parametrize("name", ["work", "work_that_blocks"])
+async def test_a_worker_of_the_guide_handles_and_completes_its_messages(url: str, name: str) -> None:
     handled: list[str] = []
 
-    async def handle(message: ServiceBusReceivedMessage) -> None:
+    def note(message: ServiceBusReceivedMessage) -> None:
         handled.append(str(message))
         if len(handled) == 3:
-            ended.cancel()
+            asyncio.get_running_loop().call_soon(ended.cancel)
+
+    async def handle(message: ServiceBusReceivedMessage) -> None:
+        note(message)
 
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("orders", create_if_missing=True) as sender:
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
-        ended = asyncio.ensure_future(fragment("docs/receiving.md", "work")(client, handle))
+        work = fragment("docs/receiving.md", name)(client, handle if name == "work" else note)
+        ended = asyncio.ensure_future(work)
         await asyncio.wait([ended])
     assert handled == ["0", "1", "2"]
 
@@ -77,24 +81,6 @@ async def test_the_gateway_of_the_guide_delivers_what_its_client_has_credit_for(
                 await flow(receiver, 2 - len(delivered), drain=True, deliver=deliver)
             await flow(receiver, 0, drain=True, deliver=deliver)
     assert delivered == ["0", "1"]
-
-
-@pytest.mark.anyio
-async def test_the_worker_of_the_guide_that_blocks_completes_its_messages(url: str) -> None:
-    """The worker handles and completes the messages in the queue."""
-    handled: list[str] = []
-
-    def handle(message: ServiceBusReceivedMessage) -> None:
-        handled.append(str(message))
-        if len(handled) == 3:
-            asyncio.get_running_loop().call_soon(ended.cancel)
-
-    async with ServiceBusClient(url) as client:
-        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
-            await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
-        ended = asyncio.ensure_future(fragment("docs/receiving.md", "work_that_blocks")(client, handle))
-        await asyncio.wait([ended])
-    assert handled == ["0", "1", "2"]
 
 
 @pytest.mark.anyio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -44,6 +45,10 @@ def uses_the_helper() -> object:
     return Helper().ask()
 
 
+async def starts_a_program() -> object:
+    return await asyncio.create_subprocess_exec("/bin/true")
+
+
 def made_by(helper: Callable[[], object]) -> Callable[[], object]:
     return lambda: [helper()]
 
@@ -57,6 +62,7 @@ def made_by(helper: Callable[[], object]) -> Callable[[], object]:
         (starts_one_by_a_helper, True),
         (made_by(starts_one_by_a_helper), True),
         (uses_the_helper, True),
+        (starts_a_program, True),
         (embeds, True),
     ],
 )

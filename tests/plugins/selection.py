@@ -40,6 +40,9 @@ OURS = ("tests.", "tools.", "benchmarks.")
 EMBEDDED = "embedded:"
 """Code that contains such a connection string starts a server."""
 
+FORKING = frozenset({"create_subprocess_exec", "create_subprocess_shell", "fork"})
+"""Functions of other modules that start a process. Code names them without the name of a starter."""
+
 EXAMPLES = 10
 """The number of examples of a property in a quick run, unless the property sets its own."""
 
@@ -106,7 +109,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
     uses it without its name.
     """
     yield from code.co_names
-    if "fork" in code.co_names:
+    if not FORKING.isdisjoint(code.co_names):
         yield "multiprocessing"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

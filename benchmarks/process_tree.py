@@ -12,7 +12,7 @@ from typing import NamedTuple
 __all__ = ["tree_seconds"]
 
 
-class _Process(NamedTuple):
+class _TreeProcess(NamedTuple):
     parent: int
     seconds: float
     """Its processor time, and that of its children that have ended."""
@@ -32,10 +32,10 @@ def tree_seconds() -> float:
     return seconds
 
 
-def _process(stat: Path) -> tuple[int, _Process] | None:
+def _process(stat: Path) -> tuple[int, _TreeProcess] | None:
     try:
         fields = stat.read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:  # it has ended
         return None
     ticks = sum(map(int, fields[11:15]))
-    return int(stat.parent.name), _Process(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
+    return int(stat.parent.name), _TreeProcess(int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))

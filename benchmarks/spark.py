@@ -69,7 +69,7 @@ server. If this machine has few cores, most of the delay is that of Spark's proc
 LARGE = {"pageMessages": "1000", "pageBytes": str(4 * 1024 * 1024)}
 
 
-class Sample(NamedTuple):
+class Pair(NamedTuple):
     """The seconds of Spark and of the plain side for a piece of work, and their processor time; 0 if not measured."""
 
     ours: float
@@ -78,7 +78,7 @@ class Sample(NamedTuple):
     plain_processors: float = 0.0
 
 
-Times = dict[str, list[Sample]]
+Times = dict[str, list[Pair]]
 """By the name of a piece of work, round by round."""
 
 
@@ -89,15 +89,19 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-class _Cost(NamedTuple):
+class Spent(NamedTuple):
+    """What a piece of work has taken, in seconds."""
+
     seconds: float
     processors: float
+    """The processor time of all processes, servers included."""
 
 
-def _cost(work: Callable[[], object]) -> _Cost:
+def spent(work: Callable[[], object]) -> Spent:
+    """Do a piece of work, and return what it has taken."""
     before = tree_seconds()
     seconds = timed(work)
-    return _Cost(seconds, tree_seconds() - before)
+    return Spent(seconds, tree_seconds() - before)
 
 
 class Bench:
@@ -108,10 +112,10 @@ class Bench:
         self._plain = plain
         self._folder = folder
         self._only = only
-        self._seconds: dict[str, Sample] = {}
+        self._seconds: dict[str, Pair] = {}
         self._rows = 0
 
-    def round(self, rows: int, *, swapped: bool) -> dict[str, Sample]:
+    def round(self, rows: int, *, swapped: bool) -> dict[str, Pair]:
         """Measure everything once, and delete what it needed. ``swapped``: the plain side begins."""
         self._seconds = {}
         source = self._folder / "source"
@@ -139,10 +143,10 @@ class Bench:
 
     def _pair(self, name: str, ours: Callable[[], object], plain: Callable[[], object], *, swapped: bool) -> None:
         if swapped:
-            second, first = _cost(plain), _cost(ours)
+            second, first = spent(plain), spent(ours)
         else:
-            first, second = _cost(ours), _cost(plain)
-        self._seconds[name] = Sample(first.seconds, second.seconds, first.processors, second.processors)
+            first, second = spent(ours), spent(plain)
+        self._seconds[name] = Pair(first.seconds, second.seconds, first.processors, second.processors)
 
     def _reads(self, *, swapped: bool) -> None:
         bus, plain, out = self._bus, self._plain, self._folder / "out"
@@ -167,7 +171,7 @@ class Bench:
                 bus.make_messages(self._rows)
                 neighbour.note()
             alone, beside, busy = neighbour.percentiles()
-            self._seconds[BESIDE], self._seconds[BUSY] = Sample(beside, alone), Sample(beside, busy)
+            self._seconds[BESIDE], self._seconds[BUSY] = Pair(beside, alone), Pair(beside, busy)
 
     def _consume(self, size: int, source: Path, *, swapped: bool) -> None:
         bus, plain, checkpoint = self._bus, self._plain, self._folder / "out" / f"checkpoint-{size}"
@@ -209,7 +213,7 @@ class Bench:
                 bus.delete("settled")
 
     def _job(self, name: str, job: Callable[[], object]) -> None:
-        self._seconds[name] = Sample(timed(job), self._seconds["read"].plain)
+        self._seconds[name] = Pair(timed(job), self._seconds["read"].plain)
 
 
 # -- the report --------------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ BENCHMARKS = {
     ),
     "spark-growth": LongRun(
         "benchmarks.spark_growth",
-        "Spark with 100,000 to 3,000,000 rows in 1 to 16 partitions on three masters (20 minutes)",
+        "Spark with 100,000 to 3,000,000 rows in 1 to 16 partitions on three masters (ARGS='--docs docs'; 10 minutes)",
         SPARK,
     ),
     "workers": LongRun(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -61,6 +63,21 @@ def test_a_frame_in_another_number_of_tasks_is_refused(spark: SparkSession, empt
         assert waiting(emptied, "tasks") == (few, 0)
     write(numbered(spark, 4, few).drop("order_id"), "tasks", writeId="load", tasks="4")
     assert waiting(emptied, "tasks") == (few, 0)
+
+
+@pytest.mark.long("Spark needs seconds for each query")
+def test_a_frame_knows_the_number_of_its_tasks(spark: SparkSession, emptied: str, tmp_path: Path) -> None:
+    """A write with another number fails at its end. The number of tasks of a shuffle follows from the sizes of rows."""
+    with ServiceBusClient(emptied) as client:
+        client.ensure_queue("counted")
+    rows = numbered(spark, 3, 100).drop("order_id")
+    rows.write.parquet(str(tmp_path / "files"))
+    grouped = rows.groupBy("body").count().select("body")
+    files = spark.read.parquet(str(tmp_path / "files"))
+    frames = [rows, rows.repartition(5, "body"), rows.coalesce(2), rows.union(rows), grouped, files]
+    for number, frame in enumerate(frames):
+        write(frame, "counted", writeId=f"load-{number}", tasks=str(frame.rdd.getNumPartitions()))
+    assert waiting(emptied, "counted") == (700, 0)
 
 
 @pytest.mark.long("Spark needs seconds for each query")

@@ -567,11 +567,10 @@ def _refuse_numbers(entity: Entity, home: PartitionClient, parts: Sequence[SendP
 class _CommitJob(TransactionJob):
     """One call of a commit. It has its effect on the messages even if the caller was cancelled meanwhile."""
 
-    __slots__ = ("_parts", "_steps", "duplicates")
-
     def __init__(self, steps: Sequence[_CommitStep], messages: int, size: int, deadline: float) -> None:
         super().__init__(deadline, messages, size, frozenset([step.link for step in steps]))
         self.duplicates: list[ServiceBusMessage] = []
+        self._done = False
         self._steps = steps
         self._parts = [part for step in steps if isinstance(step, _SettleStep) for part in step.parts]
         for part in self._parts:
@@ -582,7 +581,7 @@ class _CommitJob(TransactionJob):
     def ended(self) -> None:
         """Mark the messages as not settled if the call did not settle them."""
         for part in self._parts:
-            if not self.done or part.kind == "renew":
+            if not self._done or part.kind == "renew":
                 part.hold.settled = False
             elif part.hold.watchers:
                 part.hold.let_go()
@@ -597,7 +596,7 @@ class _CommitJob(TransactionJob):
 
     def happened(self, result: Transacted) -> None:
         """Note what has happened to the messages."""
-        self.done = True
+        self._done = True
         for step, sent in zip(self._steps, result.results, strict=True):
             self.duplicates += step.happened(sent)
         if result.forgotten:

@@ -460,7 +460,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     async def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
         """Settle a message as done: remove it from the queue."""
         if not self._telemetry.watching:
-            future = self._settler.begin("complete", message, deadline_of(timeout))
+            loop = asyncio.get_running_loop()
+            future = self._settler.begin("complete", message, loop, deadline_of(timeout, loop))
             if future is not None:
                 await future
                 return

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from sbredis._quoting import quoted
 from sbredis.aio._stream import SendStream
 from sbredis.client import Throttle, count_of, deadline_of, progress_of, sequence_numbers_of
-from sbredis.engine import (
-    MAXIMUM_CALL_BYTES,
-)
+from sbredis.engine import MAXIMUM_CALL_BYTES
 from sbredis.model import (
     MessageTypes,
     ServiceBusMessage,
@@ -24,7 +22,7 @@ from sbredis.model import (
     prepared,
     use_id,
 )
-from sbredis.sending import Outbox, cancel_scheduled, log_unread_error, scheduled
+from sbredis.sending import Outbox, cancel_scheduled, log_unread_error, scheduled, size_of
 
 if TYPE_CHECKING:
     from sbredis.client import Connection, Creation
@@ -127,20 +125,19 @@ class ServiceBusSender:
         if entity is None or outbox.closed or entity.gone or entity.loop is not loop:
             entity = await outbox.ready(deadline)
         if type(message) is ServiceBusMessage:
-            # The garbage collector looks at each container that a waiting caller holds, so it holds few of them.
-            one = prepared(message, detects_duplicates=entity.detects_duplicates)
+            made = prepared(message, detects_duplicates=entity.detects_duplicates)
             message_id = use_id(message)
-            made, size = (one, len(one)) if isinstance(one, bytes) else ((one,), len(one.payload))
-            job = None
+            future = None
             try:
-                job = outbox.begin_at_once((message,), made, size, entity, deadline)
-                if job is None:
-                    job = await outbox.begin((message,), made, size, entity, deadline)
-                await job.future
+                future = outbox.begin_one(message, made, entity, deadline)
+                if future is None:
+                    form = made if isinstance(made, bytes) else (made,)
+                    future = await outbox.begin((message,), form, size_of(made), entity, deadline)
+                await future
             except BaseException as error:
                 keep_id(message, message_id)
-                if job is not None and isinstance(error, asyncio.CancelledError):
-                    log_unread_error(job)
+                if future is not None and isinstance(error, asyncio.CancelledError):
+                    log_unread_error(future)
                 raise
             return
         if isinstance(message, ServiceBusMessageBatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from uuid import UUID
 
-from sbredis.client import CallJob, RenewJob, SettleJob, count_of, deadline_of, lock_lost, sequence_numbers_of
+from sbredis.client import CallJob, RenewJob, count_of, deadline_of, lock_lost, sequence_numbers_of
 from sbredis.engine import (
     CallId,
     Lock,
@@ -212,11 +213,11 @@ class ServiceBusSettler:
         require_modification(modify)
         with self._telemetry.operation(kind, self.entity_path) as operation:
             held = await self._locked_message(given, deadline, operation)
-            lock = held.lock
+            changes = b""
             if modify is not None or reason is not None or description is not None:
-                lock = lock._replace(changes=await self._changes(given, held, modify, reason, description, deadline))
-            job = SettleJob(lock._replace(delay=delay), deadline, None)
-            await held.partition_client.settling(lane or kind).submit(job)
+                changes = await self._changes(given, held, modify, reason, description, deadline)
+            settling = held.partition_client.settling(lane or kind)
+            await settling.settle(held.lock, asyncio.get_running_loop(), deadline, changes, delay)
 
     async def _changes(  # noqa: PLR0917 -- the changes, and the message they are for
         self,

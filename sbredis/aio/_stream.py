@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sbredis.client import deadline_of
 from sbredis.exceptions import Outcome, ServiceBusError
-from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
+from sbredis.model import ServiceBusMessage, as_message, keep_id, prepared, use_id
+from sbredis.sending import size_of
 
 if TYPE_CHECKING:
     from sbredis.client import ConnectionReference
@@ -254,10 +255,10 @@ class SendStream(AsyncIterator[SendResult]):
                 operation.begin()
             entity = await outbox.ready(deadline)
             message = as_message(message)
-            made = outgoing(message, detects_duplicates=entity.detects_duplicates)
+            made = prepared(message, detects_duplicates=entity.detects_duplicates)
             message_id = use_id(message)
-            job = await outbox.begin([message], [made], len(made.payload), entity, deadline, ordered=True)
-            future: asyncio.Future[int] = job.future
+            listed = made if isinstance(made, bytes) else (made,)
+            future = await outbox.begin((message,), listed, size_of(made), entity, deadline, ordered=True)
         except Exception as error:  # noqa: BLE001  # the result of this message carries the error
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)

@@ -20,8 +20,6 @@ from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._lane_kinds import (
     CallJob,
     RenewJob,
-    SettleJob,
-    SettleManyJob,
     TransactionJob,
     lock_lost,
     note_renewal,
@@ -32,7 +30,7 @@ from sbredis.client._pushing import PushMember
 from sbredis.client._riding import GrantRide, GrantRider
 from sbredis.client._role import IDLE, MOVE, OWN, ROUTE, Role, RoleKeeper, is_held
 from sbredis.client._routing import RoutedCopies, Routing, SpreadCall, facts_of, some_wait
-from sbredis.client._send_lane import SendJob
+from sbredis.client._send_lane import SendJob, SendTerms
 from sbredis.client._server_clock import ServerClock, ServerClocks
 from sbredis.client._spreading import AT_LEAST_TOGETHER, MOST_WORK
 from sbredis.client._test_hooks import BusHooks, install_hooks, remove_hooks
@@ -73,10 +71,9 @@ __all__ = [
     "RoutedCopies",
     "Routing",
     "SendJob",
+    "SendTerms",
     "ServerClock",
     "ServerClocks",
-    "SettleJob",
-    "SettleManyJob",
     "SpreadCall",
     "Throttle",
     "Tick",

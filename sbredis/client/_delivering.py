@@ -47,8 +47,8 @@ itself refuses all jobs of that size or larger. Otherwise it would make a call f
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from sbredis.engine import (
     LaneUnknownError,
@@ -74,6 +74,7 @@ __all__ = [
     "Halving",
     "NextStep",
     "NoRoom",
+    "Part",
     "UnmadeError",
     "forgotten",
 ]
@@ -225,13 +226,21 @@ def _step_without_moving(error: ServiceBusError, *, time_is_left: bool) -> NextS
 # -- the search for the refused job ------------------------------------------------------------------------------------
 
 
-class Sized(Protocol):
-    """The part of a job that the search uses."""
+class Divisible(Protocol):
+    """The part of a call's jobs that the search uses."""
 
-    size: int
+    def __len__(self) -> int: ...
+
+    def take(self, count: int) -> Self:
+        """Remove the first jobs, and return them."""
+        ...
+
+    def split_off(self, chosen: Sequence[bool]) -> Self:
+        """Remove the chosen jobs, and return them."""
+        ...
 
 
-J = TypeVar("J", bound=Sized)
+P = TypeVar("P", bound=Divisible)
 
 
 class NoRoom(NamedTuple):
@@ -241,41 +250,49 @@ class NoRoom(NamedTuple):
     error: ServiceBusError
 
 
-class Halving(Generic[J]):
+class Part(NamedTuple, Generic[P]):
+    """Some jobs of a call that has failed."""
+
+    jobs: P
+    error: ServiceBusError | None
+    """Why the client refuses these jobs itself; ``None`` if they are delivered."""
+
+
+class Halving(Generic[P]):
     """The search for the job that makes a call fail: it splits the call, and each part is delivered by itself."""
 
-    __slots__ = ("_no_room", "_parts")
+    __slots__ = ("_no_room", "_sizes", "waiting")
 
-    def __init__(self) -> None:
-        self._parts: list[list[J]] = []
+    def __init__(self, sizes: Callable[[P], Sequence[int]]) -> None:
+        """``sizes`` returns the size of each job."""
+        self.waiting: list[P] = []
+        """The parts that are delivered later, the next one last."""
+        self._sizes = sizes
         self._no_room: NoRoom | None = None
 
-    def next_part(self) -> tuple[list[J], list[J], ServiceBusError | None]:
-        """Return the jobs of the next part, the jobs without room in the partition, and the error for those jobs.
+    def next_part(self) -> Part[P] | None:
+        """Return the next part; ``None`` if the search has ended."""
+        while self.waiting:
+            jobs = self.waiting.pop()
+            if self._no_room is not None:
+                limit = self._no_room.size
+                refused = jobs.split_off([size >= limit for size in self._sizes(jobs)])
+                if len(refused):
+                    self.waiting.append(jobs)
+                    return Part(refused, self._no_room.error)
+            if len(jobs):
+                return Part(jobs, None)
+        return None
 
-        If there are no jobs in the next part, the search has ended.
-        """
-        refused: list[J] = []
-        while self._parts:
-            part = self._parts.pop()
-            if self._no_room is None:
-                return part, refused, None
-            size = self._no_room.size
-            refused += [job for job in part if job.size >= size]
-            fitting = [job for job in part if job.size < size]
-            if fitting:
-                return fitting, refused, self._no_room.error
-        return [], refused, None if self._no_room is None else self._no_room.error
-
-    def split(self, part: Sequence[J], error: ServiceBusError) -> bool:
-        """Split a part into two halves, which become the next parts.
+    def split(self, jobs: P, error: ServiceBusError) -> bool:
+        """Split jobs into two halves, which become the next parts.
 
         Return ``False`` for a single job, because this job has caused the error.
         """
-        if len(part) == 1:
+        if len(jobs) == 1:
             if isinstance(error, ServiceBusQuotaExceededError):
-                self._no_room = NoRoom(part[0].size, error)
+                self._no_room = NoRoom(self._sizes(jobs)[0], error)
             return False
-        middle = len(part) // 2
-        self._parts += [list(part[middle:]), list(part[:middle])]
+        first = jobs.take(len(jobs) // 2)
+        self.waiting += [jobs, first]
         return True

@@ -95,6 +95,8 @@ class Entity:
         self.forwards = record.settings.forwards or (routing is not None and routing.forwards)
         self.detects_duplicates = record.settings.duplicate_window is not None
         self.largest_message = record.settings.largest_message
+        self.is_plain = record.kind == "queue" and not (self.partitioned or self.requires_sessions or self.forwards)
+        """Whether a message needs nothing but room to be sent."""
         self._partitions: dict[int, Partition] = {}
         self._turn = None
         hooks = self.connection.test_hooks

@@ -15,13 +15,13 @@ import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sbredis.client._delivering import DisplacedError
+from sbredis.client._jobs import Job, Jobs
 from sbredis.client._pipeline import Pipeline
-from sbredis.engine import CallId, Partition, Request
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Request
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -34,42 +34,7 @@ if TYPE_CHECKING:
     from sbredis.client._partition_client import PartitionClient
     from sbredis.client._riding import GrantRider
 
-__all__ = ["OTHER_LOOP", "Job", "Lane"]
-
-
-class Job:
-    """The part of a call that belongs to one caller.
-
-    There is a job for each message, so it has slots. A field that only some kinds of jobs set has its default here.
-    """
-
-    __slots__ = ("deadline", "future", "over", "size")
-
-    done = False
-    """Whether the operation was done, even if no caller waits for it any more."""
-    since = 0.0
-    """The time at which the call was last written to a connection, according to the client's clock.
-
-    The duration of a lock from this call begins no earlier.
-    """
-
-    def __init__(self, deadline: float, size: int = 0) -> None:
-        self.deadline = deadline
-        self.size = size
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        """The future result."""
-        self.over = False
-        """Whether the job has ended."""
-
-    def end(self) -> None:
-        """End the job, with any outcome."""
-        if not self.over:
-            self.over = True
-            self.ended()
-
-    def ended(self) -> None:
-        """Clean up at the end of the job, if a subclass needs this. The method is called once."""
-
+__all__ = ["OTHER_LOOP", "Lane"]
 
 _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
@@ -82,10 +47,11 @@ OTHER_LOOP = (
 
 
 J = TypeVar("J", bound=Job)
+T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Lane(ABC, Generic[J, R]):
+class Lane(ABC, Generic[T, R]):
     """One kind of operation at one partition."""
 
     letter: ClassVar[str]
@@ -105,7 +71,7 @@ class Lane(ABC, Generic[J, R]):
         self.entity = link.entity
         self.connection = link.connection
         self._loop = asyncio.get_running_loop()
-        self.gathering: deque[J] = deque()
+        self.gathering = Jobs[T]()
         """The jobs that wait for the next call. Only the lane changes it."""
         self._pipelines = [Pipeline(self, number) for number in range(self.depth)]
         self._timer: asyncio.TimerHandle | None = None
@@ -116,30 +82,40 @@ class Lane(ABC, Generic[J, R]):
     # -- the operation of this kind of lane ----------------------------------------------------------------------------
 
     @abstractmethod
-    def gather(self, queue: deque[J], *, ordered: bool) -> list[J]:
-        """Take the jobs for one call out of the queue. End and skip jobs whose future is done.
+    def share(self, jobs: Jobs[T], *, ordered: bool) -> int:
+        """Return how many of the first jobs go into one call.
 
-        Without ``ordered``, a job that must not overtake earlier jobs stays in the queue.
+        Without ``ordered``, a job that must not overtake earlier jobs is not among them.
         """
 
     @abstractmethod
-    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[J]) -> Request[R]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[T]) -> Request[R]:
         """Return the call for these jobs."""
 
     @abstractmethod
-    def answer(self, jobs: Sequence[J], result: R) -> None:
-        """Give each job its outcome, and end it."""
+    def answer(self, jobs: Jobs[T], result: R, since: float) -> None:
+        """Give each job its outcome, and clean up after it.
 
-    def riders(self, jobs: Sequence[J]) -> Mapping[GrantRider, int]:  # noqa: ARG002 -- most calls settle nothing
+        The call was last written to a connection at the time ``since``, if the lane ``notes_time``.
+        """
+
+    def unanswered(self, jobs: Jobs[T]) -> None:
+        """Clean up after jobs that have ended without an answer. Each job ends once."""
+
+    def sizes(self, jobs: Jobs[T]) -> Sequence[int]:
+        """Return how many bytes each job adds to its call."""
+        return [0] * len(jobs)
+
+    def riders(self, jobs: Jobs[T]) -> Mapping[GrantRider, int]:  # noqa: ARG002 -- most calls settle nothing
         """Return the receivers of the messages that a call for these jobs settles, and how many messages of each."""
         return {}
 
-    def own_error(self, partition: Partition, job: J) -> Exception | None:
-        """Return the error if the arguments of the job make its call impossible, and ``None`` otherwise."""
-        del partition, job
+    def own_error(self, partition: Partition, what: T) -> Exception | None:
+        """Return the error if the arguments of a job make its call impossible, and ``None`` otherwise."""
+        del partition, what
         return None
 
-    def patience(self, jobs: Sequence[J], seconds: float) -> float:
+    def patience(self, jobs: Jobs[T], seconds: float) -> float:
         """Return for how many seconds to try to reach the partition before the next step.
 
         ``seconds`` is the time that is left.
@@ -150,39 +126,44 @@ class Lane(ABC, Generic[J, R]):
     def unreachable(self) -> None:
         """Called when the partition could not be reached, or did not answer."""
 
-    def move(self, jobs: list[J]) -> list[J]:
-        """Move jobs from a partition that cannot be reached to other partitions. Return the jobs that must stay.
+    def move(self, jobs: Jobs[T]) -> bool:  # noqa: ARG002 -- most jobs belong to their partition
+        """Move those jobs that can be moved to other partitions, and remove them. Return whether there were any.
 
-        The jobs have not run. Jobs that wait for the next call are moved too.
+        The jobs have not run, and the partition cannot be reached.
         """
-        return jobs
+        return False
 
-    def at_limit(self, jobs: list[J]) -> list[J]:  # noqa: ARG002 -- most calls take in data, or none of their jobs does
-        """Return the jobs that a server at its memory limit takes, although it has refused a call of all these jobs."""
-        return []
+    def at_limit(self, jobs: Jobs[T]) -> Sequence[bool]:
+        """Return for each job whether a server at its memory limit takes it, after it has refused a call of all."""
+        return [False] * len(jobs)
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
-    def submit(self, job: J) -> asyncio.Future[Any]:
-        """Queue a job, and return ``job.future``, which will have the result."""
-        future = job.future
+    def submit(self: Lane[J, R], job: J) -> asyncio.Future[Any]:
+        """Queue a job that is an object, and return ``job.future``, which will have the result."""
+        return self.add(job, job.future, job.deadline)
+
+    def add(self, what: T, future: asyncio.Future[Any], deadline: float, terms: Any = None) -> asyncio.Future[Any]:
+        """Queue a job, and return the future of its caller, which will have the result."""
         if self._closed or self.connection.closed or future.get_loop() is not self._loop:
-            self._refuse(job)
+            self._refuse(what, future, deadline, terms)
             return future
-        self.gathering.append(job)
+        self.gathering.add(what, future, deadline, terms)
         if not self._woken:
             self._wake()
-        if job.deadline < self._timer_at:
-            self._watch(min(job.deadline, self._loop.time() + _TICK))
+        if deadline < self._timer_at:
+            self._watch(min(deadline, self._loop.time() + _TICK))
         return future
 
-    def _refuse(self, job: J) -> None:
+    def _refuse(self, what: T, future: asyncio.Future[Any], deadline: float, terms: Any) -> None:
         """Refuse a job of another event loop; fail a job that comes after the client was closed."""
-        job.end()
-        if job.future.get_loop() is not self._loop:
+        jobs = Jobs[T]()
+        jobs.add(what, future, deadline, terms)
+        self.unanswered(jobs)
+        if future.get_loop() is not self._loop:
             raise RuntimeError(OTHER_LOOP)
-        if not job.future.done():
-            job.future.set_exception(self._closed_error(sent=False))
+        if not future.done():
+            future.set_exception(self._closed_error(sent=False))
 
     @property
     def busy(self) -> bool:
@@ -195,18 +176,29 @@ class Lane(ABC, Generic[J, R]):
         if self._timer is not None:
             self._timer.cancel()
         for jobs, sent in self._all():
-            for job in jobs:
-                if not job.future.done():
-                    job.future.set_exception(self._closed_error(sent=sent))
-                    job.future.exception()  # asyncio would report an error that is never read
-                job.end()
+            for future in jobs.futures:
+                if not future.done():
+                    future.set_exception(self._closed_error(sent=sent))
+                    future.exception()  # asyncio would report an error that is never read
+            self.unanswered(jobs)
             jobs.clear()
 
-    def next_jobs(self, pipeline: Pipeline[J, R]) -> list[J]:
+    def next_jobs(self, pipeline: Pipeline[T, R]) -> Jobs[T]:
         """Return the jobs for a pipeline's next call. Wake another pipeline for the jobs that this one leaves."""
         self._woken = False
-        jobs = self.gather(self.gathering, ordered=pipeline is self._pipelines[0])
-        if self.gathering:
+        waiting = self.gathering
+        while True:
+            jobs = waiting.take(MAXIMUM_CALL_MESSAGES)
+            gone = [future.done() for future in jobs.futures]
+            if True in gone:
+                self.unanswered(jobs.split_off(gone))
+            if jobs or not waiting:
+                break
+        if jobs and (count := self.share(jobs, ordered=pipeline is self._pipelines[0])) < len(jobs):
+            first = jobs.take(count)
+            waiting.put_back(jobs)
+            jobs = first
+        if waiting:
             self._wake()
         return jobs
 
@@ -218,22 +210,23 @@ class Lane(ABC, Generic[J, R]):
                 pipeline.wake()
                 return
 
-    def _all(self) -> list[tuple[list[J] | deque[J], bool]]:
+    def _all(self) -> list[tuple[Jobs[T], bool]]:
         """Return all jobs, and whether they were sent."""
-        return [*((pipeline.in_flight, True) for pipeline in self._pipelines), (self.gathering, False)]
+        sent = [(jobs, True) for pipeline in self._pipelines for jobs in pipeline.under_way()]
+        return [*sent, (self.gathering, False)]
 
-    def fail(self, jobs: list[J] | deque[J], error: ServiceBusError) -> None:
+    def fail(self, jobs: Jobs[T], error: ServiceBusError) -> None:
         """End jobs with an error. Each caller gets an error object of its own."""
         error.entity = self.entity.name
         self.entity.explain(error)
-        for job in jobs:
-            if not job.future.done():
-                job.future.set_exception(error.twin())
-            elif job.future.cancelled():
+        for future in jobs.futures:
+            if not future.done():
+                future.set_exception(error.twin())
+            elif future.cancelled():
                 # When an entity is deleted, its users stop, and nothing was changed.
                 level = logging.INFO if isinstance(error, MessagingEntityNotFoundError) else logging.WARNING
                 _log.log(level, "a call failed, and no caller waits for its result any more: %s", error)
-            job.end()
+        self.unanswered(jobs)
         jobs.clear()
 
     def fail_displaced(self) -> ServiceBusError:
@@ -267,16 +260,16 @@ class Lane(ABC, Generic[J, R]):
         some = False
         for jobs, sent in self._all():
             some = some or bool(jobs)
-            for job in jobs:
-                if job.future.done():
+            # A call that was already sent gets a moment longer. If it fails at the deadline, its own error is more
+            # precise than the error from here.
+            grace = _GRACE if sent else 0.0
+            for future, deadline in zip(jobs.futures, jobs.deadlines, strict=True):
+                if deadline + grace >= earliest or future.done():
                     continue
-                # A call that was already sent gets a moment longer. If it fails at the deadline, its own error is more
-                # precise than the error from here.
-                end = job.deadline + _GRACE if sent else job.deadline
-                if end <= now:
-                    job.future.set_exception(self._late_error(sent=sent))
-                elif end < earliest:
-                    earliest = end
+                if deadline + grace <= now:
+                    future.set_exception(self._late_error(sent=sent))
+                else:
+                    earliest = deadline + grace
         if some:
             self._watch(earliest)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from sbredis.client._lane import Job, Lane
+from sbredis.client._jobs import Job, Jobs
+from sbredis.client._lane import Lane
 from sbredis.client._spreading import MOST_WORK
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -37,11 +37,12 @@ from sbredis.exceptions import (
     ServiceBusError,
     SessionLockLostError,
 )
+from sbredis.model import Hold
 
 if TYPE_CHECKING:
     from sbredis.client._partition_client import PartitionClient
     from sbredis.client._riding import GrantRider
-    from sbredis.model import Hold, MessageLease
+    from sbredis.model import MessageLease
 
 __all__ = [
     "CallJob",
@@ -49,9 +50,7 @@ __all__ = [
     "RenewJob",
     "RenewLane",
     "Renewable",
-    "SettleJob",
     "SettleLane",
-    "SettleManyJob",
     "SettleMethod",
     "TransactionJob",
     "TransactionLane",
@@ -64,110 +63,24 @@ MOST_MESSAGES_TOGETHER = 200
 """The largest number of messages, session states, keys and watermarks of several transactions that share a call."""
 
 
-class SettleJob(Job):
-    """A message to settle."""
-
-    __slots__ = ("_session", "done", "hold", "locks")
-
-    def __init__(self, lock: Lock, deadline: float, hold: Hold | None, session: str | None = None) -> None:
-        # There is a settlement for each message, so all fields are set here, without a further call.
-        self.deadline = deadline
-        self.size = len(lock.changes)
-        self.future = asyncio.get_running_loop().create_future()
-        self.over = self.done = False
-        self.locks: Sequence[Lock] = (lock,)
-        self.hold = hold
-        self._session = session
-
-    def settled(self, link: PartitionClient, lost: Collection[str], unfit: Collection[str]) -> None:
-        """Set the outcome: the messages of the call were settled, except those that are ``lost`` or ``unfit``."""
-        future = self.future
-        if (lost or unfit) and (error := self._error(link, lost, unfit)) is not None:
-            if not future.done():
-                future.set_exception(error)
-        else:
-            self.done = True  # the job is done even if no caller waits for it any more
-            if not future.done():
-                future.set_result(None)
-        if not self.over:
-            self.over = True
-            self.ended()
-
-    def _error(self, link: PartitionClient, lost: Collection[str], unfit: Collection[str]) -> ServiceBusError | None:
-        """Return why the message was not settled; ``None`` if it was."""
-        hold, name = self.hold, self.locks[0].name
-        if name in lost:
-            return lock_lost(link, name, self._session if hold is None else hold.session)
-        return _dead_already(link, name) if name in unfit else None
-
-    def ended(self) -> None:
-        """Mark the message as not settled if the call did not settle it. So it can be settled later."""
-        hold = self.hold
-        if hold is None:
-            return
-        if not self.done:
-            hold.settled = False
-        elif hold.watchers:
-            hold.let_go()
-
-    def count_riders(self, riders: dict[GrantRider, int]) -> None:
-        """Add to the numbers of messages that the call settles for each receiver."""
-        hold = self.hold
-        if hold is not None and (rider := hold.reception.rider) is not None:
-            riders[rider] = riders.get(rider, 0) + 1
-
-
 class SettleManyJob(Job):
-    """Messages to settle together, each of them once. The future has the holds of those that were not settled.
-
-    The job itself records which messages were settled, because the caller may not wait for it any more.
-    """
-
-    __slots__ = ("done", "holds", "locks")
+    """Messages to settle together, each of them once. The future has the holds of those that were not settled."""
 
     def __init__(self, holds: Sequence[Hold], deadline: float) -> None:
         super().__init__(deadline)
-        self.done = False
         self.holds = holds
-        self.locks: Sequence[Lock] = [hold.lock() for hold in holds if hold.lease is not None]
-
-    def settled(self, link: PartitionClient, lost: Collection[str], unfit: Collection[str]) -> None:
-        """Set the outcome: the messages of the call were settled, except those that are ``lost`` or ``unfit``."""
-        del link
-        self.done = True
-        left: list[Hold] = []
-        for hold in self.holds:
-            hold.settled = hold.name not in lost and hold.name not in unfit
-            if not hold.settled:
-                left.append(hold)
-            elif hold.watchers:
-                hold.let_go()
-        if not self.future.done():
-            self.future.set_result(left)
-        self.end()
-
-    def ended(self) -> None:
-        """Mark the messages as not settled if the call did not run. So they can be settled later."""
-        if not self.done:
-            for hold in self.holds:
-                hold.settled = False
-
-    def count_riders(self, riders: dict[GrantRider, int]) -> None:
-        """Add to the numbers of messages that the call settles for each receiver."""
-        reception, rider = None, None
-        for hold in self.holds:
-            if hold.reception is not reception:
-                reception = hold.reception
-                rider = reception.rider
-            if rider is not None:
-                riders[rider] = riders.get(rider, 0) + 1
 
 
 SettleMethod = Callable[[Partition, CallId, Sequence[Lock]], Request[Settled]]
+Settleable = Hold | Lock | SettleManyJob
+"""What a settlement is about: a received message, the lock of a message of another process, or several messages."""
 
 
-class SettleLane(Lane[SettleJob | SettleManyJob, Settled]):
-    """Settlements of one kind. Their calls carry grants of the receivers whose messages they settle."""
+class SettleLane(Lane[Settleable, Settled]):
+    """Settlements of one kind. Their calls carry grants of the receivers whose messages they settle.
+
+    The terms of a settlement are the changes and the delay of the message, if it has any.
+    """
 
     depth: ClassVar[int] = 2
     carries: ClassVar[bool] = True
@@ -177,60 +90,104 @@ class SettleLane(Lane[SettleJob | SettleManyJob, Settled]):
         self._method = method
         super().__init__(link)
 
-    def gather(self, queue: deque[SettleJob | SettleManyJob], *, ordered: bool) -> list[SettleJob | SettleManyJob]:
-        """Take the jobs for one call. A call contains each message only once, because the answer names messages."""
+    def settle(
+        self, what: Hold | Lock, loop: asyncio.AbstractEventLoop, deadline: float, changes: bytes = b"", delay: int = 0
+    ) -> asyncio.Future[None]:
+        """Settle a message for a caller in this event loop. If the message is not settled, its hold says so again."""
+        if isinstance(what, Hold):
+            what.settled = True
+        return self.add(what, loop.create_future(), deadline, (changes, delay) if changes or delay else None)
+
+    def settle_many(self, holds: Sequence[Hold], deadline: float) -> asyncio.Future[list[Hold]]:
+        """Settle messages together. The future has those that were not settled."""
+        for hold in holds:
+            hold.settled = True
+        return self.submit(SettleManyJob(holds, deadline))
+
+    def share(self, jobs: Jobs[Settleable], *, ordered: bool) -> int:
+        """Return how many jobs one call takes. It has each message only once, because the answer names messages."""
         del ordered
-        jobs: list[SettleJob | SettleManyJob] = []
-        locks: list[Lock] = []
+        what = jobs.what
+        names = {each.name for each in what if not isinstance(each, SettleManyJob)}
+        if len(names) == len(what) and not any(jobs.terms):
+            return len(what)
+        names.clear()
         size = 0
-        while queue:
-            job = queue.popleft()
-            if job.future.done():
-                job.end()
-                continue
-            size += job.size
-            locks += job.locks
-            if jobs and (size > MAXIMUM_CALL_BYTES or len(locks) > MAXIMUM_CALL_MESSAGES):
-                queue.appendleft(job)
-                break
-            jobs.append(job)
-        if len({lock.name for lock in locks}) < len(locks):
-            first = _up_to_a_second_time(jobs)
-            queue.extendleft(reversed(jobs[first:]))
-            del jobs[first:]
-        return jobs
+        for place, (each, _, _, terms) in enumerate(jobs):
+            own = [hold.name for hold in each.holds] if isinstance(each, SettleManyJob) else (each.name,)
+            size += len(terms[0]) if terms else 0
+            too_many = size > MAXIMUM_CALL_BYTES or len(names) + len(own) > MAXIMUM_CALL_MESSAGES
+            if place and (too_many or not names.isdisjoint(own)):
+                return place
+            names.update(own)
+        return len(what)
 
-    def request(
-        self, partition: Partition, call_id: CallId, jobs: Sequence[SettleJob | SettleManyJob]
-    ) -> Request[Settled]:
+    def sizes(self, jobs: Jobs[Settleable]) -> Sequence[int]:
+        """Return the bytes of the changes of each message."""
+        return [len(terms[0]) if terms else 0 for terms in jobs.terms]
+
+    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[Settleable]) -> Request[Settled]:
         """Return one call for all jobs."""
-        return self._method(partition, call_id, [lock for job in jobs for lock in job.locks])
+        locks: list[Lock] = []
+        for what, _, _, terms in jobs:
+            if isinstance(what, Hold):
+                locks.append(what.lock(*terms) if terms else what.lock())
+            elif isinstance(what, Lock):
+                locks.append(what._replace(changes=terms[0], delay=terms[1]) if terms else what)
+            else:
+                locks += [hold.lock() for hold in what.holds if hold.lease is not None]
+        return self._method(partition, call_id, locks)
 
-    def riders(self, jobs: Sequence[SettleJob | SettleManyJob]) -> Mapping[GrantRider, int]:
+    def riders(self, jobs: Jobs[Settleable]) -> Mapping[GrantRider, int]:
         """Return the receivers of the messages, and how many messages of each are settled."""
         riders: dict[GrantRider, int] = {}
-        for job in jobs:
-            job.count_riders(riders)
+        for hold in _holds(jobs):
+            rider = hold.reception.rider
+            if rider is not None:
+                riders[rider] = riders.get(rider, 0) + 1
         return riders
 
-    def answer(self, jobs: Sequence[SettleJob | SettleManyJob], result: Settled) -> None:
-        """Tell each job which messages were settled, and end it."""
+    def answer(self, jobs: Jobs[Settleable], result: Settled, since: float) -> None:
+        """Tell each caller which messages were settled. A message is settled even if no caller waits any more."""
+        del since
         lost, unfit = set(result.lost), set(result.unfit)
-        for job in jobs:
-            job.settled(self.link, lost, unfit)
+        not_settled = lost | unfit
+        for hold in _holds(jobs):
+            if hold.name in not_settled:
+                hold.settled = False
+            elif hold.watchers:
+                hold.let_go()
+        for what, future in zip(jobs.what, jobs.futures, strict=True):
+            if future.done():
+                continue
+            if isinstance(what, SettleManyJob):
+                future.set_result([hold for hold in what.holds if hold.name in not_settled])
+            elif what.name in not_settled:
+                future.set_exception(self._error(what, lost))
+            else:
+                future.set_result(None)
         if result.more:
             self.link.catch_up()
 
+    def unanswered(self, jobs: Jobs[Settleable]) -> None:
+        """Mark the messages as not settled. So they can be settled later."""
+        for hold in _holds(jobs):
+            hold.settled = False
 
-def _up_to_a_second_time(jobs: Sequence[SettleJob | SettleManyJob]) -> int:
-    """Return how many of the first jobs have no message that an earlier job has."""
-    names: set[str] = set()
-    for place, job in enumerate(jobs):
-        own = [lock.name for lock in job.locks]
-        if place and not names.isdisjoint(own):
-            return place
-        names.update(own)
-    return len(jobs)
+    def _error(self, what: Hold | Lock, lost: Collection[str]) -> ServiceBusError:
+        """Return why a message was not settled."""
+        if what.name in lost:
+            return lock_lost(self.link, what.name, what.session if isinstance(what, Hold) else None)
+        return _dead_already(self.link, what.name)
+
+
+def _holds(jobs: Jobs[Settleable]) -> Iterator[Hold]:
+    """Return all messages that were received by this client."""
+    for what in jobs.what:
+        if isinstance(what, Hold):
+            yield what
+        elif isinstance(what, SettleManyJob):
+            yield from what.holds
 
 
 class Renewable(Protocol):
@@ -264,39 +221,32 @@ class RenewLane(Lane[RenewJob, Renewed]):
     letter: ClassVar[str] = "r"
     notes_time: ClassVar[bool] = True
 
-    def gather(self, queue: deque[RenewJob], *, ordered: bool) -> list[RenewJob]:
-        """Take the jobs for one call. A call contains each message only once."""
+    def share(self, jobs: Jobs[RenewJob], *, ordered: bool) -> int:
+        """Return how many jobs one call takes. It has each message only once, because the answer names messages."""
         del ordered
-        jobs: list[RenewJob] = []
         names: set[str] = set()
-        while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
-            job = queue[0]
-            if job.future.done():
-                queue.popleft().end()
-                continue
+        for place, job in enumerate(jobs.what):
             if job.lock.name in names:
-                break
+                return place
             names.add(job.lock.name)
-            jobs.append(queue.popleft())
-        return jobs
+        return len(jobs)
 
-    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[RenewJob]) -> Request[Renewed]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[RenewJob]) -> Request[Renewed]:
         """Return one call for all jobs."""
-        return partition.renew(call_id, [job.lock for job in jobs])
+        return partition.renew(call_id, [job.lock for job in jobs.what])
 
-    def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
-        """Update the end of each lock, and end the jobs."""
+    def answer(self, jobs: Jobs[RenewJob], result: Renewed, since: float) -> None:
+        """Update the end of each lock."""
         lost, apart = set(result.lost), set(result.apart)
-        for job in jobs:
+        for job in jobs.what:
             name = job.lock.name
             if name not in lost and job.hold.lease is not None:
-                note_renewal(job.hold, self.link.lease("", result.lock, job.since), apart=name in apart)
+                note_renewal(job.hold, self.link.lease("", result.lock, since), apart=name in apart)
             if not job.future.done():
                 if name in lost:
                     job.future.set_exception(lock_lost(self.link, name))
                 else:
                     job.future.set_result(None)
-            job.end()
         if result.more:
             self.link.catch_up()
 
@@ -320,6 +270,11 @@ class CallJob(Job, Generic[T]):
         """Whether ``more`` in the result says that due work is left, which the client then does in the background."""
         self.told: Callable[[], None] | None = None
         """A function that is called when the result arrives, one turn of the loop before a callback of the future."""
+        self.since = 0.0
+        """The time at which the call was last written to a connection, according to the client's clock.
+
+        The duration of a lock from this call begins no earlier. It is known with the result.
+        """
 
 
 class CallLane(Lane[CallJob[Any], Any]):
@@ -331,30 +286,25 @@ class CallLane(Lane[CallJob[Any], Any]):
         self.letter = letter  # type: ignore[misc]  # one class for all kinds
         super().__init__(link)
 
-    def gather(self, queue: deque[CallJob[Any]], *, ordered: bool) -> list[CallJob[Any]]:
-        """Take one job."""
-        del ordered
-        while queue:
-            job = queue.popleft()
-            if not job.future.done():
-                return [job]
-            job.end()
-        return []
+    def share(self, jobs: Jobs[CallJob[Any]], *, ordered: bool) -> int:
+        """Return 1, because calls are not shared."""
+        del jobs, ordered
+        return 1
 
-    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[CallJob[Any]]) -> Request[Any]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[CallJob[Any]]) -> Request[Any]:
         """Return the call that the job makes."""
-        return jobs[0].make(partition, call_id)
+        return jobs.what[0].make(partition, call_id)
 
-    def answer(self, jobs: Sequence[CallJob[Any]], result: Any) -> None:
-        """Pass the result to the caller, or to ``orphaned``, and end the job."""
-        job = jobs[0]
+    def answer(self, jobs: Jobs[CallJob[Any]], result: Any, since: float) -> None:
+        """Pass the result to the caller, or to ``orphaned``."""
+        job = jobs.what[0]
+        job.since = since
         if not job.future.done():
             job.future.set_result(result)
             if job.told is not None:
                 job.told()
         elif job.orphaned is not None:
             job.orphaned(result)
-        job.end()
         if job.catches_up and getattr(result, "more", False):
             self.link.catch_up()
 
@@ -363,7 +313,8 @@ class TransactionJob(Job, ABC):
     """A transaction to commit. Its future has the result."""
 
     def __init__(self, deadline: float, messages: int, size: int, links: frozenset[PartitionClient]) -> None:
-        super().__init__(deadline, size)
+        super().__init__(deadline)
+        self.size = size
         self.messages = messages
         """The number of messages, session states, keys and watermarks."""
         self.links = links
@@ -390,6 +341,10 @@ class TransactionJob(Job, ABC):
     def happened(self, result: Transacted) -> None:
         """Note that the transaction has happened, even if no caller waits for it any more."""
 
+    @abstractmethod
+    def ended(self) -> None:
+        """Clean up at the end of the job, with any outcome. The method is called once."""
+
 
 class TransactionLane(Lane[TransactionJob, TransactedTogether]):
     """Transactions that this partition takes part in, and of which it recognises the repetitions.
@@ -402,34 +357,30 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
     spans: ClassVar[bool] = True
     carries: ClassVar[bool] = True
 
-    def gather(self, queue: deque[TransactionJob], *, ordered: bool) -> list[TransactionJob]:
-        """Take the jobs for one call. The limits of a call keep it from holding the server for long."""
+    def share(self, jobs: Jobs[TransactionJob], *, ordered: bool) -> int:
+        """Return how many jobs one call takes. The limits of a call keep it from holding the server for long."""
         del ordered
-        jobs: list[TransactionJob] = []
         links: set[PartitionClient] = set()
         messages = size = 0
-        while queue and len(jobs) < MAXIMUM_TRANSACTIONS:
-            job = queue[0]
-            if job.future.done():
-                queue.popleft().end()
-                continue
+        for place, job in enumerate(jobs.what[:MAXIMUM_TRANSACTIONS]):
             messages, size = messages + job.messages, size + job.size
             links |= job.links
-            if jobs and (
+            if place and (
                 messages > MOST_MESSAGES_TOGETHER or size > MAXIMUM_CALL_BYTES or len(links) > MAXIMUM_PARTICIPANTS
             ):
-                break
-            jobs.append(queue.popleft())
-        return jobs
+                return place
+        return MAXIMUM_TRANSACTIONS
 
-    def request(
-        self, partition: Partition, call_id: CallId, jobs: Sequence[TransactionJob]
-    ) -> Request[TransactedTogether]:
+    def sizes(self, jobs: Jobs[TransactionJob]) -> Sequence[int]:
+        """Return the bytes of each transaction."""
+        return [job.size for job in jobs.what]
+
+    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[TransactionJob]) -> Request[TransactedTogether]:
         """Return one call for all jobs. If one of several jobs cannot be carried out, the lane splits the call."""
         del partition
         transactions: list[list[Operation]] = []
         work = 0.0
-        for job in jobs:
+        for job in jobs.what:
             try:
                 operations, more = job.operations(call_id.now)
             except ServiceBusError as error:
@@ -442,29 +393,35 @@ class TransactionLane(Lane[TransactionJob, TransactedTogether]):
             raise _NotTogetherError
         return transact_together(call_id, transactions)
 
-    def riders(self, jobs: Sequence[TransactionJob]) -> Mapping[GrantRider, int]:
+    def riders(self, jobs: Jobs[TransactionJob]) -> Mapping[GrantRider, int]:
         """Return the receivers of the messages that are settled in this partition, which takes the grants."""
         riders: dict[GrantRider, int] = {}
-        for job in jobs:
+        for job in jobs.what:
             job.count_riders(self.link, riders)
         return riders
 
-    def at_limit(self, jobs: list[TransactionJob]) -> list[TransactionJob]:
-        """Return the jobs that take in no data."""
-        return [job for job in jobs if job.frees(self.connection.clock.told())]
+    def at_limit(self, jobs: Jobs[TransactionJob]) -> Sequence[bool]:
+        """Return which jobs take in no data."""
+        return [job.frees(self.connection.clock.told()) for job in jobs.what]
 
-    def answer(self, jobs: Sequence[TransactionJob], result: TransactedTogether) -> None:
+    def answer(self, jobs: Jobs[TransactionJob], result: TransactedTogether, since: float) -> None:
         """Give each job the result or the refusal of its transaction, and end it."""
-        for job, outcome in zip(jobs, result.outcomes, strict=True):
+        del since
+        for job, outcome in zip(jobs.what, result.outcomes, strict=True):
             if isinstance(outcome, Transacted):
                 job.happened(outcome)
                 if not job.future.done():
                     job.future.set_result(outcome)
             elif not job.future.done():
                 job.future.set_exception(outcome)
-            job.end()
+        self.unanswered(jobs)
         if result.more:
             self.link.catch_up()
+
+    def unanswered(self, jobs: Jobs[TransactionJob]) -> None:
+        """End the jobs."""
+        for job in jobs.what:
+            job.ended()
 
 
 class _NotTogetherError(Exception):

@@ -16,7 +16,6 @@ from sbredis.client._lane_kinds import (
     CallJob,
     CallLane,
     RenewLane,
-    SettleJob,
     SettleLane,
     SettleMethod,
     TransactionLane,
@@ -335,7 +334,8 @@ class PartitionClient:
     def give_back_named(self, token: str, names: Sequence[str]) -> list[asyncio.Future[None]]:
         """Release the messages that are, or may be, locked under this token, without an increase of delivery counts."""
         until = self._loop.time() + _GIVING_BACK
-        given = [self.settling("release").submit(SettleJob(Lock(token, name), until, None)) for name in names]
+        lane, loop = self.settling("release"), asyncio.get_running_loop()
+        given = [lane.settle(Lock(token, name), loop, until) for name in names]
         for future in given:
             self._giving_back.add(future)
             future.add_done_callback(self._gave_back)

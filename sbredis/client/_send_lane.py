@@ -1,15 +1,15 @@
-"""Sends to one partition: the job of one caller, and the lane that joins the jobs of all callers."""
+"""Sends to one partition: the lane that joins the sends of all callers."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from sbredis.client._lane import Job, Lane
+from sbredis.client._jobs import Jobs
+from sbredis.client._lane import Lane
 from sbredis.client._routing import facts_of, some_wait
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sbredis.client._throttle import Throttle
     from sbredis.rules import MessageView
 
-__all__ = ["SendJob", "SendLane"]
+__all__ = ["SendJob", "SendLane", "SendTerms"]
 
 _log = logging.getLogger("sbredis.client")
 _SHOWN = 10
@@ -38,62 +38,39 @@ _STRETCH = 0.3
 """The least number of seconds for which a call tries to reach its partition before movable messages are moved."""
 
 
-class SendJob(Job):
-    """Messages that one caller sends.
+@dataclass(frozen=True, slots=True, eq=False)
+class SendTerms:
+    """What is said about many sends: they share the terms."""
 
-    The partition accepts all of them or none. The result is the sequence number of the first message.
+    throttle: Throttle
+    movable: bool = False
+    """Whether the messages may go to any partition."""
+    ordered: bool = False
+    """Whether the messages must not overtake earlier ones."""
+
+
+class SendJob:
+    """Messages that one caller sends, if they are not just the payload of a single message, as nearly all are.
+
+    The partition accepts all of them or none.
     """
 
-    __slots__ = ("count", "facts", "made", "movable", "ordered", "throttle", "widths")
+    __slots__ = ("facts", "messages", "size", "widths")
 
-    def __init__(  # noqa: PLR0917 -- the message and its place, passed on
-        self,
-        loop: asyncio.AbstractEventLoop,
-        made: Sequence[Outgoing] | bytes,
-        size: int,
-        deadline: float,
-        throttle: Throttle,
-        movable: bool,
-        ordered: bool,
-    ) -> None:
-        """``loop`` is the event loop of the caller. It is not looked up here, because that is a call to the system."""
-        # There is a send for each message, so all fields are set here, without a further call.
-        self.deadline = deadline
+    def __init__(self, messages: Sequence[Outgoing], size: int) -> None:
+        self.messages = messages
         self.size = size
-        self.future = loop.create_future()
-        self.over = False
-        self.made = made
-        """The messages; or the payload of a single message that has nothing else, as nearly all have."""
-        self.count = 1 if isinstance(made, bytes) else len(made)
-        """The number of messages."""
         self.facts: Sequence[MessageView | None] = ()
         """The view of each message for a topic's rules; ``None`` for a message that is scheduled and judged later."""
-        self.throttle = throttle
-        self.movable = movable
-        """Whether the messages may go to any partition."""
-        self.ordered = ordered
-        """Whether the messages must not overtake earlier ones."""
         self.widths: Sequence[int] = ()
         """The count of sequence numbers that each message takes; empty if each takes one."""
 
-    @property
-    def messages(self) -> Sequence[Outgoing]:
-        """The messages. Calls of nothing but payloads do not need them."""
-        return (Outgoing(self.made),) if isinstance(self.made, bytes) else self.made
 
-    def numbers(self, first: int) -> list[int]:
-        """Return the sequence numbers of all messages. ``first`` is the number of the first message."""
-        if not self.widths:
-            return list(range(first, first + self.count))
-        return list(accumulate(self.widths[:-1], initial=first))
+class SendLane(Lane[bytes | SendJob, Sent]):
+    """Sends to one partition. A job is the payload of a message that has nothing else, or a :class:`SendJob`.
 
-    def ended(self) -> None:
-        """Return the allowance of the throttle."""
-        self.throttle.release(self.count, self.size)
-
-
-class SendLane(Lane[SendJob, Sent]):
-    """Sends to one partition."""
+    The result for a single message is its sequence number, and the result for several is the list of their numbers.
+    """
 
     letter: ClassVar[str] = "s"
     depth: ClassVar[int] = 2
@@ -103,101 +80,114 @@ class SendLane(Lane[SendJob, Sent]):
         super().__init__(link)
         self._elsewhere = elsewhere
 
-    def gather(self, queue: deque[SendJob], *, ordered: bool) -> list[SendJob]:
-        """Take as many jobs as one call may contain, in the order in which they came."""
-        jobs: list[SendJob] = []
-        count = size = 0
+    def share(self, jobs: Jobs[bytes | SendJob], *, ordered: bool) -> int:
+        """Return how many of the first jobs one call takes."""
+        most = len(jobs)
+        if not ordered and any(terms.ordered for terms in set(jobs.terms)):
+            most = [terms.ordered for terms in jobs.terms].index(True)
         routing = self.entity.routing
         largest = MAXIMUM_CALL_MESSAGES if routing is None else min(MAXIMUM_CALL_MESSAGES, routing.most)
-        while queue:
-            job = queue.popleft()
-            if job.future.done():
-                job.end()
-                continue
-            count += job.count
-            size += job.size
-            if ((count > largest or size > MAXIMUM_CALL_BYTES) and jobs) or (job.ordered and not ordered):
-                queue.appendleft(job)
-                break
-            jobs.append(job)
-        return jobs
+        count, size = _measure(jobs.what)
+        if count <= largest and size <= MAXIMUM_CALL_BYTES:
+            return most
+        count = size = 0
+        for place, what in enumerate(jobs.what[:most]):
+            more, bytes_more = _measure((what,))
+            count, size = count + more, size + bytes_more
+            if place and (count > largest or size > MAXIMUM_CALL_BYTES):
+                return place
+        return most
 
-    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SendJob]) -> Request[Sent]:
+    def sizes(self, jobs: Jobs[bytes | SendJob]) -> Sequence[int]:
+        """Return the bytes of each job."""
+        return [_measure((what,))[1] for what in jobs.what]
+
+    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[bytes | SendJob]) -> Request[Sent]:
         """Return one call that sends all messages. For a topic, it sends the copies that the current rules make."""
         entity = self.entity
         routing = entity.routing
         if routing is None:
             if entity.record.kind == "topic":
                 raise SettingsStaleError("The entity is a topic now, and this client has not read its rules yet.")
-            for job in jobs:
-                job.widths = ()
-            payloads = [job.made for job in jobs if isinstance(job.made, bytes)]
+            payloads = [what for what in jobs.what if isinstance(what, bytes)]
             if len(payloads) == len(jobs):
                 return partition.send_payloads(call_id, payloads)
-            return partition.send(call_id, [message for job in jobs for message in job.messages])
-        messages = [message for job in jobs for message in job.messages]
-        facts = [each for job in jobs for each in (job.facts or map(_facts, job.messages))]
+            for what in jobs.what:
+                if isinstance(what, SendJob):
+                    what.widths = ()
+            return partition.send(call_id, _messages(jobs.what))
+        listed = [SendJob((Outgoing(what),), len(what)) if isinstance(what, bytes) else what for what in jobs.what]
+        messages = _messages(listed)
+        facts = [each for job in listed for each in (job.facts or map(_facts, job.messages))]
         divisible = len(jobs) > 1
         made = routing.published(partition, self.link.number, call_id, messages, facts, divisible=divisible)
         at = 0
-        for job in jobs:
-            job.widths = made.widths[at : at + job.count]
-            at += job.count
+        for job in listed:
+            job.widths = made.widths[at : at + len(job.messages)]
+            at += len(job.messages)
+        jobs.what[:] = listed
         return made.request
 
-    def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
+    def own_error(self, partition: Partition, what: bytes | SendJob) -> Exception | None:
         """Return the error in a message itself, if there is one."""
         try:
-            partition.check_outgoing(job.messages)
+            partition.check_outgoing(_messages((what,)))
         except (TypeError, ValueError) as error:
             return error
         return None
 
-    def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
-        """Give each job the number of its first message, and end it. Spread messages first if no other client does."""
-        messages = [message for job in jobs for message in job.messages] if result.scheduled else []
-        widths = [width for job in jobs for width in job.widths]
+    def answer(self, jobs: Jobs[bytes | SendJob], result: Sent, since: float) -> None:
+        """Give each caller the numbers of its messages. Spread messages first if no other client does."""
+        del since
+        messages = _messages(jobs.what) if result.scheduled else []
+        widths = [width for what in jobs.what if isinstance(what, SendJob) for width in what.widths] if messages else []
         if messages and some_wait(messages, widths, result.first, result.scheduled):
-            self.connection.start(self._answer_when_spread(list(jobs), result))
+            self.connection.start(self._answer_when_spread(jobs.take(len(jobs)), result))
         else:
             self._answer(jobs, result)
 
-    async def _answer_when_spread(self, jobs: Sequence[SendJob], result: Sent) -> None:
+    async def _answer_when_spread(self, jobs: Jobs[bytes | SendJob], result: Sent) -> None:
         try:
             await self.connection.observer.spread(self.connection, self.entity, self.link.number)
         finally:
             self._answer(jobs, result)  # the messages are stored in any case
 
-    def _answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
+    def _answer(self, jobs: Jobs[bytes | SendJob], result: Sent) -> None:
         number = self.link.base + result.first
-        throttle, released, size = jobs[0].throttle, 0, 0
-        for job in jobs:
-            future, count = job.future, job.count
+        for what, future in zip(jobs.what, jobs.futures, strict=True):
+            numbers: int | list[int]
+            if isinstance(what, bytes):
+                numbers = number
+                number += 1
+            else:
+                numbers = list(accumulate(what.widths or (1,) * len(what.messages), initial=number))
+                number = numbers.pop()
+                numbers = numbers[0] if len(numbers) == 1 else numbers
             if not future.done():
-                future.set_result(number)
-            number += sum(job.widths) if job.widths else count
-            # The allowances of a throttle are returned together.
-            job.over = True
-            if job.throttle is not throttle:
-                throttle.release(released, size)
-                throttle, released, size = job.throttle, 0, 0
-            released += count
-            size += job.size
-        throttle.release(released, size)
+                future.set_result(numbers)
         self.link.reached()
         if result.dropped:
-            self._tell_of_dropped(jobs, result.dropped)
+            self._tell_of_dropped(_messages(jobs.what), result.dropped)
         hooks = self.connection.test_hooks
         if hooks is not None:
-            messages = [message for job in jobs for message in job.messages]
-            hooks.sent(self.connection.target.namespace, self.entity.name, messages)
+            hooks.sent(self.connection.target.namespace, self.entity.name, _messages(jobs.what))
         if result.more:
             self.link.catch_up()
+        self.unanswered(jobs)
 
-    def _tell_of_dropped(self, jobs: Sequence[SendJob], dropped: int) -> None:
+    def unanswered(self, jobs: Jobs[bytes | SendJob]) -> None:
+        """Return the allowances of the throttles."""
+        kinds = set(jobs.terms)
+        for terms in kinds:
+            own = jobs.what
+            if len(kinds) > 1:
+                own = [what for what, its in zip(jobs.what, jobs.terms, strict=True) if its is terms]
+            terms.throttle.release(*_measure(own))
+
+    def _tell_of_dropped(self, messages: Sequence[Outgoing], dropped: int) -> None:
         """Log and count the dropped duplicates. The partition reports their number, but not the messages."""
         entity = self.entity
-        known = [message.message_id for job in jobs for message in job.messages if message.message_id]
+        known = [message.message_id for message in messages if message.message_id]
         ids = [shortened(message_id.decode(errors="replace")) for message_id in known]
         few = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
         if dropped == len(ids):
@@ -213,7 +203,7 @@ class SendLane(Lane[SendJob, Sent]):
         )
         self.connection.observer.dropped_duplicates(entity.name, dropped)
 
-    def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
+    def patience(self, jobs: Jobs[bytes | SendJob], seconds: float) -> float:
         """Limit the ``seconds`` for a call that need not wait for an unreachable partition.
 
         Movable messages wait only a short time. The first jobs that cannot reach a partition also wait only a short
@@ -224,7 +214,7 @@ class SendLane(Lane[SendJob, Sent]):
         if (
             not entity.partitioned
             or self._is_limited
-            or (self.link.down_until and not any(job.movable for job in jobs))
+            or (self.link.down_until and not any(terms.movable for terms in jobs.terms))
         ):
             return seconds
         return min(seconds, max(_STRETCH, 3 * self.connection.retry.first))
@@ -237,22 +227,38 @@ class SendLane(Lane[SendJob, Sent]):
         """For a while, send no movable messages to this partition. Move those that wait for the next call."""
         if self.entity.partitioned:
             self.link.missed()
-            waiting = list(self.gathering)
-            self.gathering.clear()
-            self.gathering.extend(self.move(waiting))
+            waiting = self.gathering.take(len(self.gathering))
+            self.move(waiting)
+            self.gathering.put_back(waiting)
 
-    def move(self, jobs: list[SendJob]) -> list[SendJob]:
-        """Move jobs to partitions that can be reached. Return the jobs that must stay."""
+    def move(self, jobs: Jobs[bytes | SendJob]) -> bool:
+        """Move jobs to partitions that can be reached. Return whether there were any."""
         if not self.entity.partitioned or self._is_limited:
-            return jobs
-        return [job for job in jobs if not (job.movable and self._moved(job))]
-
-    def _moved(self, job: SendJob) -> bool:
-        lane = self._elsewhere()
-        if lane.link.down_until:
             return False
-        _ = lane.submit(job)  # the result is not needed, because the caller has the job's future
-        return True
+        moved: list[bool] = []
+        for what, future, deadline, terms in jobs:
+            lane = self._elsewhere() if terms.movable else self
+            moved.append(lane is not self and not lane.link.down_until)
+            if moved[-1]:
+                _ = lane.add(what, future, deadline, terms)
+        _ = jobs.split_off(moved)
+        return True in moved
+
+
+def _measure(listed: Sequence[bytes | SendJob]) -> tuple[int, int]:
+    """Return how many messages these are, and how many bytes."""
+    if set(map(type, listed)) == {bytes}:
+        return len(listed), sum(map(len, cast("Sequence[bytes]", listed)))
+    count = sum([1 if isinstance(what, bytes) else len(what.messages) for what in listed])
+    return count, sum([len(what) if isinstance(what, bytes) else what.size for what in listed])
+
+
+def _messages(listed: Sequence[bytes | SendJob]) -> list[Outgoing]:
+    """Return all messages. Calls of nothing but payloads do not need them."""
+    found: list[Outgoing] = []
+    for what in listed:
+        found += (Outgoing(what),) if isinstance(what, bytes) else what.messages
+    return found
 
 
 def _facts(message: Outgoing) -> MessageView:

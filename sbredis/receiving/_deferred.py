@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbredis.client import CallJob, SettleJob
+from sbredis.client import CallJob
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     CallId,
@@ -211,12 +211,13 @@ class Deferred:
     async def _delete(self) -> None:
         """Delete the locked messages, after all of them have arrived."""
         found = [hold_of(message) for message in self._found.values()]
-        jobs = [
-            (self._entity.partition_client_of(hold), SettleJob(hold.lock(), self._deadline, hold))
+        loop = asyncio.get_running_loop()
+        deleted = [
+            self._entity.partition_client_of(hold).settling("complete").settle(hold, loop, self._deadline)
             for hold in found
             if hold.lease is not None
         ]
-        await asyncio.gather(*(partition_client.settling("complete").submit(job) for partition_client, job in jobs))
+        await asyncio.gather(*deleted)
         for hold in found:
             hold.lease, hold.settled = None, False
 

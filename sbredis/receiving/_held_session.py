@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from zlib import crc32
 
 from sbredis._tasks import wait_until
-from sbredis.client import CallJob, SettleJob
+from sbredis.client import CallJob
 from sbredis.engine import CallId, Partition, Purged, Request, SessionLock
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Hold, MessageLease
@@ -199,14 +199,10 @@ class HeldSession:
         """Count a failed delivery of each message. If a call fails, the partition counts it when the lock ends."""
         if not self.locked:
             return
-        deadline = asyncio.get_running_loop().time() + _RELEASING
-        jobs: list[SettleJob] = []
-        for hold in holds:
-            if hold.lease is not None and not hold.settled:
-                hold.settled = True
-                jobs.append(SettleJob(hold.lock(), deadline, hold))
-        lane = self.partition_client.settling("abandon")
-        for error in await asyncio.gather(*map(lane.submit, jobs), return_exceptions=True):
+        lane, loop = self.partition_client.settling("abandon"), asyncio.get_running_loop()
+        deadline = loop.time() + _RELEASING
+        counted = [lane.settle(hold, loop, deadline) for hold in holds if hold.lease is not None and not hold.settled]
+        for error in await asyncio.gather(*counted, return_exceptions=True):
             if error is not None:
                 _log.debug("%s: a failed delivery could not be counted: %s", self.entity.name, error)
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from weakref import WeakMethod
 
 from sbredis._quoting import quoted
-from sbredis.client import SettleJob, SettleManyJob, deadline_of
+from sbredis.client import deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
-    Lock,
     decode,
     decode_changes,
     encode_changes,
@@ -99,34 +98,22 @@ class MessageSettler:
         changes = changes_of(hold, modify, reason, description)
         entity = await self._entity_of(hold, deadline)
         self.check(message, kind)  # again, because another task may have settled the message meanwhile
-        await self._submit(entity, kind, hold, deadline, changes, delay)
+        lane = entity.partition_client_of(hold).settling(kind)
+        await lane.settle(hold, asyncio.get_running_loop(), deadline, changes, delay)
         if entity.record.settings.forwards_dead and kind in {"dead_letter", "abandon"}:
             certain = kind == "dead_letter"  # too many deliveries make a dead letter, too
             connection = self._lookup.connection
             connection.observer.moves_from(connection, entity.record, waits=certain)
 
     def begin(
-        self,
-        kind: SettlementKind,
-        message: ServiceBusReceivedMessage,
-        deadline: float,
-        changes: bytes = b"",
-        delay: int = 0,
+        self, kind: SettlementKind, message: ServiceBusReceivedMessage, loop: asyncio.AbstractEventLoop, deadline: float
     ) -> asyncio.Future[None] | None:
         """Queue a settlement. Return ``None`` if the settlement must first wait for the entity."""
         hold = self.check(message, kind)
         entity = self._lookup.found
         if entity is None or hold.reception.owner is not entity:
             return None
-        return self._submit(entity, kind, hold, deadline, changes, delay)
-
-    def _submit(  # noqa: PLR0917 -- the settlement of one message
-        self, entity: Entity, kind: SettlementKind, hold: Hold, deadline: float, changes: bytes, delay: int
-    ) -> asyncio.Future[None]:
-        assert hold.lease is not None  # the hold was checked
-        hold.settled = True
-        job = SettleJob(Lock(hold.lease.token, hold.name, changes, delay), deadline, hold)
-        return entity.partition_client_of(hold).settling(kind).submit(job)
+        return entity.partition_client_of(hold).settling(kind).settle(hold, loop, deadline)
 
     async def complete_all(self, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:
         """Settle messages as done, with one call for each partition. Raise if locks have ended."""
@@ -301,13 +288,12 @@ async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> l
     reception: Reception | None = None
     place: list[Hold] = []
     for hold in holds:
-        hold.settled = True
         if hold.reception is not reception:  # all messages of one receiving call share their reception
             reception = hold.reception
             place = places.setdefault(entity.partition_client_of(hold), [])
         place.append(hold)
     futures = [
-        partition_client.settling("complete").submit(SettleManyJob(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
+        partition_client.settling("complete").settle_many(part[at : at + MAXIMUM_CALL_MESSAGES], deadline)
         for partition_client, listed in places.items()
         for part in _each_message_once(listed)
         for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)

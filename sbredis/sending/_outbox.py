@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sbredis.client import OTHER_LOOP, SendJob, Throttle, UnmadeError, facts_of
+from sbredis.client import OTHER_LOOP, SendJob, SendTerms, Throttle, UnmadeError, facts_of
 from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, decode
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.model import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sbredis.client import Connection, Creation, Entity
     from sbredis.rules import MessageView
 
-__all__ = ["Outbox", "destination", "log_unread_error", "views_for_rules"]
+__all__ = ["Outbox", "destination", "log_unread_error", "size_of", "views_for_rules"]
 
 _CLOCKS_APART = 600_000
 """Messages that were scheduled on a topic are published in time if the clocks differ by at most this number of ms."""
@@ -44,6 +44,9 @@ class Outbox:
     ) -> None:
         self.throttle = throttle
         """The limit on messages under way."""
+        self._terms = SendTerms(throttle)
+        self._movable_terms = SendTerms(throttle, movable=True)
+        self._ordered_terms = SendTerms(throttle, ordered=True)
         self.entity: Entity | None = None
         """The entity to send to; ``None`` before it was found in the registry."""
         self.closed = False
@@ -123,13 +126,13 @@ class Outbox:
         entity: Entity,
         deadline: float,
     ) -> list[int]:
-        job = await self.begin(messages, made, size, entity, deadline)
+        future = await self.begin(messages, made, size, entity, deadline)
         try:
-            first: int = await job.future
+            numbers: int | list[int] = await future
         except asyncio.CancelledError:
-            log_unread_error(job)
+            log_unread_error(future)
             raise
-        return job.numbers(first)
+        return numbers if isinstance(numbers, list) else [numbers]
 
     async def begin(
         self,
@@ -140,15 +143,16 @@ class Outbox:
         deadline: float,
         *,
         ordered: bool = False,
-    ) -> SendJob:
-        """Submit messages as soon as the throttle has room for them. The job has their outcome.
+    ) -> asyncio.Future[Any]:
+        """Submit messages as soon as the throttle has room for them.
 
         ``made`` are the same messages in the form for a partition, or the payload of a single one (:func:`prepared`).
-        In a partition, ``ordered`` messages never overtake ordered messages that were submitted earlier.
+        The future has the sequence number of a single message, or the list of those of several. In a partition,
+        ``ordered`` messages never overtake ordered messages that were submitted earlier.
         """
-        job = self.begin_at_once(messages, made, size, entity, deadline, ordered=ordered)
-        if job is not None:
-            return job
+        future = self.begin_at_once(messages, made, size, entity, deadline, ordered=ordered)
+        if future is not None:
+            return future
         count = len(messages)
         if entity.requires_sessions:
             await require_sessions(entity, messages, deadline)
@@ -166,9 +170,7 @@ class Outbox:
         except BaseException:
             self.throttle.release(count, size)
             raise
-        job = self.begin_at_once(messages, made, size, entity, deadline, ordered=ordered, admitted=True)
-        assert job is not None  # nothing is left to wait for
-        return job
+        return self._submit(messages, made, size, entity, deadline, ordered=ordered)
 
     def begin_at_once(
         self,
@@ -179,40 +181,64 @@ class Outbox:
         deadline: float,
         *,
         ordered: bool = False,
-        admitted: bool = False,
-    ) -> SendJob | None:
+    ) -> asyncio.Future[Any] | None:
         """Submit messages like :meth:`begin`; or return ``None`` if something must be awaited first.
 
-        The caller is in the event loop of the entity, as :meth:`ready` has found. If the throttle has ``admitted`` the
-        messages already, nothing must be awaited. If the submission fails, the allowance is returned.
+        The caller is in the event loop of the entity, as :meth:`ready` has found.
         """
-        count, throttle = len(messages), self.throttle
-        if not admitted:
-            if entity.requires_sessions and any(message.session_id is None for message in messages):
-                return None  # the entity may be without sessions by now
-            if size > entity.largest_message or (count > 1 and not _fits(entity, count, size)):
-                return None
-            if not throttle.try_take(count, size):
-                return None
+        count = len(messages)
+        if entity.requires_sessions and any(message.session_id is None for message in messages):
+            return None  # the entity may be without sessions by now
+        if size > entity.largest_message or (count > 1 and not _fits(entity, count, size)):
+            return None
+        if not self.throttle.try_take(count, size):
+            return None
+        return self._submit(messages, made, size, entity, deadline, ordered=ordered)
+
+    def begin_one(
+        self, message: ServiceBusMessage, made: Outgoing | bytes, entity: Entity, deadline: float
+    ) -> asyncio.Future[Any] | None:
+        """Submit a message like :meth:`begin_at_once`. It takes the shortest path if only its payload is needed."""
+        if not entity.is_plain or not isinstance(made, bytes):
+            listed = made if isinstance(made, bytes) else (made,)
+            return self.begin_at_once((message,), listed, size_of(made), entity, deadline)
+        size = len(made)
+        if size > entity.largest_message or not self.throttle.try_take(1, size):
+            return None
+        lane = entity.next_partition_client().sending
+        return lane.add(made, entity.loop.create_future(), deadline, self._terms)
+
+    def _submit(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing] | bytes,
+        size: int,
+        entity: Entity,
+        deadline: float,
+        *,
+        ordered: bool,
+    ) -> asyncio.Future[Any]:
+        """Submit messages that the throttle has admitted. If this fails, the allowance is returned."""
         try:
             key = key_of(entity, messages) if entity.partitioned else None
             movable = entity.partitioned and key is None
             link = entity.next_partition_client() if key is None else entity.pinned(key)
             if entity.forwards:
                 self.connection.observer.moves_from(self.connection, entity.record, waits=True)
-            job = SendJob(entity.loop, made, size, deadline, throttle, movable, ordered and not movable)
+            terms = self._movable_terms if movable else self._ordered_terms if ordered else self._terms
+            what: bytes | SendJob = made if isinstance(made, bytes) else SendJob(made, size)
             if entity.routing is not None:
-                job.facts = views_for_rules(self.connection, entity, messages, job.messages)
+                what = what if isinstance(what, SendJob) else SendJob((Outgoing(what),), size)
+                what.facts = views_for_rules(self.connection, entity, messages, what.messages)
         except BaseException as error:
-            throttle.release(count, size)
+            self.throttle.release(len(messages), size)
             if not isinstance(error, Exception) or isinstance(error, (ServiceBusError, TypeError, ValueError)):
                 raise
             _log.exception("%s: a message could not be sent because of a defect", entity.name)
             unmade = UnmadeError(error)
             unmade.entity = entity.name
             raise unmade from error
-        _ = link.sending.submit(job)  # the future is not needed here, because the job keeps it
-        return job
+        return link.sending.add(what, entity.loop.create_future(), deadline, terms)
 
 
 async def destination(connection: Connection, name: str, deadline: float) -> Entity:
@@ -265,8 +291,12 @@ async def _require_size(entity: Entity, count: int, size: int, deadline: float) 
         raise too_large(entity, count, size)
 
 
-def log_unread_error(job: SendJob) -> None:
+def size_of(made: Outgoing | bytes) -> int:
+    """Return the size of a message in the form for a partition."""
+    return len(made) if isinstance(made, bytes) else len(made.payload)
+
+
+def log_unread_error(future: asyncio.Future[Any]) -> None:
     """Log the error of a send whose caller was cancelled at the moment when it failed."""
-    future = job.future
     if future.done() and not future.cancelled() and (error := future.exception()) is not None:
         _log.warning("a send failed, and no caller was waiting for its result any more: %s", error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
 from sbredis.client import SendJob
+from sbredis.client._jobs import Jobs
 from sbredis.client._send_lane import SendLane
+from sbredis.engine import Outgoing
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,
@@ -263,8 +265,10 @@ def failing_encoding(lane: SendLane, error: Exception, *bodies: bytes) -> Iterat
     """Make the encoding of messages with these bodies fail."""
     make = lane.request
 
-    def request(partition: Any, call_id: Any, jobs: Sequence[SendJob]) -> Any:
-        if any(message.payload.endswith(body) for job in jobs for message in job.messages for body in bodies):
+    def request(partition: Any, call_id: Any, jobs: Jobs[bytes | SendJob]) -> Any:
+        sent = [Outgoing(what) for what in jobs.what if isinstance(what, bytes)]
+        sent += [message for what in jobs.what if isinstance(what, SendJob) for message in what.messages]
+        if any(message.payload.endswith(body) for message in sent for body in bodies):
             raise error
         return make(partition, call_id, jobs)
 

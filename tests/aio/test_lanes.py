@@ -15,7 +15,6 @@ import pytest
 
 from sbredis.aio import ServiceBusSender
 from sbredis.aio._sender import outbox_of
-from sbredis.client import SendJob
 from sbredis.client._lane import Lane
 from sbredis.engine import PartitionSettings, SettingsStaleError, perform
 from sbredis.exceptions import (
@@ -601,17 +600,17 @@ async def test_an_ordered_message_that_comes_while_the_second_call_is_awaited_is
         entity = outbox.entity
         assert entity is not None
 
-        def submit(body: str, *, ordered: bool) -> SendJob:
+        def submit(body: str, *, ordered: bool) -> asyncio.Future[Any]:
             message = ServiceBusMessage(body)
             made = outgoing(message, detects_duplicates=False)
-            job = outbox.begin_at_once([message], [made], 1, entity, loop.time() + 20, ordered=ordered)
-            assert job is not None
-            return job
+            future = outbox.begin_at_once([message], [made], 1, entity, loop.time() + 20, ordered=ordered)
+            assert future is not None
+            return future
 
-        for job in [submit("cancelled", ordered=False) for _ in range(20)]:
-            job.future.cancel()
-        late: list[SendJob] = []
+        for future in [submit("cancelled", ordered=False) for _ in range(20)]:
+            future.cancel()
+        late: list[asyncio.Future[Any]] = []
         loop.call_soon(lambda: late.append(submit("late", ordered=True)))
         await turns(2)
-        await late[0].future
+        await late[0]
         assert flat(await stored_bodies(queue)) == ["first", "late"]

@@ -19,7 +19,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from sbredis.client import Clock, SendJob, Throttle
+from sbredis.client import Clock, SendJob, SendTerms, Throttle
 from sbredis.client._send_lane import SendLane
 from sbredis.engine import LaneUnknownError, MalformedCallError, Outgoing, Partition, PartitionSettings
 from sbredis.engine import SettingsStaleError as StaleError
@@ -123,7 +123,8 @@ class Link:
 class Sending:
     """What the machine knows of one job."""
 
-    job: SendJob
+    future: asyncio.Future[Any]
+    ordered: bool
     payloads: list[bytes]
     pinned: Link | None
     cancelled: bool = False
@@ -144,6 +145,11 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.throttle = Throttle(1 << 30, 1 << 40)
+        self.terms = {
+            (movable, ordered): SendTerms(self.throttle, movable, ordered)
+            for movable in (False, True)
+            for ordered in (False, True)
+        }
         self.record = SimpleNamespace(kind="queue", partitioned=True, partitions=(0, 1))
         self.names = count()
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -256,18 +262,19 @@ class Machine:
             size = sum(map(len, names))
             assert self.throttle.try_take(len(names), size)
             deadline = self.loop.time() + self.draws.choice((1.0, 5.0, 60.0))
-            made: Sequence[Outgoing] | bytes = [Outgoing(name) for name in names]
+            what: bytes | SendJob = SendJob([Outgoing(name) for name in names], size)
             if len(names) == 1 and len(self.sent) % 2:
-                made = names[0]
-            job = SendJob(self.loop, made, size, deadline, self.throttle, pinned is None, ordered)
-            job.future.add_done_callback(_read)
-            _ = (pinned or self.elsewhere()).sending.submit(job)
-            self.sent.append(Sending(job, names, pinned))
+                what = names[0]
+            future: asyncio.Future[Any] = self.loop.create_future()
+            future.add_done_callback(_read)
+            terms = self.terms[pinned is None, ordered]
+            _ = (pinned or self.elsewhere()).sending.add(what, future, deadline, terms)
+            self.sent.append(Sending(future, ordered, names, pinned))
 
     def cancel(self) -> None:
-        open_ = [sending for sending in self.sent[-500:] if not sending.job.future.done()]
+        open_ = [sending for sending in self.sent[-500:] if not sending.future.done()]
         for sending in self.draws.sample(open_, min(len(open_), 3)):
-            sending.cancelled = sending.job.future.cancel()
+            sending.cancelled = sending.future.cancel()
 
     def fate(self) -> None:
         if not self.calls:
@@ -342,26 +349,27 @@ class Machine:
         assert len(places) == sum(len(link.stored) for link in self.links), "a message was stored twice"
         last = {id(link): -1 for link in self.links}
         for sending in self.sent:
-            job, found = sending.job, [places.get(payload) for payload in sending.payloads]
-            assert job.future.done(), "a caller waits for ever"
+            future, found = sending.future, [places.get(payload) for payload in sending.payloads]
+            assert future.done(), "a caller waits for ever"
             self.seen["jobs"] += 1
             assert len({place is None for place in found}) == 1, "a part of a send was stored"
-            error = None if job.future.cancelled() else job.future.exception()
+            error = None if future.cancelled() else future.exception()
             if error is not None:
                 assert isinstance(error, ServiceBusError)
                 self.seen[f"a job: {error.outcome}"] += 1
                 assert error.outcome is not None
                 assert error.outcome is UNKNOWN or found[0] is None, f"{error.outcome}, but it was stored"
-            elif not job.future.cancelled():
+            elif not future.cancelled():
                 link, at = found[0] or (None, 0)
                 assert link is not None, "an accepted message was not stored"
-                assert job.numbers(job.future.result()) == [link.base + at + each for each in range(len(found))]
+                numbers = [link.base + at + each for each in range(len(found))]
+                assert future.result() == (numbers if len(found) > 1 else numbers[0])
             if found[0] is None:
                 continue
             link, at = found[0]
             assert sending.pinned in {None, link}, "a message is in a partition that is not its own"
             assert found == [(link, at + each) for each in range(len(found))]
-            if job.ordered:
+            if sending.ordered:
                 assert at > last[id(link)], "an ordered message has overtaken another one"
                 last[id(link)] = at
         assert self.throttle.messages == 0, "an allowance was not returned, or twice"

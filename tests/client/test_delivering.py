@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -159,6 +160,25 @@ class Job:
     odd: bool = False
 
 
+class Called:
+    """The jobs of a call."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = list(jobs)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def take(self, count: int) -> Called:
+        taken, self.jobs = Called(self.jobs[:count]), self.jobs[count:]
+        return taken
+
+    def split_off(self, chosen: Sequence[bool]) -> Called:
+        taken = Called([job for job, is_chosen in zip(self.jobs, chosen, strict=True) if is_chosen])
+        self.jobs = [job for job, is_chosen in zip(self.jobs, chosen, strict=True) if not is_chosen]
+        return taken
+
+
 class Partition:
     """A partition that accepts all jobs of a call or none. It refuses odd jobs, and jobs that exceed its room."""
 
@@ -180,18 +200,17 @@ class Partition:
 
 def search(jobs: list[Job], partition: Partition) -> dict[int, type[ServiceBusError]]:
     """Deliver all jobs. Return the errors of the refused jobs."""
-    halving = Halving[Job]()
+    halving = Halving[Called](lambda called: [job.size for job in called.jobs])
     failed: dict[int, type[ServiceBusError]] = {}
-    part = jobs
-    while part:
-        answer = partition.take(part)
-        if answer is not None and not halving.split(part, answer):
-            failed[part[0].name] = type(answer)
-        part, refused, error = halving.next_part()
-        for job in refused:
-            assert error is not None
-            failed[job.name] = type(error)
-    return failed
+    called, refusal = Called(jobs), None
+    while True:
+        error = refusal or partition.take(called.jobs)
+        if error is not None and (refusal is not None or not halving.split(called, error)):
+            failed |= {job.name: type(error) for job in called.jobs}
+        part = halving.next_part()
+        if part is None:
+            return failed
+        called, refusal = part
 
 
 jobs_drawn = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([False, False, False, True])), max_size=40).map(

@@ -95,8 +95,8 @@ class Entity:
         self.forwards = record.settings.forwards or (routing is not None and routing.forwards)
         self.detects_duplicates = record.settings.duplicate_window is not None
         self.largest_message = record.settings.largest_message
-        self.is_plain = record.kind == "queue" and not (self.partitioned or self.requires_sessions or self.forwards)
-        """Whether a message needs nothing but room to be sent."""
+        self.is_plain = record.kind == "queue" and not (self.requires_sessions or self.forwards)
+        """Whether a message needs nothing but a partition and room to be sent."""
         self._partitions: dict[int, Partition] = {}
         self._turn = None
         hooks = self.connection.test_hooks
@@ -162,8 +162,8 @@ class Entity:
         same partition again, so that calls stay large. It skips partitions that cannot be reached, and probes them in
         the background.
         """
-        found = self._turn
-        if found is not None and 0 < len(found.sending.gathering) < _LARGE and not found.down_until:
+        found, only = self._turn, not self.partitioned
+        if found is not None and (only or 0 < len(found.sending.gathering) < _LARGE) and not found.down_until:
             return found
         numbers = self.numbers
         for _ in numbers:

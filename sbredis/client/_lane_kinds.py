@@ -129,7 +129,7 @@ class SettleLane(Lane[Settleable, Settled]):
     def request(self, partition: Partition, call_id: CallId, jobs: Jobs[Settleable]) -> Request[Settled]:
         """Return one call for all jobs."""
         locks: list[Lock] = []
-        for what, _, _, terms in jobs:
+        for what, terms in zip(jobs.what, jobs.terms, strict=True):
             if isinstance(what, Hold):
                 locks.append(what.lock(*terms) if terms else what.lock())
             elif isinstance(what, Lock):

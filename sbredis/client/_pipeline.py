@@ -122,7 +122,8 @@ class Pipeline(Generic[T, R]):
                 self._lane.fail(jobs, error)
             except Exception as defect:  # noqa: BLE001  # after a defect, callers must not wait for ever
                 self._fail_by_defect(jobs, defect)
-        self._fail_rides()
+        if self._rides:
+            self._fail_rides()
         self._go_on()
 
     def _failed(self, rest: Rest) -> None:

@@ -17,6 +17,7 @@ from sbredis.model._enums import ServiceBusReceiveMode
 
 __all__ = ["Hold", "MessageLease", "Reception"]
 
+_new: Any = tuple.__new__
 _PEEK_LOCK = ServiceBusReceiveMode.PEEK_LOCK
 
 
@@ -111,7 +112,8 @@ class Hold:
         """Return the data for a call that settles the message or renews its lock."""
         lease = self.lease
         assert lease is not None  # only messages that were received under a lock are settled or renewed
-        return Lock(lease.token, self.name, changes, delay)
+        lock: Lock = _new(Lock, (lease.token, self.name, changes, delay))  # for each message, so without a further call
+        return lock
 
     def lock_expired(self, now: float) -> bool:
         """Return whether the lock has ended by the clock of this process."""

@@ -22,7 +22,7 @@ from sbredis.model import (
 from sbredis.sending._sendable import key_of, require_sessions, too_large
 
 if TYPE_CHECKING:
-    from sbredis.client import Connection, Creation, Entity
+    from sbredis.client import Connection, Creation, Entity, PartitionClient
     from sbredis.rules import MessageView
 
 __all__ = ["Outbox", "destination", "log_unread_error", "size_of", "views_for_rules"]
@@ -202,11 +202,14 @@ class Outbox:
         if not entity.is_plain or not isinstance(made, bytes):
             listed = made if isinstance(made, bytes) else (made,)
             return self.begin_at_once((message,), listed, size_of(made), entity, deadline)
+        if entity.partitioned:
+            link, terms = self._place(entity, (message,))
+        else:
+            link, terms = entity.next_partition_client(), self._terms
         size = len(made)
         if size > entity.largest_message or not self.throttle.try_take(1, size):
             return None
-        lane = entity.next_partition_client().sending
-        return lane.add(made, entity.loop.create_future(), deadline, self._terms)
+        return link.sending.add(made, entity.loop.create_future(), deadline, terms)
 
     def _submit(
         self,
@@ -220,12 +223,9 @@ class Outbox:
     ) -> asyncio.Future[Any]:
         """Submit messages that the throttle has admitted. If this fails, the allowance is returned."""
         try:
-            key = key_of(entity, messages) if entity.partitioned else None
-            movable = entity.partitioned and key is None
-            link = entity.next_partition_client() if key is None else entity.pinned(key)
+            link, terms = self._place(entity, messages, ordered=ordered)
             if entity.forwards:
                 self.connection.observer.moves_from(self.connection, entity.record, waits=True)
-            terms = self._movable_terms if movable else self._ordered_terms if ordered else self._terms
             what: bytes | SendJob = made if isinstance(made, bytes) else SendJob(made, size)
             if entity.routing is not None:
                 what = what if isinstance(what, SendJob) else SendJob((Outgoing(what),), size)
@@ -239,6 +239,19 @@ class Outbox:
             unmade.entity = entity.name
             raise unmade from error
         return link.sending.add(what, entity.loop.create_future(), deadline, terms)
+
+    def _place(
+        self, entity: Entity, messages: Sequence[ServiceBusMessage], *, ordered: bool = False
+    ) -> tuple[PartitionClient, SendTerms]:
+        """Return the partition for messages, and the terms of their job."""
+        if entity.partitioned:
+            key = key_of(entity, messages)
+            if key is None:
+                return entity.next_partition_client(), self._movable_terms
+            link = entity.pinned(key)
+        else:
+            link = entity.next_partition_client()
+        return link, self._ordered_terms if ordered else self._terms
 
 
 async def destination(connection: Connection, name: str, deadline: float) -> Entity:

@@ -186,20 +186,28 @@ class Lane(ABC, Generic[T, R]):
     def next_jobs(self, pipeline: Pipeline[T, R]) -> Jobs[T]:
         """Return the jobs for a pipeline's next call. Wake another pipeline for the jobs that this one leaves."""
         self._woken = False
-        waiting = self.gathering
-        while True:
-            jobs = waiting.take(MAXIMUM_CALL_MESSAGES)
-            gone = [future.done() for future in jobs.futures]
-            if True in gone:
-                self.unanswered(jobs.split_off(gone))
-            if jobs or not waiting:
-                break
-        if jobs and (count := self.share(jobs, ordered=pipeline is self._pipelines[0])) < len(jobs):
-            first = jobs.take(count)
-            waiting.put_back(jobs)
-            jobs = first
-        if waiting:
+        jobs, self.gathering = self.gathering, Jobs[T]()
+        count, ordered = len(jobs), pipeline is self._pipelines[0]
+        if count > MAXIMUM_CALL_MESSAGES or True in [future.done() for future in jobs.futures]:
+            jobs = self._first_of(jobs)
+            count = len(jobs)
+        if count > 1 or (count and not ordered):
+            count = self.share(jobs, ordered=ordered)
+            if count < len(jobs):
+                rest, jobs = jobs, jobs.take(count)
+                self.gathering.put_back(rest)
+        if self.gathering:
             self._wake()
+        return jobs
+
+    def _first_of(self, jobs: Jobs[T]) -> Jobs[T]:
+        """Return the first jobs whose callers still wait, at most as many as a call takes. The rest gathers again."""
+        while jobs:
+            first = jobs.take(MAXIMUM_CALL_MESSAGES)
+            self.unanswered(first.split_off([future.done() for future in first.futures]))
+            if first:
+                self.gathering.put_back(jobs)
+                return first
         return jobs
 
     def _wake(self) -> None:

@@ -92,7 +92,7 @@ class Pipeline(Generic[T, R]):
             return
         self._defect_logged = False
         self._request = None
-        self._start_attempt()
+        self._began = self._loop.time()
         try:
             request = self._request = self._make_request(jobs)
             began = lane.connection.transport.begin(
@@ -178,7 +178,7 @@ class Pipeline(Generic[T, R]):
                 lane.fail(self._jobs, part.error)
             else:
                 self._request = None
-                self._start_attempt()
+                self._began = self._loop.time()
                 error = await self._call(None)
 
     async def _call(self, rest: Rest | None) -> ServiceBusError | None:
@@ -222,14 +222,11 @@ class Pipeline(Generic[T, R]):
                         self._fail(jobs, delivery.error)
                     delivery = self._request = None
                 rest = None
-                self._start_attempt()
+                self._began = self._loop.time()
             else:
                 self._end_call(jobs, result)
                 return None
         return None
-
-    def _start_attempt(self) -> None:
-        self._record, self._began = self._lane.entity.record, self._loop.time()
 
     def _fail(self, jobs: Jobs[T], error: ServiceBusError) -> None:
         """Fail jobs with an error, except those that a server at its memory limit takes in a call of their own."""
@@ -298,6 +295,7 @@ class Pipeline(Generic[T, R]):
     def _make_request(self, jobs: Jobs[T]) -> Request[R]:
         """Return the call for these jobs, with the lane's next number. A call that cannot be built uses no number."""
         lane = self._lane
+        self._record = lane.entity.record
         try:
             clock = lane.connection.clock
             if lane.notes_time:

@@ -109,9 +109,8 @@ class SendLane(Lane[bytes | SendJob, Sent]):
         if routing is None:
             if entity.record.kind == "topic":
                 raise SettingsStaleError("The entity is a topic now, and this client has not read its rules yet.")
-            payloads = [what for what in jobs.what if isinstance(what, bytes)]
-            if len(payloads) == len(jobs):
-                return partition.send_payloads(call_id, payloads)
+            if set(map(type, jobs.what)) == {bytes}:
+                return partition.send_payloads(call_id, cast("Sequence[bytes]", jobs.what))
             for what in jobs.what:
                 if isinstance(what, SendJob):
                     what.widths = ()

@@ -598,15 +598,15 @@ PLANTED = (
     Planted(
         "no call is woken for the jobs that another one leaves",
         file="sbredis/client/_lane.py",
-        right="        if waiting:\n            self._wake()",
+        right="        if self.gathering:\n            self._wake()",
         wrong="        if not jobs:\n            self._wake()",
         test="tests/aio/test_coalescing.py::test_a_second_call_takes_what_the_first_one_leaves",
     ),
     Planted(
         "the second call of a lane takes ordered jobs too",
         file="sbredis/client/_lane.py",
-        right="ordered=pipeline is self._pipelines[0]",
-        wrong="ordered=True",
+        right="len(jobs), pipeline is self._pipelines[0]",
+        wrong="len(jobs), True",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
     ),
     Planted(
@@ -619,8 +619,8 @@ PLANTED = (
     Planted(
         "a cancelled job keeps its allowance",
         file="sbredis/client/_lane.py",
-        right="self.unanswered(jobs.split_off(gone))",
-        wrong="_ = jobs.split_off(gone)",
+        right="self.unanswered(first.split_off([",
+        wrong="id(first.split_off([",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
     ),
     Planted(

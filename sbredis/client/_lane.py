@@ -59,8 +59,7 @@ class Lane(ABC, Generic[T, R]):
     depth: ClassVar[int] = 1
     """The largest number of calls under way. With two, one call is prepared while the other is being answered."""
     notes_time: ClassVar[bool] = False
-    """Whether to write the time of its call into each job, because a lock may begin with the call."""
-
+    """Whether to note the time at which a call is written, because a lock may begin with it."""
     spans: ClassVar[bool] = False
     """Whether a call also changes partitions other than the one of the lane."""
     carries: ClassVar[bool] = False

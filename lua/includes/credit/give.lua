@@ -1,9 +1,9 @@
 -- Gives what choose_gift has chosen to a receiver: the gift is the next of its prefix. Messages are locked, or deleted
 -- if the receiver wants that. They are a lease, except in a session, where they are under the lock of the session. A
 -- session is locked, and the word of its messages begins, with the first ones. `pushed` is the number of bytes in the
--- push.
+-- push. With `more`, the caller gives more sessions and then flushes: they have no messages in common.
 -- @use delete_received flush index_add index_remove lock_messages next_fence number_runs open_credit turns write_lease
-local function give(p, w, side, chosen, pushed)
+local function give(p, w, side, chosen, pushed, more)
   local c, n, numbers, held = open_credit(p), chosen.n, chosen.numbers, chosen.held
   if held then
     next_fence(p)
@@ -33,7 +33,9 @@ local function give(p, w, side, chosen, pushed)
     p.given = p.given or {}
     p.given[#p.given + 1] = { letter = w.delete and 'k' or 'g', names = chosen.names, records = chosen.records }
   end
-  flush(p)
+  if not more then
+    flush(p)
+  end
   w.serial, w.messages, w.bytes = w.serial + 1, w.messages + n, w.bytes + (held and 0 or chosen.size)
   w.unseen[#w.unseen + 1] = { serial = w.serial, time = p.now, pushed = pushed, messages = w.messages, bytes = w.bytes }
   c.turn = c.turn + 1
@@ -44,6 +46,6 @@ local function give(p, w, side, chosen, pushed)
   c.dirty[w.key] = w
   if held and chosen.some then
     held.limit, held.callers = chosen.some.n, chosen.some.n
-    give(p, held, side, chosen.some, 0)
+    give(p, held, side, chosen.some, 0, more)
   end
 end

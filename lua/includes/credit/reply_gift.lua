@@ -1,7 +1,7 @@
 -- Gives the caller its part of what is ready, in the reply: all of it if no other receiver waits for messages. The
 -- first message is given whatever its size. Returns the gifts: one of messages, or one for each session; whether
 -- nothing is ready for the receiver after them, if that is known; and whether suspects were passed over.
--- @use choose_gift open_credit side_named
+-- @use choose_gift flush open_credit side_named
 -- @use ready_count give ranked_keys rank_of words_of
 local function reply_gift(p, w)
   local c, side, gifts = open_credit(p), side_named(w.source), {}
@@ -32,13 +32,15 @@ local function reply_gift(p, w)
   while w.source == 'next' and may_get() do
     local chosen, gift = choose_gift(p, w, side_named(''), 1, math.max(1, math.min(w.first_bytes, 4194304 - c.spent)))
     if chosen.n == 0 then
+      flush(p)
       return gifts, true
     end
-    give(p, w, side_named(''), chosen, 0)
+    give(p, w, side_named(''), chosen, 0, true)
     gifts[#gifts + 1], most = gift, most - 1
     c.given, c.spent = c.given + 1 + (chosen.some and chosen.some.n or 0), c.spent + chosen.size
   end
   if w.source == 'next' then
+    flush(p)
     return gifts
   end
   side = side or side_named('')

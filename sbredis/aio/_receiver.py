@@ -718,15 +718,19 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     ) -> Inbox[Any, ServiceBusReceivedMessage]:
         entity = await self._ready(deadline, wait, wanted)
         await self._check_kind(entity, deadline)
+        return self._inbox_of(entity)
+
+    def _inbox_of(self, entity: Entity) -> Inbox[Any, ServiceBusReceivedMessage]:
+        """Return the inbox of the receiver, whose entity was checked."""
         if self._inbox is None:
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:
                 self._connection.observer.moves_from(self._connection, entity.record, waits=False)
-            identity, held = secrets.token_hex(5), self._held
+            held = self._held
             options = InboxOptions(self._side, self._mode, self._prefetch, adaptive=self._adaptive, taking=self._taking)
             if held is None:
-                self._inbox = MessageInbox(entity, identity, options)
+                self._inbox = MessageInbox(entity, secrets.token_hex(5), options)
             else:
-                inbox = self._inbox = SessionInbox(entity, identity, options, held)
+                inbox = self._inbox = SessionInbox(entity, held.lease.token, options, held)
                 held.recalled = held.lease.recalled = inbox.recalled
         return self._inbox
 

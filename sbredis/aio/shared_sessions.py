@@ -53,6 +53,8 @@ async def accept_sessions(
     for each, held in zip(receivers, found, strict=False):
         each._keep(held)
         taking_of(each).yields = True
+        each._lookup.found = entity
+        each._inbox_of(entity)
     if not found:
         receiver._on_close(receiver)
         return []
@@ -67,10 +69,7 @@ def others_wait_elsewhere(receiver: ServiceBusSessionReceiver, first: int) -> bo
 
 def has_messages(receiver: ServiceBusSessionReceiver) -> bool:
     """Return whether messages have come that a receiver has not received, with its session or after it."""
-    inbox, held = receiver._inbox, receiver._held
-    if inbox is not None:
-        return len(inbox.buffer) > 0
-    return held is not None and held.gift is not None
+    return receiver._inbox is not None and len(receiver._inbox.buffer) > 0
 
 
 def is_empty(receiver: ServiceBusSessionReceiver) -> bool:

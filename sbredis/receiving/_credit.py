@@ -274,6 +274,7 @@ class PartitionCredit(Generic[Message]):
         *,
         dated: bool = True,
         serials: int = _SERIALS,
+        prefix: str = "",
     ) -> None:
         """Begin without a subscription, at the server process ``run``.
 
@@ -291,7 +292,7 @@ class PartitionCredit(Generic[Message]):
         """Whether the held session is empty and others wait, as the partition has told since the last grant."""
         self._number = 0
         self._seen, self._begun = _NONE, 0
-        self._prefix = new_prefix()
+        self._prefix = prefix or new_prefix()
         self._retired: dict[str, tuple[int, int]] = {}
         self._early: dict[int, _Early[Message]] = {}
         self._demand = CreditDemand()

@@ -73,9 +73,11 @@ class CreditDriver:
         source: str,
         locks: bool,
         dated: bool = True,
+        prefix: str = "",
     ) -> None:
         """``identity`` and ``source`` name the word of the receiver. With ``locks``, messages are locked and not
-        deleted; if they are not ``dated``, they end with the lock of their session.
+        deleted; if they are not ``dated``, they end with the lock of their session. ``prefix`` is the first prefix of
+        the receiver, if it has one already.
         """
         connection = partition_client.connection
         self.partition_client = partition_client
@@ -89,7 +91,9 @@ class CreditDriver:
         self._loop = asyncio.get_running_loop()
         run = run_of(partition_client)
         self._locks, self._source = locks, source
-        self.credit = PartitionCredit[Delivery](connection.server_clocks.of, new_prefix, run, dated=locks and dated)
+        self.credit = PartitionCredit[Delivery](
+            connection.server_clocks.of, new_prefix, run, dated=locks and dated, prefix=prefix
+        )
         """The decisions about this partition."""
         self.touched = True
         """Whether anything has happened since the inbox has looked at this driver."""

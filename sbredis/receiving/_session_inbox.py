@@ -69,7 +69,9 @@ class SessionInbox(MessageInbox):
         """Return the driver of the partition of the session. A second hold of the session begins to count anew."""
         session, locks = self.session, self.mode is ServiceBusReceiveMode.PEEK_LOCK
         link = self.entity.partition_client(session.partition_client.number)
-        return [CreditDriver(self, link, session.lease.token, source=f"={session.name}", locks=locks, dated=False)]
+        prefix = "" if session.gift is None else session.gift.prefix
+        source = f"={session.name}"
+        return [CreditDriver(self, link, session.lease.token, source=source, locks=locks, dated=False, prefix=prefix)]
 
     def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[ServiceBusReceivedMessage]:
         """Return the messages of gifts. They have the lock of the session."""

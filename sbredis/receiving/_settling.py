@@ -299,6 +299,8 @@ async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> l
         for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
     ]
     lost: list[Hold] = []
+    if len(futures) == 1:  # most calls are for one partition
+        return [*await futures[0]]
     for outcome in await asyncio.gather(*futures, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome

@@ -225,9 +225,10 @@ class SessionConsumer:
             if scopes.unused:
                 self._give_up_scope(task)
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
-            self._replaced.discard(task)  # its dependencies keep the slot until they are cleaned up
-            self._leaving.discard(task)
-            await self._clean_up(scopes)
+            if not scopes.unused:  # its dependencies keep the slot until they are cleaned up
+                self._replaced.discard(task)
+                self._leaving.discard(task)
+                await self._clean_up(scopes)
 
     def _give_up_scope(self, task: asyncio.Task[None]) -> None:
         """Let another session make its dependencies, because those of this one have ended."""
@@ -276,6 +277,8 @@ class SessionConsumer:
         receiver = self._receivers[task]
         if not isinstance(outcome, Complete) or has_messages(receiver) or self._stopping:
             return await settlements.settle_reporting(call, outcome)
+        if len(self._held) > 1:
+            await asyncio.sleep(0)  # handlers that end at the same time share the call
         with asking(receiver, self._ahead, _AHEAD, others=self._may_leave_slot(task, receiver)):
             settled = await settlements.settle_reporting(call, outcome)
         self._leaves_slot(task, leaves=is_released(receiver))

@@ -20,7 +20,7 @@ MOST_WORK: Final = 10_000.0
 """The µs for which one call may hold the server, as estimated here."""
 AT_ONCE: Final = 1
 """The due time of a message that waits only to be spread, as ``lua/publish.lua`` says."""
-_SUBSCRIPTION = 60.0
+_SUBSCRIPTION = 70.0
 _COPY = 3.5
 _BYTE = 0.002
 """The µs that changed properties take, for each of their bytes."""

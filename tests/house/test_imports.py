@@ -134,7 +134,7 @@ PURE = {
         ),
         "aio.management": ("_parts_of_lists",),
         "bulk": ("_chunks", "_claims", "_rows"),
-        "client": ("_claiming", "_delivering", "_pauses", "_server_clock", "_timings"),
+        "client": ("_claiming", "_delivering", "_pauses", "_server_clock", "_spreading", "_timings"),
         "maintenance": ("_agenda", "_bucket_logs", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
         "registry": ("_merging",),

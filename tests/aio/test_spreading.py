@@ -1,0 +1,120 @@
+"""Messages with very many copies wait on their topic, and a client makes their copies with several calls."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.client import Entity, SpreadCall, facts_of
+from sbredis.engine import CallId, Outgoing, Ripe, decode, perform, read_record
+from sbredis.model import ServiceBusMessage, outgoing
+from sbredis.registry import EntityRecord
+from tests.aio.queues import both, in_memory
+from tests.aio.topics import Subject, topic_at
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.anyio]
+
+NAMES = [f"s{number:02}" for number in range(30)]
+MANY = 100
+"""So many messages for all subscriptions need several calls."""
+
+
+def numbered(first: int, count: int = MANY) -> list[ServiceBusMessage]:
+    return [ServiceBusMessage(str(number), session_id="s") for number in range(first, first + count)]
+
+
+async def received(subject: Subject, name: str, count: int) -> list[int]:
+    """Receive messages of a subscription in their order."""
+    found: list[int] = []
+    async with subject.receiver(name) as receiver:
+        while len(found) < count:
+            page = await receiver.receive_messages(count - len(found), 60)
+            found += [int(str(message)) for message in page]
+            await receiver.complete_messages(page)
+    return found
+
+
+class KilledSender:
+    """A client that is killed after it has stored messages, and perhaps after the first call that makes copies."""
+
+    def __init__(self, subject: Subject, entity: Entity) -> None:
+        self._transport = subject.client._connection.transport
+        self._entity = entity
+        self._number = entity.numbers[0]
+        self._partition = entity.partition(self._number)
+
+    @classmethod
+    async def of(cls, subject: Subject) -> KilledSender:
+        deadline = asyncio.get_running_loop().time() + 60
+        entity = await subject.client._connection.entity("t", deadline)
+        await entity.load_routing(deadline)
+        return cls(subject, entity)
+
+    async def store(self, messages: list[ServiceBusMessage]) -> None:
+        made = [outgoing(each, detects_duplicates=False)._replace(due=1) for each in messages]
+        await perform(self._transport, self._partition.publish(CallId("", 0), made, [None] * len(made), []))
+
+    async def ripe(self) -> tuple[Ripe, ...]:
+        return await perform(self._transport, self._partition.ripe(1000))
+
+    async def make_first_copies(self) -> list[EntityRecord]:
+        """Make a call that spreads all messages. Return the subscriptions that have no copies yet."""
+        routing = self._entity.routing
+        assert routing is not None
+        ripe = await self.ripe()
+        messages = [Outgoing(b"", origin=each.message.name) for each in ripe]
+        facts = [facts_of(decode(read_record(each.message.record).payload)) for each in ripe]
+        spread: SpreadCall = routing.spread(
+            self._partition, self._number, CallId("", 0), messages, routing.routed(messages, facts), "", None
+        )
+        await perform(self._transport, spread.request)
+        assert spread.to
+        return [record for record in routing.records if record.incarnation > spread.to]
+
+
+@both
+async def test_a_client_with_the_role_spreads_the_messages_in_their_order(url: str, partitioned: bool) -> None:
+    async with topic_at(url, dict.fromkeys(NAMES), partitioned=partitioned, maintenance=True) as subject:
+        async with subject.sender() as sender:
+            await sender.send_messages(numbered(0))
+            await sender.send_messages(numbered(MANY, 1))
+            await sender.send_messages(numbered(MANY + 1))
+        for name in NAMES[::15]:
+            assert await received(subject, name, 2 * MANY + 1) == list(range(2 * MANY + 1))
+        assert await subject.scheduled() == 0
+
+
+@in_memory
+async def test_the_next_client_goes_on_where_a_killed_one_has_stopped(url: str) -> None:
+    async with topic_at(url, dict.fromkeys(NAMES)) as subject:
+        killed = await KilledSender.of(subject)
+        await killed.store(numbered(0))
+        left = [record.name for record in await killed.make_first_copies()]
+        assert [await subject.count(name) for name in NAMES] == [MANY * (name not in left) for name in NAMES]
+        async with subject.sender() as sender:
+            await sender.send_messages(numbered(MANY, 1))  # it waits behind the others, so this client spreads them
+        for name in left[0], left[-1], next(name for name in NAMES if name not in left):
+            assert await received(subject, name, MANY + 1) == list(range(MANY + 1))
+        assert await killed.ripe() == ()
+
+
+@in_memory
+async def test_subscriptions_may_come_and_go_while_messages_are_spread(url: str) -> None:
+    """A new subscription whose turn has not come gets the messages too; others go on without a deleted one."""
+    async with topic_at(url, dict.fromkeys(NAMES)) as subject:
+        killed = await KilledSender.of(subject)
+        await killed.store(numbered(0))
+        gone, *left = [record.name for record in await killed.make_first_copies()]
+        await subject.admin.delete_subscription("t", gone)
+        await subject.create({"new": None})
+
+        async def none_waits() -> bool:
+            return await subject.scheduled() == 0
+
+        async with subject.other_client(maintenance=True):
+            await eventually(none_waits, timeout=60, what="all messages spread")
+        for name in left:
+            assert await subject.count(name) == MANY
+        assert await subject.count("new") in {0, MANY}

@@ -64,7 +64,7 @@ class _Judged(NamedTuple):
     copies: RoutedCopies | None
 
 
-class _Seen(NamedTuple):
+class _Viewed(NamedTuple):
     """A message that is due, as the rules see it."""
 
     message: Delivery
@@ -227,10 +227,10 @@ class TopicPublisher:
         Messages that have come equally far share calls.
         """
         room, so_far = True, ""
-        part: list[_Seen] = []
+        part: list[_Viewed] = []
         for each in ripe:
             try:
-                seen = _Seen(each, facts_of(decode(each.record, payload_offset(each.record))))
+                seen = _Viewed(each, facts_of(decode(each.record, payload_offset(each.record))))
             except Exception as error:  # noqa: BLE001  # mostly DataLayoutError, or a message that another release has stored
                 room = self._set_aside(each, error) and room
                 continue
@@ -249,7 +249,7 @@ class TopicPublisher:
             so_far = reached[each.name]
         return (not part or await self._publish_part(part, so_far, fence)) and room
 
-    async def _publish_part(self, part: list[_Seen], reached: str, fence: int | None) -> bool:
+    async def _publish_part(self, part: list[_Viewed], reached: str, fence: int | None) -> bool:
         """Publish messages that have come equally far. Return whether there was room for those that were set aside.
 
         If one of them makes a call fail, split them to find that message.
@@ -267,7 +267,7 @@ class TopicPublisher:
                     numbers = accumulate(spread.widths[:-1], initial=sent.first)
                     self._unpublishable.published(each for each, _ in part)
                     part = [
-                        _Seen(each._replace(name=str(number)), seen)
+                        _Viewed(each._replace(name=str(number)), seen)
                         for (each, seen), number in zip(part, numbers, strict=True)
                     ]
                 reached = spread.to
@@ -281,7 +281,7 @@ class TopicPublisher:
             return await self._publish_part(part[middle:], reached, fence) and room
 
     async def _next_call(
-        self, part: Sequence[_Seen], judged: _Judged, reached: str, fence: int | None
+        self, part: Sequence[_Viewed], judged: _Judged, reached: str, fence: int | None
     ) -> tuple[_Judged, SpreadCall, Sent]:
         """Make the next copies of messages that have come equally far. ``judged`` is the last judgement of them."""
         messages = [Outgoing(b"", origin=each.name) for each, _ in part]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.client._spreading import MOST_WORK, most_messages, next_subscriptions, work_of
+from sbredis.client import MOST_WORK
+from sbredis.client._spreading import most_messages, next_subscriptions, work_of
 
 loads = st.dictionaries(
     st.text("abcxyzABC019_-", min_size=1, max_size=4),

@@ -95,7 +95,7 @@ else
     'layout', '2', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
     'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'biggest', '0', 'announced', NEVER_TEXT,
     'granted', '0', 'used', '0', 'calling', '', 'credit', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
-    'once_bytes', '0', 'once_forgotten', '0', 'settlements', '0', 'leaps', '0',
+    'called', '', 'once_bytes', '0', 'once_forgotten', '0', 'settlements', '0', 'leaps', '0',
   }
 end
 local used = given.clock == 'test' and whole_number(ARGV[6], 0, NEVER - 1) or given.clock == 'server' and server_time()

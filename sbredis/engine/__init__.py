@@ -61,6 +61,7 @@ from sbredis.engine._keys import (
     library_keys,
     namespace_of,
     push_channel,
+    ready_channel,
     role_keys,
     slot_channel,
     tick_keys,
@@ -94,6 +95,7 @@ from sbredis.engine._payloads import TEXT_VALUE, Outbound, PropertyColumns, enco
 from sbredis.engine._perform import ScriptCaller, is_full, perform
 from sbredis.engine._placement import (
     MOST_PARTITIONS,
+    MOST_SEATS,
     MOST_SLOTS,
     USUAL_PARTITIONS,
     bucket_of_id,
@@ -146,7 +148,16 @@ from sbredis.engine._results import (
 from sbredis.engine._scripts import every_script, preloaded, whole_library
 from sbredis.engine._settings import MAXIMUM_MESSAGE_BYTES, Clock, PartitionSettings
 from sbredis.engine._settlements import SettlementColumns, SettlementEvent, SettlementsPlace, SettlementsRead
-from sbredis.engine._slot_requests import MOST_ASKED, calling, quiet, read_announcement, read_call, upcoming
+from sbredis.engine._slot_requests import (
+    MOST_ASKED,
+    calling,
+    find_ready,
+    quiet,
+    read_announcement,
+    read_call,
+    read_call_for_receivers,
+    upcoming,
+)
 from sbredis.engine._together import MOST_SWEPT, MOST_TAKEN, sweep_together, take_together
 from sbredis.engine._transaction import (
     MAXIMUM_PARTICIPANTS,
@@ -189,6 +200,7 @@ __all__ = [
     "MOST_ASKED",
     "MOST_HOPS",
     "MOST_PARTITIONS",
+    "MOST_SEATS",
     "MOST_SLOTS",
     "MOST_SWEPT",
     "MOST_TAKEN",
@@ -305,6 +317,7 @@ __all__ = [
     "entity_of",
     "entity_rules",
     "every_script",
+    "find_ready",
     "frees",
     "head_keys",
     "identifier",
@@ -332,9 +345,11 @@ __all__ = [
     "quiet",
     "read_announcement",
     "read_call",
+    "read_call_for_receivers",
     "read_lock_token",
     "read_push",
     "read_record",
+    "ready_channel",
     "recipient_of",
     "registry_salt",
     "require_slots",

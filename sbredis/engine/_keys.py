@@ -32,6 +32,8 @@ __all__ = [
     "namespace_pattern",
     "partition_keys",
     "push_channel",
+    "ready_channel",
+    "ready_keys",
     "role_keys",
     "slot_channel",
     "state_key",
@@ -158,6 +160,18 @@ def state_key(namespace: str, salt: str, entity: str) -> bytes:
 def due_key(namespace: str, salt: str, entity: str) -> bytes:
     """Return the key with the events of an entity's partition in the slot of ``salt``."""
     return _own_key(namespace, salt, entity, "due")
+
+
+def ready_channel(namespace: str, salt: str, entity: str) -> bytes:
+    """Return the channel on which an entity's partition in the slot of ``salt`` calls receivers."""
+    return state_key(namespace, salt, entity)
+
+
+def ready_keys(namespace: str, salt: str, entity: str) -> tuple[bytes, ...]:
+    """Return the keys that show whether an entity's partition in the slot of ``salt`` has something for a receiver."""
+    state = state_key(namespace, salt, entity)
+    own = state.removesuffix(b"state")
+    return state, own + b"order", own + b"turns"
 
 
 def _own_key(namespace: str, salt: str, entity: str, kind: str) -> bytes:

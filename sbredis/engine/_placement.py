@@ -31,6 +31,7 @@ from sbredis.transport import SLOTS
 
 __all__ = [
     "MOST_PARTITIONS",
+    "MOST_SEATS",
     "MOST_SLOTS",
     "USUAL_PARTITIONS",
     "bucket_of_id",
@@ -47,6 +48,8 @@ MOST_SLOTS = 1024
 """The largest number of slots of a namespace."""
 MOST_PARTITIONS = 256
 """The largest number of partitions of an entity."""
+MOST_SEATS = 16
+"""The largest number of partitions of an entity that a receiver is at."""
 USUAL_PARTITIONS = 16
 """The number of partitions of a partitioned entity, unless it is given, if the namespace has so many slots."""
 

@@ -103,6 +103,8 @@ class PartitionSettings:
     """Whether the partition keeps a stream of what happens to its messages after they are received."""
     reserved: bool = field(default=False, metadata=_in("reserved"))
     """Whether a reader has reserved the messages: no receiver gets them, and the reader plans ranges of them."""
+    wide: bool = field(default=False, metadata=_in("wide"))
+    """Whether the entity has so many partitions that no receiver is at all of them: :data:`MOST_SEATS`."""
 
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():

@@ -1,25 +1,39 @@
 """Requests to many partitions of one slot, and the announcements that partitions make on the channel of their slot.
 
-These scripts only read, cost a short read or two for each partition, and need no lane.
+These scripts only read, cost a short read or two for each partition, and need no lane. They name a partition by its
+entity and its slot, because the caller need not know its settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sbredis._unreadable import decodes
-from sbredis.engine._keys import KINDS, due_key, entity_of, partition_keys, state_key
+from sbredis.engine._grants import NEXT_SESSION
+from sbredis.engine._keys import KINDS, due_key, entity_of, partition_keys, ready_keys, state_key
 from sbredis.engine._packing import within
 from sbredis.engine._request import Request
 from sbredis.engine._results import NEVER
+from sbredis.transport import Keys
 
-__all__ = ["MOST_ASKED", "Announcement", "calling", "quiet", "read_announcement", "read_call", "upcoming"]
+__all__ = [
+    "MOST_ASKED",
+    "Announcement",
+    "calling",
+    "find_ready",
+    "quiet",
+    "read_announcement",
+    "read_call",
+    "read_call_for_receivers",
+    "upcoming",
+]
 
 MOST_ASKED = 500
 """The largest number of partitions in one call. Such a call takes the server one to three milliseconds."""
 _STATE, _STORE = KINDS.index("state"), KINDS.index("store")
 _LONGEST_TIME = 15
+_CALLED: Final = {"m": "", "d": "d", "t": "t", "n": NEXT_SESSION}
 
 
 class Announcement(NamedTuple):
@@ -84,6 +98,27 @@ def calling(namespace: str, salt: str, entities: Sequence[str]) -> Request[tuple
         return tuple(map(bool, reply))
 
     return Request.of("calling", keys, (), read)
+
+
+def find_ready(namespace: str, salt: str, entity: str, source: str, now: int | None = None) -> Request[bool]:
+    """Ask the partition of an entity in the slot of ``salt`` whether it may have something for a receiver.
+
+    ``source`` is a side, or says that the receiver wants free sessions. ``now`` is the time for a partition with a test
+    clock.
+    """
+    if now is not None:
+        within("now", now, 0, NEVER - 1)
+    keys = Keys(ready_keys(namespace, salt, entity))
+    return Request.of("find_ready", keys, (source, "" if now is None else now), bool)
+
+
+@decodes("A call for receivers")
+def read_call_for_receivers(payload: bytes) -> frozenset[str]:
+    """Return what is ready in a partition that calls receivers: the sides of messages, or free sessions.
+
+    Raises :class:`~sbredis.exceptions.DataLayoutError` for any other payload.
+    """
+    return frozenset(_CALLED[letter] for letter in payload.decode())
 
 
 @decodes("An announcement of a partition")

@@ -182,7 +182,8 @@ def encode(description: EntityDescription) -> str:
     unread = dict(description.unread)
     beside = unread.pop("settings", {})
     known = {name: getattr(description, name) for name in _FIELDS}
-    known["settings"] = {**cast("Mapping[str, Json]", beside), **asdict(description.settings)}
+    settings = {name: value for name, value in asdict(description.settings).items() if name != "wide"}
+    known["settings"] = {**cast("Mapping[str, Json]", beside), **settings}
     return json.dumps({**unread, **known}, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
 
 

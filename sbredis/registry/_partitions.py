@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from sbredis._tasks import loop_time
-from sbredis.engine import Origin, Partition, Request, ScriptCaller, SettingsStaleError, perform, slot_salt
+from sbredis.engine import (
+    MOST_SEATS,
+    Origin,
+    Partition,
+    PartitionSettings,
+    Request,
+    ScriptCaller,
+    SettingsStaleError,
+    perform,
+    slot_salt,
+)
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -35,6 +46,12 @@ UNREACHABLE = (
 )
 
 
+@lru_cache(maxsize=1024)
+def _of_many(settings: PartitionSettings) -> PartitionSettings:
+    """Return the settings of a partition of an entity that has many."""
+    return replace(settings, wide=True)
+
+
 class Partitions:
     """The partitions of one namespace. ``until`` is the time to give up, by the clock of the event loop."""
 
@@ -50,13 +67,14 @@ class Partitions:
         """Return one of the partitions of an entity."""
         if number not in record.partitions:
             raise ValueError(f"'{record.path}' is not in partition {number}, but in {record.partitions}")
+        settings = record.settings
         return Partition(
             self._namespace,
             slot_salt(self._namespace, number, self._slots),
             record.id,
             record.incarnation,
             record.version,
-            record.settings,
+            settings if len(record.partitions) <= MOST_SEATS else _of_many(settings),
             record.store,
         )
 

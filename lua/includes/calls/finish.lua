@@ -4,7 +4,7 @@
 -- last use, at most once a minute. The calls of maintenance are no use: the headers of their scripts lack the fact
 -- `use`, or the call has `p.upkeep`. A use of a subscription is also a use of its topic.
 -- @use announce_due flush serve_credit uses
--- @use announce_moves update_session_turns write_settlements inside
+-- @use announce_moves call_receivers update_session_turns write_settlements inside
 local function finish(p, result)
   flush(p)
   if next(p.touched) then
@@ -12,6 +12,9 @@ local function finish(p, result)
   end
   if p.credit ~= '' or p.granting then
     serve_credit(p)
+  end
+  if p.wide and (p.moved or p.granting) then
+    call_receivers(p)
   end
   if p.noted and (p.given or #p.noted > 0) then
     write_settlements(p)

@@ -1,5 +1,5 @@
 -- Writes what a publish has collected for the subscriptions, and announces interest to their receivers with credit.
--- @use announce_due announce_moves flush serve_credit update_session_turns inside
+-- @use announce_due announce_moves call_receivers flush serve_credit update_session_turns inside
 local function finish_targets(subscriptions)
   for i = 1, #subscriptions do
     local target = subscriptions[i]
@@ -9,6 +9,9 @@ local function finish_targets(subscriptions)
     end
     if target.credit ~= '' and not target.leaps then
       serve_credit(target)
+    end
+    if target.wide and target.moved then
+      call_receivers(target)
     end
     announce_due(target)
     if not target.calling and (target.forwards or target.forwards_dead) then

@@ -42,7 +42,7 @@ _STATE = {
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "biggest"),
     *("sessions", "topic", "kept", "credit", "route_fence", "announced", "channel"),
     *("once_bytes", "once_forgotten", "settlements", "leaps"),
-    *("birth", "granted", "used", "calling", "pin"),
+    *("birth", "granted", "used", "calling", "called", "pin"),
 }
 _KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
 

@@ -1,0 +1,31 @@
+#!lua flags=no-writes
+-- Returns whether a partition may have something for a receiver: a message or a free session is ready, or work is due
+-- that may make one ready. It costs two short reads, and does nothing of what is due. The script reads no settings, so
+-- a partition that is not here, or gives nothing to receivers, may have something too: a grant learns why not.
+--
+-- KEYS[1-3] partition   its keys `state`, `order` and `turns`
+-- ARGV[1]   source      nothing, d or t for a side, or next for free sessions
+-- ARGV[2]   now         the time for a partition with a test clock, or nothing
+--
+-- Result: 1 if the partition may have something, otherwise 0
+-- Refusals: BADCALL
+-- Facts: repeatable
+-- @use never refuse server_time side_named turns whole_number
+local told = ARGV[2] ~= '' and whole_number(ARGV[2], 0, NEVER - 1)
+local source = string.match(ARGV[1], '^[dt]?$') or string.match(ARGV[1], '^next$')
+if #ARGV ~= 2 or #KEYS ~= 3 or told == nil or not source then
+  return refuse('BADCALL', 'source')
+end
+local layout, next_due, head, next_lock, offset =
+  unpack(redis.call('HMGET', KEYS[1], 'layout', 'next_due', 'head', 'next_lock', 'offset'))
+if layout ~= '2' then
+  return 1
+end
+local now = told or tonumber(server_time())
+if tonumber(next_due) <= now or tonumber(head) <= now or tonumber(next_lock) - tonumber(offset) <= now then
+  return 1
+elseif source == 'next' then
+  return redis.call('ZCOUNT', KEYS[3], TURNS.free, TURNS.locked - 1) > 0 and 1 or 0
+end
+local side = side_named(source)
+return redis.call('ZCOUNT', KEYS[2], side.from, side.to) > 0 and 1 or 0

@@ -73,6 +73,8 @@ class Entity:
         """Functions that are called when the registry's record has changed."""
         self.free_sessions: dict[int, Any] = {}
         """The inboxes of free sessions, by the number of messages that come with each session."""
+        self.searches: dict[str, Any] = {}
+        """The searches for partitions that have something, by what receivers want: messages of a side, or sessions."""
         self._partition_clients: dict[int, PartitionClient] = {}
         self._at = randrange(MOST_PARTITIONS)
         """The place of the partition whose turn it is. It begins at random, so that many clients with few messages do

@@ -97,6 +97,8 @@ class CreditDriver:
         """The decisions about this partition."""
         self.touched = True
         """Whether anything has happened since the inbox has looked at this driver."""
+        self.gave_at = -math.inf
+        """The time at which the partition has given something last."""
         self._member: PushMember | None = None
         self._listens_at = 0.0
         """The time before which the driver does not try to listen again."""
@@ -141,6 +143,12 @@ class CreditDriver:
     def is_unheard(self) -> bool:
         """Whether the partition has answered that it has nothing more, and could not push it."""
         return self.credit.state is CreditState.UNHEARD and self.calls > 0 and not self.under_way
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether nothing comes from the partition, and nothing was done about it."""
+        hears_soon = self.credit.state is CreditState.UNHEARD and self._member is not None
+        return self.credit.silent and not self.under_way and not hears_soon
 
     @property
     def replies_only(self) -> bool:
@@ -259,6 +267,8 @@ class CreditDriver:
             self.credit.subscribed(self.credit.run)  # the partition is where the subscription is
         if not self._locks:  # nobody can bring deleted messages again, so all of them are used
             handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
+        if handed:
+            self.gave_at = self._asked_at
         return self._inbox.opened(self, handed)
 
     # -- grants that ride with other calls -----------------------------------------------------------------------------
@@ -322,6 +332,8 @@ class CreditDriver:
             self._rouse()
             if self.credit.others_wait:
                 self._inbox.others_wait()
+        else:
+            self.gave_at = self._loop.time()
         self._inbox.received(self._inbox.opened(self, handed))
 
     def subscribed(self, run: str) -> None:

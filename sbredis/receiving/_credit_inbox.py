@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CREDIT, Delivery, lease_token
+from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CREDIT, MOST_SEATS, Delivery, lease_token
 from sbredis.model import (
     MessageLease,
     Reception,
@@ -21,12 +21,13 @@ from sbredis.model import (
 from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._credit_places import CreditPlaces
-from sbredis.receiving._inbox import Inbox, closed_error
+from sbredis.receiving._inbox import Inbox, InboxSource, ReceiveCall, closed_error
+from sbredis.receiving._rotation import Rotation, SeatChange
+from sbredis.receiving._searching import SeatSearch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sbredis.client import PartitionClient
     from sbredis.receiving._credit import HandedGift
 
 __all__ = ["CreditInbox", "Demand", "MessageInbox"]
@@ -37,6 +38,10 @@ _LINGERING = 0.05
 """The seconds for which credit stays without a caller. Most callers come back soon."""
 _HEARING = 5.0
 """The seconds for which partitions without credit send news to a receiver without a caller."""
+_STAYING = 0.1
+"""The seconds for which a receiver stays at a partition that has given something."""
+_FEW = 4
+"""The largest number of partitions that a receiver asks for messages without a search."""
 
 
 def _is_used_up(coming: int, wanted: int) -> bool:
@@ -124,33 +129,75 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         """Note that the partition has answered a grant. If the source is a session, the receiver holds it."""
 
     def _new_sources(self) -> list[CreditDriver]:
-        count = len(self._numbers)
-        self._places = CreditPlaces(random.randrange(count))
+        numbers = self._partitions
+        self._rotation = Rotation(len(numbers), random.randrange(len(numbers)))
+        """Decides at which partitions the receiver is."""
+        self._search = SeatSearch(self, self.entity, self.source) if len(numbers) > _FEW else None
+        """The searches for partitions that have something, if there are more than a few partitions."""
+        if self._search is None:
+            self._rotation.fill(0.0)
+        seats = self._rotation.seats
+        self._names = 0
+        """The number of names that drivers have got."""
+        self._departing = set[CreditDriver]()
+        """The drivers without a seat that withdraw their credit."""
+        self._hot: dict[int, int] = {}
+        """The seats at partitions in which a search has found something and that have not answered since. Each has the
+        number of calls that were made before.
+        """
+        self._has_searched = False
+        """Whether a search was made since something is wanted."""
+        self._holds_back = False
+        """Whether only partitions are asked in which a search has found something."""
+        self._places = CreditPlaces(0)
         self._lingers_until = self._hears_until = 0.0
         self._fills = False
         """Whether the stock is being filled: from the time when it has become small until it is full."""
         self._pumping = False
         self._end_drain()
-        # What is known of each partition. An entry is renewed when its driver was touched.
-        self._outstanding = [0] * count
+        # What is known of the partition of each seat. An entry is renewed when its driver was touched.
+        self._outstanding = [0] * len(seats)
         self._free = set[int]()
-        """The partitions that may be asked, and have no call under way."""
+        """The seats whose partitions may be asked, and have no call under way."""
         self._news, self._silent = set[int](), set[int]()
-        self._asked = [0] * count
+        self._asked = [0] * len(seats)
         """The messages that calls under way may bring."""
-        self._next_at = [math.inf] * count
-        self._demands: list[Demand | None] = [None] * count
+        self._next_at = [math.inf] * len(seats)
+        self._demands: list[Demand | None] = [None] * len(seats)
         """What was wanted last."""
         self._due = set[int]()
-        """The partitions that may need a call: something has happened there, or something else is wanted."""
+        """The seats that may need a call: something has happened there, or something else is wanted."""
         self._suspects = True
         self._idle: tuple[bool, bool] | None = None
         """Whether credit stays, and news is heard, while nothing is wanted; ``None`` while something is."""
-        return self._new_drivers()
+        return [self._new_driver(numbers[place]) for place in seats]
 
+    @property
     @abstractmethod
-    def _new_drivers(self) -> list[CreditDriver]:
-        """Return a driver for each partition."""
+    def source(self) -> str:
+        """What the receiver wants from partitions: messages of a side or of a session, or sessions."""
+
+    @property
+    def _partitions(self) -> Sequence[int]:
+        """The numbers of the partitions that have something for the receiver."""
+        return self._numbers
+
+    def _new_driver(self, number: int) -> CreditDriver:
+        """Return a driver for a partition. Its name is a new one, because the partition remembers earlier ones."""
+        self._names += 1
+        locks = self.mode is ServiceBusReceiveMode.PEEK_LOCK
+        name = f"{self.identity}.{self._names}" if self._names > 1 and self._search is not None else self.identity
+        return CreditDriver(self, self.entity.partition_client(number), name, source=self.source, locks=locks)
+
+    @property
+    def drivers(self) -> list[CreditDriver]:
+        """The drivers of all partitions that the receiver is at or leaves."""
+        return [*self._sources, *self._departing]
+
+    @property
+    def sources(self) -> Sequence[InboxSource]:
+        """The partitions, and the search if there is one."""
+        return self._sources if self._search is None else [*self._sources, self._search]
 
     @abstractmethod
     def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[Item]:
@@ -188,6 +235,9 @@ class CreditInbox(Inbox[CreditDriver, Item]):
             self._credit -= used
             self._by_credit = min(self._by_credit, len(self.buffer)) + used
             self.take_back(messages)
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
         if not self._pumping:
             self._pumping = True
             self._loop.call_soon(self._pump_now)
@@ -228,7 +278,162 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         self._hears_until = self._loop.time() + _HEARING
         self._set_timer()
 
+    # -- seats ---------------------------------------------------------------------------------------------------------
+
+    def _ask_all(self, caller: ReceiveCall[Item]) -> None:
+        """Ask for the messages that are there now. A search says which partitions must be asked for them.
+
+        One partition is asked anyway, because it says if nobody may receive; and so are those that may have pushed
+        messages.
+        """
+        search = self._search
+        if search is None:
+            super()._ask_all(caller)
+            return
+        asked: list[InboxSource] = [driver for driver in self._sources if driver.credit.outstanding]
+        if not asked:
+            asked = [next((driver for driver in self._sources if not driver.troubled), self._sources[0])]
+        asked.append(search)
+        caller.unanswered = {source: source.calls for source in asked}
+        for source in asked:
+            source.ask_now()
+
+    def found(self, place: int, *, answered: bool = True) -> None:
+        """Handle a partition that may have something: ask it, or give it a seat.
+
+        Callers that want what is there do not ask a partition that has not ``answered`` the search.
+        """
+        rotation = self._rotation
+        if not answered and self.only_wants_what_is_there:
+            return
+        if place in rotation.seats:
+            seat = rotation.seats.index(place)
+            driver = self._sources[seat]
+            if self._ask_for_callers(driver) or (driver.credit.silent and self._wants):
+                self._hot[seat] = driver.calls
+                driver.look_again()
+        else:
+            rotation.found((place,))
+        self._pump_soon()
+
+    def _ask_for_callers(self, driver: CreditDriver) -> bool:
+        """Let callers that want only what is there wait for an answer of a partition. Return whether there are any."""
+        some = False
+        for caller in self._callers:
+            if caller.unanswered is not None and self._search in caller.unanswered:
+                caller.unanswered.setdefault(driver, driver.calls)
+                some = True
+        return some
+
+    @property
+    def _has_answer(self) -> bool:
+        return self._search is not None and self._search.has_answer is True
+
+    def searched(self) -> None:
+        """Handle the end of a search."""
+        self._pump_soon()
+
+    def _take_seats(self, search: SeatSearch) -> None:
+        """Search if that is needed, and give seats to partitions in which something was found."""
+        if not self._wants:
+            self._has_searched = self._holds_back = False
+            if not self._hears:
+                search.stop_hearing()
+            return
+        self._survey()
+        self._search_if_needed(search)
+        rotation, now = self._rotation, self._loop.time()
+        only_now = self.only_wants_what_is_there and not self._credit
+        if rotation.waiting:
+            stocked = self.stock.target if self._stocks else 0
+            missing = max(self._credit, self.demand + stocked - len(self.buffer))
+            wanted = min(missing, MOST_SEATS) - len({*self._news, *self._hot})
+            idle, busy = self._leavers(only_now=only_now)
+            for change in rotation.give(now, wanted, idle, busy):
+                self._move(change, hot=True)
+        if (search.late or not search.under_way) and not self._hot and not rotation.waiting:
+            self._holds_back = False
+            if not only_now:
+                for change in rotation.fill(now):
+                    self._move(change)
+                if not rotation.is_complete:
+                    search.hear()
+
+    def _search_if_needed(self, search: SeatSearch) -> None:
+        """Search if the receiver has slept, or if the time has come."""
+        for seat, calls in list(self._hot.items()):
+            driver = self._sources[seat]
+            if driver.calls > calls and (not driver.under_way or driver.late):
+                del self._hot[seat]
+        asleep = not self._has_searched and not self._hot and all(driver.is_asleep for driver in self._sources)
+        if self._may_search(search) and (asleep or self._loop.time() >= self._search_at):
+            self._holds_back, self._has_searched = asleep, True
+            search.ask_now()
+
+    def _may_search(self, search: SeatSearch) -> bool:
+        """Return whether a search may begin. Callers that want only what is there have had theirs."""
+        return self._wants and not search.under_way and not (self.only_wants_what_is_there and not self._credit)
+
+    @property
+    def _search_at(self) -> float:
+        """The time of the loop at which to search again."""
+        search = self._search
+        may = search is not None and not self._rotation.is_complete and self._may_search(search)
+        return search.next_at if search is not None and may else math.inf
+
+    def _leavers(self, *, only_now: bool) -> tuple[list[int], list[int]]:
+        """Return the seats whose partitions have nothing now, and those that have more messages."""
+        awaited = {source for caller in self._callers for source in caller.unanswered or ()}
+        idle, busy, now = list[int](), list[int](), self._loop.time()
+        for seat in self._free - self._hot.keys():
+            driver = self._sources[seat]
+            if self.buffer.first_token(driver.partition_client.number) is not None:
+                continue  # its messages are reported as begun to the partition
+            if seat in self._news:
+                busy.append(seat)
+            elif driver not in awaited if only_now else now >= driver.gave_at + _STAYING:
+                idle.append(seat)
+        return idle, busy
+
+    def _move(self, change: SeatChange, *, hot: bool = False) -> None:
+        """Give a seat to another partition. The former one gets its credit back."""
+        seat, driver = change.seat, self._new_driver(self._partitions[change.place])
+        if seat == len(self._sources):
+            self._sources.append(driver)
+            self._outstanding.append(0)
+            self._asked.append(0)
+            self._next_at.append(math.inf)
+            self._demands.append(None)
+        else:
+            self._departing.add(self._sources[seat])
+            self._sources[seat] = driver
+        if hot:
+            self._hot[seat] = 0
+            self._ask_for_callers(driver)
+
+    def _see_off(self) -> None:
+        """Withdraw the credit of partitions without a seat."""
+        for driver in list(self._departing):
+            driver.credit.want(CreditDemand())
+            driver.call_if_needed()
+            if not driver.under_way and (driver.credit.settled or driver.troubled):
+                self._departing.discard(driver)
+                driver.leave()
+
+    def _end_search(self, search: SeatSearch) -> None:
+        """Tell callers that want only what is there that all partitions have answered in which something was found."""
+        if (
+            not search.under_way
+            and not search.troubled
+            and not (self._rotation.waiting and any(driver.able for driver in self._sources))
+        ):
+            self.answered(search)
+
     def _make_calls(self) -> None:
+        if self._search is not None:
+            self._take_seats(self._search)
+            self._see_off()
+            self._end_search(self._search)
         drivers = self._sources
         wanted, only_now = self._set_demands()
         if not wanted and not self._lingers and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
@@ -272,6 +477,10 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         if only_now:  # partitions that have answered are left out
             unanswered = {driver for caller in self._callers for driver in caller.unanswered or ()}
             able = [place for place in able if drivers[place] in unanswered]
+        asked = able
+        if self._holds_back or (only_now and self._search is not None):
+            able = [place for place in able if place in self._hot or place in self._news]
+            asked = asked if only_now else able
         outstanding, news, demand = self._outstanding, self._news, self.demand + returning
         exactly = only_now or any(not outstanding[place] for place in news if place in able)
         wanted = max(self._credit, self._wanted(demand, exactly=exactly, rides=rides))
@@ -279,13 +488,13 @@ class CreditInbox(Inbox[CreditDriver, Item]):
             full = max(wanted, self._full(demand))
             pushes = only_now or (2 * full >= len(drivers) and not drivers[0].replies_only)
             more: Collection[int] = able if pushes else ()
-            if full > wanted and pushes and (silent := self._silent & self._free):
+            if full > wanted and pushes and (silent := self._silent.intersection(able)):
                 wanted, more = full, silent  # these are called anyway
             left = max(0, wanted - sum(self._asked))
             answering = len(able) + (0 if only_now else sum([driver.under_way and driver.able for driver in drivers]))
             most = wanted if len(more) == answering else max(1, wanted // answering)
             shares = self._places.shares(left, outstanding, able, news, more=more, most=most)
-            self._want(demand, shares, able, only_now=only_now, pushes=pushes, rides=rides)
+            self._want(demand, shares, asked, only_now=only_now, pushes=pushes, rides=rides)
         else:
             self._want_nothing()
         return wanted, only_now
@@ -325,7 +534,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         self,
         demand: int,
         shares: Sequence[int],
-        able: Collection[int],
+        asked: Collection[int],
         *,
         only_now: bool,
         pushes: bool,
@@ -333,7 +542,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
     ) -> None:
         self._idle = None
         callers = max(0, demand - len(self.buffer))
-        for place in able:
+        for place in asked:
             share, outstanding = shares[place], self._outstanding[place]
             waiting = min(callers, share)
             callers -= waiting
@@ -413,7 +622,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         drain = self._drain
         if drain is None:
             drain = self._drain = _Drain(self._loop.create_future())
-        drain.begin(self._sources)
+        drain.begin(self.drivers)
         self._look_for_end_of(drain)
         done, _ = await asyncio.wait((drain.ended,), timeout=self._timings.answering)
         if not done:
@@ -454,13 +663,18 @@ class CreditInbox(Inbox[CreditDriver, Item]):
                 driver.look_again()
         else:
             self._lingers_until = self._hears_until = 0.0
-        for driver in self._sources:
+        if self._search is not None:
+            self._search.look_again()
+        for driver in self.drivers:
             driver.touched = True
         self._give_back_late()
         self.pump()
 
     def _next_looks(self) -> list[float]:
         times = [first] if (first := min(self._next_at)) < math.inf else []
+        times += [driver.next_at for driver in self._departing]
+        if (at := self._search_at) < math.inf:
+            times.append(at)
         if not self._callers and self._lingers:
             times.append(self._lingers_until)
         elif not self._callers and self._hears:
@@ -469,19 +683,19 @@ class CreditInbox(Inbox[CreditDriver, Item]):
 
     def _on_look(self, now: float) -> None:
         wanted = self._wants
-        for driver in self._sources:
+        for driver in self.drivers:
             driver.on_time(now, wanted=wanted)
+        if self._search is not None:
+            self._search.on_time(now)
 
 
 class MessageInbox(CreditInbox[ServiceBusReceivedMessage]):
     """The messages of one receiver."""
 
-    def _new_drivers(self) -> list[CreditDriver]:
-        return [self._driver(self.entity.partition_client(number)) for number in self._numbers]
-
-    def _driver(self, link: PartitionClient) -> CreditDriver:
-        locks = self.mode is ServiceBusReceiveMode.PEEK_LOCK
-        return CreditDriver(self, link, self.identity, source=self.side, locks=locks)
+    @property
+    def source(self) -> str:
+        """The side that the messages are on."""
+        return self.side
 
     def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[ServiceBusReceivedMessage]:
         """Return the messages of gifts. Give those back whose lock may have ended."""

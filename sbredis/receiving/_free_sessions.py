@@ -48,15 +48,15 @@ class FreeSessions(CreditInbox[HeldSession]):
             InboxOptions("", ServiceBusReceiveMode.PEEK_LOCK, prefetch=0, adaptive=False),
         )
 
-    def _new_drivers(self) -> list[CreditDriver]:
-        return [
-            CreditDriver(self, self.entity.partition_client(number), self.identity, source=NEXT_SESSION, locks=True)
-            for number in self._numbers
-        ]
+    @property
+    def source(self) -> str:
+        """What receivers of free sessions want."""
+        return NEXT_SESSION
 
     def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[HeldSession]:
         """Return the sessions of gifts. Release those whose lock may have ended."""
-        if driver.credit.news:
+        self._with_more.intersection_update(self._sources)
+        if driver.credit.news and driver not in self._departing:
             self._with_more.add(driver)
         else:
             self._with_more.discard(driver)
@@ -75,18 +75,21 @@ class FreeSessions(CreditInbox[HeldSession]):
 
     def driver_with_more(self, partition: int) -> CreditDriver | None:
         """Return the driver of a partition, if it has said that there are more free sessions."""
-        return next((driver for driver in self._with_more if driver.partition_client.number == partition), None)
+        able = self._with_more.intersection(self._sources)
+        return next((driver for driver in able if driver.partition_client.number == partition), None)
 
     def more_elsewhere(self, partition: int) -> bool:
         """Return whether another partition has said that there are more free sessions."""
-        return any(driver.partition_client.number != partition for driver in self._with_more)
+        return self._rotation.waiting > 0 or any(
+            driver.partition_client.number != partition for driver in self._with_more
+        )
 
     # -- grants that ride with settlements -----------------------------------------------------------------------------
 
     def want_for_ride(self, source: CreditDriver, settled: int) -> None:
         """Ask for as many sessions as the call that goes now leaves, unless the partition pushes them anyway."""
         self._survey()
-        if self._closed or source.credit.outstanding:
+        if self._closed or source in self._departing or source.credit.outstanding:
             return
         self._expected += settled
         self._expected_until = self._loop.time() + _COMING_BACK
@@ -116,20 +119,20 @@ class FreeSessions(CreditInbox[HeldSession]):
         if not self._callers and not self._closed:
             now = self._loop.time()
             self._ends_at = now + _IDLE
-            self._hears_until = now + (_HEARING if len(self._sources) > 1 else 0.0)
+            self._hears_until = now + (_HEARING if len(self._partitions) > 1 else 0.0)
             self.pump()
             if not self._withdrawn:
                 self.entity.connection.see_off(self._wait_withdrawn())
 
     @property
     def _withdrawn(self) -> bool:
-        return all(driver.credit.settled for driver in self._sources)
+        return all(driver.credit.settled for driver in self.drivers)
 
     async def _wait_withdrawn(self) -> None:
         """Wait a short time until the partitions have told what they have given before."""
         until = self._loop.time() + _WITHDRAWING
         while not (self._withdrawn or self._callers or self._closed) and self._loop.time() < until:
-            under_way = [driver.ending for driver in self._sources if driver.under_way]
+            under_way = [driver.ending for driver in self.drivers if driver.under_way]
             if not under_way:
                 return
             await asyncio.wait(under_way, timeout=until - self._loop.time(), return_when=asyncio.FIRST_COMPLETED)
@@ -158,5 +161,4 @@ class FreeSessions(CreditInbox[HeldSession]):
         """Stop waiting, because the client is being closed."""
         if not self._closed:
             self._close()
-            for driver in self._sources:
-                driver.leave()
+            self._leave_all()

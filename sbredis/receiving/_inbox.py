@@ -117,7 +117,7 @@ class InboxOptions:
 class ReceiveCall(Generic[Item]):
     """A receive call of the application that waits at an inbox."""
 
-    __slots__ = ("_loop", "_news", "ended", "error", "gathers", "got", "missing", "unanswered")
+    __slots__ = ("_loop", "_news", "ended", "error", "gathers", "got", "has_answer", "missing", "unanswered")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, missing: int, *, gathers: bool) -> None:
         self.missing = missing
@@ -130,6 +130,8 @@ class ReceiveCall(Generic[Item]):
         long enough also needs these answers. This is a mapping from each partition to the number of its last call: only
         answers to later calls count.
         """
+        self.has_answer = False
+        """Whether a partition has answered the call, so that it need not wait for late ones."""
         self.got: list[Item] = []
         self.error: ServiceBusError | None = None
         self.ended = False
@@ -209,6 +211,16 @@ class Inbox(ABC, Generic[S, Item]):
     @abstractmethod
     def _new_sources(self) -> list[S]:
         """Return an object for each partition."""
+
+    @property
+    def _has_answer(self) -> bool:
+        """Whether partitions have answered that are none of the sources."""
+        return False
+
+    @property
+    def sources(self) -> Sequence[InboxSource]:
+        """All sources of messages."""
+        return self._sources
 
     @abstractmethod
     def _make_calls(self) -> None:
@@ -378,7 +390,7 @@ class Inbox(ABC, Generic[S, Item]):
             if not caller.got:
                 raise caller.error
             _log.warning("a receive ended early because of an error: %s", caller.error)
-        elif not caller.got and not caller.ended and self._sources and all(source.troubled for source in self._sources):
+        elif not caller.got and not caller.ended and all(source.troubled for source in self.sources):
             raise self._unreachable()
         self.stock.took(len(caller.got) - before)
         return caller.got
@@ -415,7 +427,9 @@ class Inbox(ABC, Generic[S, Item]):
 
         If one partition has answered, wait only for calls that are not late, and these are late sooner than usual.
         """
-        caller.unanswered = {source: source.calls - source.under_way for source in self._sources if source.may_answer}
+        sources = self.sources
+        caller.unanswered = {source: source.calls - source.under_way for source in sources if source.may_answer}
+        caller.has_answer = self._has_answer or len(caller.unanswered) < len(sources)
         until = min(latest, self._loop.time() + self._timings.answering)
         while caller.waits and any(source.may_answer for source in caller.unanswered) and not caller.content:
             for source in caller.unanswered:
@@ -434,6 +448,7 @@ class Inbox(ABC, Generic[S, Item]):
                 continue
             if source.calls > unanswered[source]:
                 del unanswered[source]
+                caller.has_answer = True
                 caller.tell()
             else:
                 source.ask_now()  # the call was made before this caller came
@@ -443,9 +458,7 @@ class Inbox(ABC, Generic[S, Item]):
         """Stop waiting for late partitions on behalf of each caller that has an answer of another partition."""
         for caller in self._callers:
             unanswered = caller.unanswered
-            if not unanswered or len(unanswered) == len(self._sources):
-                continue
-            if all(source.late for source in unanswered):
+            if unanswered and caller.has_answer and all(source.late for source in unanswered):
                 unanswered.clear()
                 caller.tell()
 
@@ -459,7 +472,7 @@ class Inbox(ABC, Generic[S, Item]):
     @property
     def _late(self) -> int:
         """The number of calls under way whose answer is late."""
-        return sum(source.late for source in self._sources)
+        return sum(source.late for source in self.sources)
 
     def _unreachable(self) -> ServiceBusError:
         """Return the error for a receive that got no messages because no partition has answered."""
@@ -505,14 +518,13 @@ class Inbox(ABC, Generic[S, Item]):
     def _entity_changed(self) -> None:
         """Start again if the queue is in other partitions now, for example after it was deleted and created again."""
         if self._numbers != self.entity.numbers:
-            for source in self._sources:
-                source.leave()
+            self._leave_all()
             self._numbers = self.entity.numbers
             self._sources = self._new_sources()
             for caller in self._callers:
                 if caller.unanswered is not None:
                     self._ask_all(caller)
-        for source in self._sources:
+        for source in self.sources:
             source.look_again()
         self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
 
@@ -604,9 +616,17 @@ class Inbox(ABC, Generic[S, Item]):
             return
         self._close()
         self.take_back(self.buffer.empty())
-        await asyncio.gather(*(source.aclose() for source in self._sources))
+        await self._close_sources()
         for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
             await partition_client.given_back()
+
+    async def _close_sources(self) -> None:
+        await asyncio.gather(*(source.aclose() for source in self.sources))
+
+    def _leave_all(self) -> None:
+        """Stop receiving from all partitions."""
+        for source in self.sources:
+            source.leave()
 
     def _close(self) -> None:
         """Stop everything that makes calls, and tell the callers."""

@@ -65,13 +65,21 @@ class SessionInbox(MessageInbox):
             self.buffer.put(self.opened(driver, handed))
             self._ahead = len(self.buffer)
 
-    def _new_drivers(self) -> list[CreditDriver]:
+    @property
+    def source(self) -> str:
+        """The messages of the session."""
+        return f"={self.session.name}"
+
+    @property
+    def _partitions(self) -> Sequence[int]:
+        return (self.session.partition_client.number,)
+
+    def _new_driver(self, number: int) -> CreditDriver:
         """Return the driver of the partition of the session. A second hold of the session begins to count anew."""
         session, locks = self.session, self.mode is ServiceBusReceiveMode.PEEK_LOCK
-        link = self.entity.partition_client(session.partition_client.number)
+        link, token = self.entity.partition_client(number), session.lease.token
         prefix = "" if session.gift is None else session.gift.prefix
-        source = f"={session.name}"
-        return [CreditDriver(self, link, session.lease.token, source=source, locks=locks, dated=False, prefix=prefix)]
+        return CreditDriver(self, link, token, source=self.source, locks=locks, dated=False, prefix=prefix)
 
     def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[ServiceBusReceivedMessage]:
         """Return the messages of gifts. They have the lock of the session."""
@@ -287,8 +295,7 @@ class SessionInbox(MessageInbox):
         """Stop receiving. All messages that no caller has settled return with the session, which is released now."""
         if not self._closed:
             self._close()
-            for driver in self._sources:
-                driver.leave()
+            self._leave_all()
 
     def _close(self) -> None:
         super()._close()

@@ -184,7 +184,7 @@ class Transport:
         raise.
         """
         call = self.make_call(script, keys, arguments, repeatable=repeatable, written=written)
-        wire = self._wire_of(call.slot)
+        wire = self._wire_of(call.slot, reads=script.only_reads)
         if wire is None or not wire.has_room:
             return False
         started = self._loop.time()
@@ -192,9 +192,9 @@ class Transport:
         wire.put(call, started + timeout)
         return True
 
-    def _wire_of(self, slot: int | None) -> Wire | None:
-        """Return the open connection for calls without a task, if there is one."""
-        node = None if self._replicated or slot is None else self._nodes.by_slot[slot]
+    def _wire_of(self, slot: int | None, *, reads: bool = False) -> Wire | None:
+        """Return the open connection for calls without a task, if there is one. A call that ``reads`` needs no WAIT."""
+        node = None if (self._replicated and not reads) or slot is None else self._nodes.by_slot[slot]
         return None if node is None else node.calls.wire
 
     def make_call(

@@ -53,7 +53,7 @@ class Silence:
         self._ended.set()
 
     async def _call(self, script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
-        if script.name == "grant" and keys[0] in self._keys:
+        if script.name in {"grant", "find_ready"} and keys[0] in self._keys:
             self.asked.add(keys[0])
             await self._ended.wait()
         return await self._through(script, keys, *arguments, **options)

@@ -138,7 +138,7 @@ PURE = {
         "maintenance": ("_agenda", "_bucket_logs", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
         "registry": ("_merging",),
-        "receiving": ("_credit", "_credit_places", "_fetching"),
+        "receiving": ("_credit", "_credit_places", "_fetching", "_rotation"),
         "cli": ("_server_choice", "_top_screen"),
         "operating": (
             "_declared",

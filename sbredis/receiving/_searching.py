@@ -1,0 +1,392 @@
+"""The search for partitions of an entity that have something for a receiver: calls that only read.
+
+All receivers of a client that want the same from an entity share a search. A receiver that needs one while partitions
+are being read takes part in the next one, because this one may have read a partition too early.
+
+A partition of an entity that has many calls receivers itself, when something becomes ready and no receiver is there.
+Receivers that wait hear these calls. A call may be lost, so they also search when a channel is confirmed, and now and
+then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from sbredis.engine import find_ready, read_call_for_receivers, ready_channel
+from sbredis.exceptions import DataLayoutError, ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.client import Entity
+    from sbredis.engine import Request
+    from sbredis.transport import Subscription
+
+__all__ = ["PartitionSearch", "SeatSearch", "search_of"]
+
+_log = logging.getLogger("sbredis.client")
+_PAUSES: Final = 0.005, 0.5
+"""The first and the longest pause between two searches of a receiver that waits. Each pause is twice the last one."""
+_LONGEST_PAUSE: Final = 10.0
+"""The longest pause if partitions can call the receiver."""
+_HURRIED: Final = 0.2
+"""The part of ``Timings.late`` after which a search is late for a caller whose time is over."""
+
+
+def search_of(entity: Entity, source: str) -> PartitionSearch:
+    """Return the search that all receivers of a client share that want this from an entity."""
+    found: PartitionSearch | None = entity.searches.get(source)
+    if found is None:
+        found = entity.searches[source] = PartitionSearch(entity, source)
+    return found
+
+
+class _Searcher(Protocol):
+    """An object that takes part in searches. Its methods run in the event loop, so they must not block."""
+
+    def began(self) -> None:
+        """Note that a search begins to read."""
+        ...
+
+    def found(self, place: int, *, answered: bool = True) -> None:
+        """Note that a partition may have something: it has ``answered`` so, or not at all. ``place`` is its index."""
+        ...
+
+    def ended(self, *, answered: bool) -> None:
+        """Note the end of a search. Unless it has ``answered``, no partition could be read."""
+        ...
+
+
+class PartitionSearch:
+    """The searches in one entity, one after the other."""
+
+    def __init__(self, entity: Entity, source: str) -> None:
+        self._entity, self._source = entity, source
+        self._connection = entity.connection
+        self._loop = asyncio.get_running_loop()
+        self._number = 0
+        """The number of the latest search that has begun to read."""
+        self._missing: set[int] = set()
+        """The indexes of the partitions that have not answered it."""
+        self._answered = False
+        """Whether a partition has answered it."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._searchers: dict[_Searcher, None] = {}
+        """The receivers that take part in it."""
+        self._next: dict[_Searcher, None] = {}
+        """The receivers that take part in the next one."""
+        self._requests: dict[int, Request[bool]] = {}
+        """The request to each partition, if the partition uses the clock of the server."""
+        self._id = ""
+        """The entity that these requests are for."""
+        self._hearers: dict[_Searcher, None] = {}
+        """The receivers that hear calls."""
+        self._channels: list[_CallChannel] = []
+
+    def begin(self, searcher: _Searcher) -> None:
+        """Let a receiver take part in the next search. It begins in the next turn of the event loop, or after the one
+        under way.
+        """
+        if not self._next and not self._missing:
+            self._loop.call_soon(self._begin)
+        self._next[searcher] = None
+
+    def expects(self, searcher: _Searcher) -> bool:
+        """Return whether a receiver takes part in the next search."""
+        return searcher in self._next
+
+    def leave(self, searcher: _Searcher) -> None:
+        """Tell a receiver nothing more."""
+        self._next.pop(searcher, None)
+        self._searchers.pop(searcher, None)
+
+    # -- calls of partitions -------------------------------------------------------------------------------------------
+
+    @property
+    def hears(self) -> bool:
+        """Whether the calls of all partitions are heard."""
+        return bool(self._channels) and all(channel.confirmed for channel in self._channels)
+
+    def hear(self, searcher: _Searcher) -> None:
+        """Let a receiver hear the calls of partitions."""
+        self._hearers[searcher] = None
+        if not self._channels:
+            entity, namespace = self._entity, self._connection.namespace
+            for place, number in enumerate(entity.numbers):
+                name = ready_channel(namespace.name, namespace.salt(number), entity.record.id)
+                channel = _CallChannel(self, place)
+                self._channels.append(channel)
+                channel.subscription = self._connection.transport.listen(name, channel, channel.refused)
+
+    def stop_hearing(self, searcher: _Searcher) -> None:
+        """Let a receiver hear no more calls. Without hearers, the channels are closed."""
+        if self._hearers.pop(searcher, self) is None and not self._hearers:
+            channels, self._channels = self._channels, []
+            for channel in channels:
+                if channel.subscription is not None and not self._connection.closed:
+                    channel.subscription.close()
+
+    def called(self, place: int, ready: frozenset[str]) -> None:
+        """Handle the call of a partition."""
+        if self._source in ready:
+            for searcher in list(self._hearers):
+                searcher.found(place)
+
+    def confirmed(self) -> None:
+        """Handle a new subscription. Earlier calls may be lost."""
+        for searcher in self._hearers:
+            self.begin(searcher)
+
+    # -- a search ------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._searchers, self._next = self._next, {}
+        if not self._searchers or self._connection.closed:
+            return
+        self._number += 1
+        self._answered, self._missing = False, set(range(len(self._entity.numbers)))
+        for searcher in self._searchers:
+            searcher.began()
+        search = self._number
+        self._timer = self._loop.call_later(self._connection.timings.late, self._end_late)
+        for place, number in enumerate(self._entity.numbers):
+            self._read(search, place, number)
+
+    def _read(self, search: int, place: int, number: int) -> None:
+        request = self._request(number)
+
+        def answered(reply: object) -> None:
+            try:
+                ready = request.result(reply)
+            except ServiceBusError:
+                ready = None
+            self._take(search, place, ready=ready)
+
+        def failed(rest: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+            self._connection.start(self._read_again(rest, answered))
+
+        timeout, transport = self._connection.timings.answering, self._connection.transport
+        if not transport.begin(
+            request.script,
+            request.keys,
+            request.arguments,
+            timeout=timeout,
+            repeatable=True,
+            written=None,
+            answered=answered,
+            failed=failed,
+        ):
+            failed(
+                partial(
+                    transport.call, request.script, request.keys, request.arguments, timeout=timeout, repeatable=True
+                )
+            )
+
+    async def _read_again(
+        self, rest: Callable[[], Coroutine[Any, Any, Any]], answered: Callable[[object], None]
+    ) -> None:
+        """Make further attempts. A partition that cannot be read has not answered when the search is late."""
+        with suppress(ServiceBusError):
+            answered(await rest())
+
+    def _request(self, number: int) -> Request[bool]:
+        """Return the request to a partition."""
+        entity, now = self._entity, self._connection.clock.told()
+        if entity.record.id != self._id:
+            self._requests, self._id = {}, entity.record.id
+        request = self._requests.get(number)
+        if request is None or now is not None:
+            namespace = self._connection.namespace
+            request = find_ready(namespace.name, namespace.salt(number), self._id, self._source, now)
+            self._requests[number] = request
+        return request
+
+    def _take(self, search: int, place: int, *, ready: bool | None) -> None:
+        """Tell the receivers what a partition has answered."""
+        if search != self._number or place not in self._missing:
+            return
+        self._missing.discard(place)
+        self._answered = self._answered or ready is not None
+        if ready is not False:
+            for searcher in list(self._searchers):
+                searcher.found(place)
+        if not self._missing:
+            self._end()
+
+    def _end_late(self) -> None:
+        """End a search that is late, unless no partition has answered: then the server may be busy."""
+        timings = self._connection.timings
+        if self._answered:
+            self._end()
+        else:
+            self._timer = self._loop.call_later(max(0.0, timings.answering - timings.late), self._end)
+
+    def _end(self) -> None:
+        """End the search under way. The partitions that have not answered may have something."""
+        if self._timer is not None:
+            self._timer.cancel()
+        missing, self._missing = self._missing, set()
+        searchers, self._searchers = self._searchers, {}
+        if self._next:
+            self._loop.call_soon(self._begin)
+        for searcher in searchers:
+            for place in missing:
+                searcher.found(place, answered=False)
+            searcher.ended(answered=self._answered)
+
+
+class _CallChannel:
+    """The channel on which a partition calls."""
+
+    __slots__ = ("_place", "_search", "confirmed", "subscription")
+
+    def __init__(self, search: PartitionSearch, place: int) -> None:
+        self._search, self._place = search, place
+        self.subscription: Subscription | None = None
+        self.confirmed = False
+        """Whether the server has confirmed the subscription, and has not refused it."""
+
+    def message(self, payload: bytes) -> None:
+        """Handle a call of the partition."""
+        try:
+            ready = read_call_for_receivers(payload)
+        except DataLayoutError as error:
+            _log.debug("a call for receivers is ignored: %s", error)
+        else:
+            self._search.called(self._place, ready)
+
+    def gap(self) -> None:
+        """Handle a new subscription."""
+        self.confirmed = True
+        self._search.confirmed()
+
+    def refused(self, error: ServiceBusError) -> None:
+        """Handle a refusal of the channel. The receivers search again and again instead."""
+        self.confirmed, self.subscription = False, None
+        _log.info("the calls of a partition cannot be heard: %s", error)
+
+
+class _SeatInbox(Protocol):
+    """The part of an inbox that hears of searches."""
+
+    def found(self, place: int, *, answered: bool = True) -> None:
+        """Handle a partition that may have something: it has ``answered`` so, or not at all. ``place`` is its index."""
+        ...
+
+    def searched(self) -> None:
+        """Handle the end of a search."""
+        ...
+
+
+class SeatSearch:
+    """The searches of one receiver. For its callers, a search is a source of messages like a partition."""
+
+    def __init__(self, inbox: _SeatInbox, entity: Entity, source: str) -> None:
+        self.partition_client = entity.partition_client(entity.numbers[0])
+        self.calls = 0
+        """The number of searches that have begun to read, including the one under way."""
+        self.under_way = False
+        """Whether a search was asked for that has not ended."""
+        self.late = False
+        """Whether the end of the search is late."""
+        self.has_answer: bool | None = None
+        """Whether a partition has answered the last search that has ended."""
+        self.next_at = -math.inf
+        """The time of the loop at which a receiver that waits searches again."""
+        self._inbox = inbox
+        self._search = search_of(entity, source)
+        self._loop = asyncio.get_running_loop()
+        self._lateness = entity.connection.timings.late
+        self._asked_at, self._late_at = 0.0, math.inf
+        self._pause = _PAUSES[0]
+        self._has_found = False
+        """Whether the search under way has found something."""
+        self._hears = False
+
+    # -- a source of messages ------------------------------------------------------------------------------------------
+
+    @property
+    def troubled(self) -> bool:
+        """Whether no partition has answered the last search, or the first one is late."""
+        return not self.has_answer and (self.late or self.has_answer is False)
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether an answer may still come, as far as the client knows."""
+        return self.under_way
+
+    def wanted(self) -> None:
+        """Record that a new caller waits for messages. A search is made when no partition has any."""
+
+    def ask_now(self) -> None:
+        """Search for what the partitions have now. A search under way may have read them too early."""
+        self._goes_on()
+        self._search.begin(self)
+
+    def _goes_on(self) -> None:
+        if not self.under_way:
+            self.under_way = True
+            self._asked_at = self._loop.time()
+            self._late_at = self._asked_at + self._lateness
+
+    def look_again(self) -> None:
+        """Search again: something may have changed."""
+        self.next_at, self._pause = -math.inf, _PAUSES[0]
+
+    def hurry(self) -> None:
+        """Let the search be late sooner, because the time of a caller is over."""
+        self._late_at = min(self._late_at, self._asked_at + self._lateness * _HURRIED)
+
+    def on_time(self, now: float) -> None:
+        """Note that the search is late."""
+        self.late = self.under_way and now >= self._late_at
+
+    def hear(self) -> None:
+        """Hear the calls of partitions from now on."""
+        if not self._hears:
+            self._hears = True
+            self._search.hear(self)
+
+    def stop_hearing(self) -> None:
+        """Hear the calls of partitions no more."""
+        if self._hears:
+            self._hears = False
+            self._search.stop_hearing(self)
+
+    def leave(self) -> None:
+        """Stop searching."""
+        self.stop_hearing()
+        self._search.leave(self)
+        self.under_way = self.late = False
+
+    async def aclose(self) -> None:
+        """Stop searching."""
+        self.leave()
+
+    # -- a part of the search that receivers share ---------------------------------------------------------------------
+
+    def began(self) -> None:
+        """Note that a search begins to read."""
+        self._goes_on()
+        self.calls += 1
+        self._has_found = False
+
+    def found(self, place: int, *, answered: bool = True) -> None:
+        """Note that a partition may have something: it has ``answered`` so, or not at all."""
+        self._has_found = self._has_found or answered
+        self._inbox.found(place, answered=answered)
+
+    def ended(self, *, answered: bool) -> None:
+        """Note the end of a search. The next one comes after a pause, which grows while nothing is found."""
+        first, longest = _PAUSES
+        if self._search.hears:
+            longest = _LONGEST_PAUSE
+        self.under_way, self.late, self.has_answer = self._search.expects(self), False, answered
+        self._pause = first if self._has_found else min(2 * self._pause, longest)
+        self.next_at = self._loop.time() + self._pause
+        self._late_at = self._loop.time() + self._lateness
+        self._inbox.searched()

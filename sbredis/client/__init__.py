@@ -24,6 +24,7 @@ from sbredis.client._lane_kinds import (
     lock_lost,
     note_renewal,
 )
+from sbredis.client._partition_calls import PartitionCalls
 from sbredis.client._partition_client import SETTLEMENTS, PartitionClient, do_due, read_after_due
 from sbredis.client._pauses import Pauses, may_recover
 from sbredis.client._pushing import PushMember
@@ -62,6 +63,7 @@ __all__ = [
     "Entity",
     "GrantRide",
     "GrantRider",
+    "PartitionCalls",
     "PartitionClient",
     "Pauses",
     "PushMember",

@@ -326,6 +326,11 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         return some
 
     @property
+    def seeks(self) -> bool:
+        """Whether partitions that were found have not been asked."""
+        return bool(self._hot or self._rotation.waiting)
+
+    @property
     def _has_answer(self) -> bool:
         return self._search is not None and self._search.has_answer is True
 

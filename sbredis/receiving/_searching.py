@@ -11,28 +11,26 @@ then.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sbredis.engine import find_ready, read_call_for_receivers, ready_channel
-from sbredis.exceptions import DataLayoutError, ServiceBusError
+from sbredis.client import PartitionCalls
+from sbredis.engine import find_ready
+from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
     from sbredis.engine import Request
-    from sbredis.transport import Subscription
 
 __all__ = ["PartitionSearch", "SeatSearch", "search_of"]
 
-_log = logging.getLogger("sbredis.client")
 _PAUSES: Final = 0.005, 0.5
 """The first and the longest pause between two searches of a receiver that waits. Each pause is twice the last one."""
-_LONGEST_PAUSE: Final = 10.0
-"""The longest pause if partitions can call the receiver."""
+_LONG_PAUSE: Final = 10.0
+"""The pause if partitions can call the receiver."""
 _HURRIED: Final = 0.2
 """The part of ``Timings.late`` after which a search is late for a caller whose time is over."""
 
@@ -85,7 +83,7 @@ class PartitionSearch:
         """The entity that these requests are for."""
         self._hearers: dict[_Searcher, None] = {}
         """The receivers that hear calls."""
-        self._channels: list[_CallChannel] = []
+        self._calls: PartitionCalls | None = None
 
     def begin(self, searcher: _Searcher) -> None:
         """Let a receiver take part in the next search. It begins in the next turn of the event loop, or after the one
@@ -109,26 +107,20 @@ class PartitionSearch:
     @property
     def hears(self) -> bool:
         """Whether the calls of all partitions are heard."""
-        return bool(self._channels) and all(channel.confirmed for channel in self._channels)
+        return self._calls is not None and self._calls.heard
 
     def hear(self, searcher: _Searcher) -> None:
         """Let a receiver hear the calls of partitions."""
         self._hearers[searcher] = None
-        if not self._channels:
-            entity, namespace = self._entity, self._connection.namespace
-            for place, number in enumerate(entity.numbers):
-                name = ready_channel(namespace.name, namespace.salt(number), entity.record.id)
-                channel = _CallChannel(self, place)
-                self._channels.append(channel)
-                channel.subscription = self._connection.transport.listen(name, channel, channel.refused)
+        if self._calls is None:
+            self._calls = PartitionCalls(self._entity, self.called, self.confirmed)
 
     def stop_hearing(self, searcher: _Searcher) -> None:
-        """Let a receiver hear no more calls. Without hearers, the channels are closed."""
-        if self._hearers.pop(searcher, self) is None and not self._hearers:
-            channels, self._channels = self._channels, []
-            for channel in channels:
-                if channel.subscription is not None and not self._connection.closed:
-                    channel.subscription.close()
+        """Let a receiver hear no more calls."""
+        self._hearers.pop(searcher, None)
+        if not self._hearers and self._calls is not None:
+            self._calls.close()
+            self._calls = None
 
     def called(self, place: int, ready: frozenset[str]) -> None:
         """Handle the call of a partition."""
@@ -239,39 +231,13 @@ class PartitionSearch:
             searcher.ended(answered=self._answered)
 
 
-class _CallChannel:
-    """The channel on which a partition calls."""
-
-    __slots__ = ("_place", "_search", "confirmed", "subscription")
-
-    def __init__(self, search: PartitionSearch, place: int) -> None:
-        self._search, self._place = search, place
-        self.subscription: Subscription | None = None
-        self.confirmed = False
-        """Whether the server has confirmed the subscription, and has not refused it."""
-
-    def message(self, payload: bytes) -> None:
-        """Handle a call of the partition."""
-        try:
-            ready = read_call_for_receivers(payload)
-        except DataLayoutError as error:
-            _log.debug("a call for receivers is ignored: %s", error)
-        else:
-            self._search.called(self._place, ready)
-
-    def gap(self) -> None:
-        """Handle a new subscription."""
-        self.confirmed = True
-        self._search.confirmed()
-
-    def refused(self, error: ServiceBusError) -> None:
-        """Handle a refusal of the channel. The receivers search again and again instead."""
-        self.confirmed, self.subscription = False, None
-        _log.info("the calls of a partition cannot be heard: %s", error)
-
-
 class _SeatInbox(Protocol):
     """The part of an inbox that hears of searches."""
+
+    @property
+    def seeks(self) -> bool:
+        """Whether partitions that were found have not been asked."""
+        ...
 
     def found(self, place: int, *, answered: bool = True) -> None:
         """Handle a partition that may have something: it has ``answered`` so, or not at all. ``place`` is its index."""
@@ -316,8 +282,8 @@ class SeatSearch:
 
     @property
     def may_answer(self) -> bool:
-        """Whether an answer may still come, as far as the client knows."""
-        return self.under_way
+        """Whether an answer may still come, as far as the client knows, or was found and is not used yet."""
+        return self.under_way or self._inbox.seeks
 
     def wanted(self) -> None:
         """Record that a new caller waits for messages. A search is made when no partition has any."""
@@ -383,10 +349,8 @@ class SeatSearch:
     def ended(self, *, answered: bool) -> None:
         """Note the end of a search. The next one comes after a pause, which grows while nothing is found."""
         first, longest = _PAUSES
-        if self._search.hears:
-            longest = _LONGEST_PAUSE
         self.under_way, self.late, self.has_answer = self._search.expects(self), False, answered
         self._pause = first if self._has_found else min(2 * self._pause, longest)
-        self.next_at = self._loop.time() + self._pause
+        self.next_at = self._loop.time() + (_LONG_PAUSE if self._search.hears else self._pause)
         self._late_at = self._loop.time() + self._lateness
         self._inbox.searched()

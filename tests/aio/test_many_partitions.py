@@ -53,7 +53,8 @@ async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> 
         inbox = receiver._inbox
         if not isinstance(inbox, MessageInbox) or inbox._search is None or not inbox._search._search.hears:
             return False
-        return await queue.waiters() >= MOST_SEATS and not inbox._search.under_way
+        searches_soon = inbox._search.next_at < asyncio.get_running_loop().time() + 1
+        return await queue.waiters() >= MOST_SEATS and not inbox._search.under_way and not searches_soon
 
     await eventually(is_there)
     return task

@@ -72,7 +72,7 @@ RESERVED: dict[str, str] = {
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
         r"|cli\._(server_choice|context)|aio\.(_(check|client|client_options)|management\._administration)"
-        r"|client\._(connection|partition_client|pushing|role|test_hooks)|maintenance\._(old_libraries|slot_channels))"
+        r"|client\._(connection|partition_calls|partition_client|pushing|role|test_hooks)|maintenance\._(old_libraries|slot_channels))"
     ),
 }
 

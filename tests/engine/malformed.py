@@ -56,7 +56,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "sweep": (10, 1000, "a:1", "holder", TOKEN, 1),
     "take": ("q:birth", 1, "1", "", "send", 2, "", b"m"),
     "peek": ("", 0, 10, 1000, "alwfs", ""),
-    "publish": ("r", "", "", "", b"m"),
+    "publish": ("r", "", "", "", "", b"m"),
     "plan": (1, "", "", "", 10, 1000, 0),
     "purge": ("", NEVER, 10, 0, ""),
     "read_pin": (),
@@ -408,12 +408,15 @@ def _messages(before: Sequence[Argument], *, routed: bool) -> Iterator[Malformed
                 yield case(f"{letter} is {value!r}", letter, *route, "", b"m", *route, value, b"m")
     if routed:
         routes = ("1", "0", "-1", "x", "1 1", "1.5", "1a", "1e0", "a1", "1x3", "1a1e1")
-        yield Malformed("no column of routes", ("", "", "", b"m"))
-        yield Malformed("more incarnations than targets", ("r", "one", "", "", b"m"))
-        yield from (Malformed(f"the route {r!r}", ("r", "", "", r, b"m")) for r in routes)
-        yield Malformed("changes of no copy", ("rc", "", "", "", b"c", b"m"))
+        yield Malformed("no column of routes", ("", "", "", "", b"m"))
+        yield Malformed("more incarnations than targets", ("r", "one", "", "", "", b"m"))
+        yield from (Malformed(f"the route {r!r}", ("r", "", "", "", r, b"m")) for r in routes)
         yield from (
-            Malformed(f"the fence {fence!r}", ("r", "", fence, "", b"m"))
+            Malformed(f"the bounds {bounds!r}", ("r", "", "", bounds, "", b"m")) for bounds in ("x", "a b:", "a:b:")
+        )
+        yield Malformed("changes of no copy", ("rc", "", "", "", "", b"c", b"m"))
+        yield from (
+            Malformed(f"the fence {fence!r}", ("r", "", fence, "", "", b"m"))
             for fence in not_numbers(1, 999_999_999_999_999)
             if fence != ""
         )

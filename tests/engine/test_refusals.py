@@ -168,7 +168,7 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
     if script in special:
         yield from special[script](good)
     if script == "take":
-        own = ("q:birth", 1, "1", "", "publish", 5, "r", "second", "", "1", b"m")
+        own = ("q:birth", 1, "1", "", "publish", 6, "r", "second", "", "", "1", b"m")
         yield Case("a target that is gone", "TARGET", replace(good, own=own, more_keys=_TARGET), on="topic")
         yield Case("a target too many", "BADCALL", replace(good, more_keys=_TARGET))
     if script == "ripe":
@@ -334,26 +334,26 @@ def _cases_of_targets(good: Call) -> Iterator[Case]:
         yield Case(
             f"targets {what}",
             "TARGET",
-            replace(good, own=("r", incarnations, "", "1", b"m"), more_keys=_TARGET * targets),
+            replace(good, own=("r", incarnations, "", "", "1", b"m"), more_keys=_TARGET * targets),
         )
-    there = replace(good, own=("r", "first", "", "1", b"m"), more_keys=_TARGET)
+    there = replace(good, own=("r", "first", "", "", "1", b"m"), more_keys=_TARGET)
     for route in ("2", "1 2", "0", "1a1", "1e1", "1a", "1x"):
-        yield Case(f"the route {route}", "BADCALL", replace(there, own=("r", "first", "", route, b"m")))
-    yield Case("changes that are longer", "BADCALL", replace(there, own=("rc", "first", "", "1a1", b"ab", b"m")))
+        yield Case(f"the route {route}", "BADCALL", replace(there, own=("r", "first", "", "", route, b"m")))
+    yield Case("changes that are longer", "BADCALL", replace(there, own=("rc", "first", "", "", "1a1", b"ab", b"m")))
     yield Case(
         "one that was not judged and is not scheduled",
         "BADCALL",
-        replace(there, own=("rd", "first", "", "-", "", b"m")),
+        replace(there, own=("rd", "first", "", "", "-", "", b"m")),
     )
     yield Case(
         "the same target twice",
         "BADCALL",
-        replace(there, own=("r", "first first", "", "1", b"m"), more_keys=_TARGET * 2),
+        replace(there, own=("r", "first first", "", "", "1", b"m"), more_keys=_TARGET * 2),
     )
-    sessions = replace(there, own=("r", "first+", "", "1", b"m"), more_keys=(*_TARGET, *_TARGET[:3]))
+    sessions = replace(there, own=("r", "first+", "", "", "1", b"m"), more_keys=(*_TARGET, *_TARGET[:3]))
     yield Case("a target that has no sessions", "BADCALL", sessions)
     yield Case(
-        "somebody else's role", "FENCED", replace(good, own=("r", "", "8", "", b"m")), state=(("route_fence", "9"),)
+        "somebody else's role", "FENCED", replace(good, own=("r", "", "8", "", "", b"m")), state=(("route_fence", "9"),)
     )
     yield Case("half a target", "BADCALL", replace(there, more_keys=_TARGET[:3]))
     yield Case("a target too many", "BADCALL", replace(there, more_keys=_TARGET * 2))
@@ -492,7 +492,7 @@ async def standing_otherwise(bench: Bench, case: Case, before: Everything) -> As
         return
     if case.partition_is_there:
         await put(0, dict(case.state))
-        await put(9, dict(case.store))
+        await put(8, dict(case.store))
     else:
         await bench.transport.command("UNLINK", keys[0], key=keys[0])
     yield await bench.whole()
@@ -563,7 +563,8 @@ async def test_well_formed_calls_are_not_refused(bench: Bench, kind: str) -> Non
         await reserve(bench)
     of_this_kind = [script for script in OF_A_PARTITION if kind_of(script) == kind]
     for script in sorted(of_this_kind, key=lambda script: script == "destroy"):
-        if "=s" in WELL_FORMED[script] and not (await bench.whole()).get(bench.partition.keys[3].decode()):
+        _, leases = (await bench.whole()).get(bench.partition.keys[3].decode(), ("hash", {}))
+        if "=s" in WELL_FORMED[script] and TOKEN.encode() not in leases:
             locking = Call(("=s", TOKEN))
             await perform(bench.transport, locking.request("accept_session", bench.partition.keys))
         await perform(bench.transport, Call(WELL_FORMED[script]).request(script, bench.partition.keys))
@@ -621,11 +622,11 @@ async def test_an_invalid_message_name_is_refused(bench: Bench) -> None:
 @pytest.mark.parametrize("target", ["memory"])
 async def test_only_publish_accepts_routes_and_only_as_numbers(bench: Bench) -> None:
     """A column that the header does not name is refused."""
-    routed = Call(("r", "first", "", "1", b"m"), version=1, more_keys=_TARGET)
+    routed = Call(("r", "first", "", "", "1", b"m"), version=1, more_keys=_TARGET)
     for script, call in (
         ("send", Call(("r", "", b"m"), version=1)),
-        ("publish", replace(routed, own=("r", "first", "", "0x1", b"m"))),
-        ("publish", replace(routed, own=("r", "first", "", "1e0", b"m"))),
+        ("publish", replace(routed, own=("r", "first", "", "", "0x1", b"m"))),
+        ("publish", replace(routed, own=("r", "first", "", "", "1e0", b"m"))),
     ):
         with pytest.raises(MalformedCallError):
             await perform(bench.transport, call.request(script, bench.partition.keys))

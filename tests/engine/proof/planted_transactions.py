@@ -249,8 +249,8 @@ IN_TRANSACTIONS = (
     Bug(
         "a call forgets its lane with a refused transaction",
         file="includes/refuse_while_due",
-        right="p.lane, p.sooner = lane, math.huge",
-        wrong="p.sooner = math.huge",
+        right="p.lane = lane",
+        wrong="p.lane = ''",
         of="transactions",
         aims=("need_room_in_one_call",),
     ),

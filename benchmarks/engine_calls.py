@@ -56,6 +56,9 @@ CALLS = ("cmdstat_evalsha", "cmdstat_fcall")
 class Engine:
     """One partition, called through redis-py one call at a time."""
 
+    now: int | None = None
+    """The time of a test clock."""
+
     def __init__(
         self, client: Redis, entity: str, settings: PartitionSettings | None = None, *, form: Form = "library"
     ) -> None:
@@ -116,9 +119,7 @@ class Engine:
             suspects=True,
         )
         of = source or ("" if session is None else f"={session}")
-        return self.partition.grant(
-            [SentGrant(token, b"", of, grant, delete)], NO_CALL_ID._replace(now=self.call_id().now)
-        )
+        return self.partition.grant([SentGrant(token, b"", of, grant, delete)], NO_CALL_ID._replace(now=self.now))
 
     def receive(self, wanted: int, token: str, *, session: str | None = None) -> Sequence[Delivery]:
         return given_by(self.ask(self.granting(wanted, token, session=session)))

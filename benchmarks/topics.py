@@ -83,7 +83,7 @@ class Fan:
 
     def weight(self) -> tuple[int, int]:
         """Return the bytes of all keys, and of the keys that hold bodies."""
-        bodies = set(self._topic.partition.keys[11:27])
+        bodies = set(self._topic.partition.keys[10:26])
         keys = {key for each in (self._topic.partition, *self._targets) for key in each.keys}
         asking = self._client.pipeline(transaction=False)
         for key in keys:

@@ -109,7 +109,7 @@ class Witness:
     async def noted(self, keys: Sequence[bytes]) -> tuple[int, int]:
         """Return the times of the last use that a partition has written, its own and that of its store."""
         own = await self._transport.command("HGET", keys[0], "used", key=keys[0])
-        store = await self._transport.command("HGET", keys[9], "used", key=keys[0])
+        store = await self._transport.command("HGET", keys[8], "used", key=keys[0])
         return int(own or 0), int(store or 0)
 
     def _script(self, script: Script) -> Script:

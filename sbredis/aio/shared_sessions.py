@@ -84,18 +84,19 @@ def is_released(receiver: ServiceBusSessionReceiver) -> bool:
 
 
 def asking(
-    receiver: ServiceBusSessionReceiver, wanted: int, first: int, *, others: bool
+    receiver: ServiceBusSessionReceiver, wanted: int, first: int, *, others: bool, in_company: bool = False
 ) -> AbstractContextManager[None]:
     """Return a context in which the settlement of the last message also brings up to ``wanted`` further messages.
 
     The settlement releases the session instead if it has no more messages, and ``others`` wait in other partitions, or
-    in this one. Then it may bring the next session to :func:`accept_sessions`.
+    in this one. Then it may bring the next session to :func:`accept_sessions`. With ``in_company`` it shares a call
+    with the settlements of this turn of the event loop.
     """
     inbox, held = receiver._inbox, receiver._held
     assert isinstance(inbox, SessionInbox)
     assert held is not None
     beside = free_sessions(held.entity, first).driver_with_more(held.partition_client.number)
-    return inbox.leaving(wanted, others=others, beside=beside)
+    return inbox.leaving(wanted, others=others, beside=beside, in_company=in_company)
 
 
 async def receive_or_release(

@@ -109,6 +109,11 @@ class Lane(ABC, Generic[T, R]):
         """Return the receivers of the messages that a call for these jobs settles, and how many messages of each."""
         return {}
 
+    @property
+    def in_company(self) -> bool:
+        """Whether more jobs come in this turn of the event loop, so that a call waits for them."""
+        return False
+
     def own_error(self, partition: Partition, what: T) -> Exception | None:
         """Return the error if the arguments of a job make its call impossible, and ``None`` otherwise."""
         del partition, what

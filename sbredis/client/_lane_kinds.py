@@ -138,6 +138,13 @@ class SettleLane(Lane[Settleable, Settled]):
                 locks += [hold.lock() for hold in what.holds if hold.lease is not None]
         return self._method(partition, call_id, locks)
 
+    @property
+    def in_company(self) -> bool:
+        """Whether the receiver of the latest message settles together with others."""
+        what = self.gathering.what[-1] if self.gathering else None
+        hold = what.holds[0] if isinstance(what, SettleManyJob) and what.holds else what
+        return isinstance(hold, Hold) and hold.reception.rider is not None and hold.reception.rider.in_company
+
     def riders(self, jobs: Jobs[Settleable]) -> Mapping[GrantRider, int]:
         """Return the receivers of the messages, and how many messages of each are settled."""
         riders: dict[GrantRider, int] = {}

@@ -72,11 +72,13 @@ class Pipeline(Generic[T, R]):
     def wake(self) -> None:
         """Make a call, because there are jobs.
 
-        If it would not be written at once, it is made in the next turn of the event loop, with all jobs of this turn.
+        If it would not be written at once, or more jobs come, it is made in the next turn of the event loop, with all
+        jobs of this turn.
         """
         self.busy = True
         lane = self._lane
-        if lane.link.number in lane.entity.numbers and lane.connection.transport.is_quiet(lane.link.partition.keys):
+        quiet = lane.link.number in lane.entity.numbers and lane.connection.transport.is_quiet(lane.link.partition.keys)
+        if quiet and not lane.in_company:
             self._begin()
         else:
             self._loop.call_soon(self._begin)

@@ -39,6 +39,9 @@ class GrantRide(Protocol):
 class GrantRider(Protocol):
     """A receiver that gets its messages by grants."""
 
+    in_company: bool
+    """Whether other receivers settle messages in this turn of the event loop. Then the call waits for them."""
+
     def ride(self, settled: int) -> GrantRide | None:
         """Return a grant for a call that is made now, if the receiver wants more messages, or soon will.
 

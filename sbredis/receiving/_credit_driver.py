@@ -113,6 +113,8 @@ class CreditDriver:
         self._left = False
         self.beside: CreditDriver | None = None
         """The driver of the receiver that asks for the next session with the call that leaves this one."""
+        self.in_company = False
+        """Whether other receivers settle messages in this turn of the event loop."""
 
     def __repr__(self) -> str:
         return f"<CreditDriver {self.partition_client} {self.credit.state.name}>"

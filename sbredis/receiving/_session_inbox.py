@@ -162,20 +162,23 @@ class SessionInbox(MessageInbox):
         return there or (None if self.session.settled else [])
 
     @contextmanager
-    def leaving(self, wanted: int, *, others: bool, beside: CreditDriver | None = None) -> Generator[None]:
+    def leaving(
+        self, wanted: int, *, others: bool, beside: CreditDriver | None = None, in_company: bool = False
+    ) -> Generator[None]:
         """Let the next call bring up to ``wanted`` messages, for example the settlement of the last one that is here.
 
         It releases the session instead if the session has no messages, and ``others`` wait in other partitions, or in
-        this one. Then it also brings the next session to the receiver ``beside``.
+        this one. Then it also brings the next session to the receiver ``beside``. A settlement ``in_company`` waits for
+        those of other sessions in this turn of the event loop.
         """
         self._asks, self._others_elsewhere = wanted, others
-        self._sources[0].beside = beside
+        self._sources[0].beside, self._sources[0].in_company = beside, in_company
         self._happens(SessionEvent.LEAVE)
         try:
             yield
         finally:
             self._asks, self._others_elsewhere = 0, False
-            self._sources[0].beside = None
+            self._sources[0].beside, self._sources[0].in_company = None, False
             self._happens(SessionEvent.STAY)
 
     def begin_leaving(self) -> bool:

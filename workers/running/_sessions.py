@@ -277,9 +277,8 @@ class SessionConsumer:
         receiver = self._receivers[task]
         if not isinstance(outcome, Complete) or has_messages(receiver) or self._stopping:
             return await settlements.settle_reporting(call, outcome)
-        if len(self._held) > 1:
-            await asyncio.sleep(0)  # handlers that end at the same time share the call
-        with asking(receiver, self._ahead, _AHEAD, others=self._may_leave_slot(task, receiver)):
+        others, company = self._may_leave_slot(task, receiver), len(self._held) > 1
+        with asking(receiver, self._ahead, _AHEAD, others=others, in_company=company):
             settled = await settlements.settle_reporting(call, outcome)
         self._leaves_slot(task, leaves=is_released(receiver))
         return settled

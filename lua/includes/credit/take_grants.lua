@@ -2,8 +2,9 @@
 -- completes it: it gives messages to other receivers, and chooses who keeps the due time. With `gave_back`, messages
 -- that the call has released go to other receivers first.
 --
--- A grant at a held session may leave the session. If it also yields, it leaves only if others wait: at most one session
--- is left for each of these. For each session that was to be left and was not, the call gives one free session less.
+-- A grant at a held session may leave the session. If it also yields, it leaves only if others wait: at most one
+-- session is left for each of these. For each session that was to be left and was not, the call gives one free session
+-- less.
 -- @use ready_count flush open_credit side_named
 -- @use distribute gifts_again ready_for reply_gift take_grant
 -- @use count_held let_go_of_session update_session_turns waiting_sessions inside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import redis
@@ -89,6 +90,12 @@ def test_an_unknown_option_is_refused(
     for call in calls:
         with pytest.raises(TypeError, match="got an unexpected keyword argument 'later'"):
             call()
+
+
+@pytest.mark.parametrize("wrong", [object(), 5, "a renewer"])
+def test_what_is_no_renewer_of_threads_is_refused(client: ServiceBusClient, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"auto_lock_renewer must be a sbredis\.AutoLockRenewer, not a"):
+        client.get_queue_receiver("orders", auto_lock_renewer=wrong)
 
 
 def test_an_option_of_azures_library_causes_a_warning_at_the_callers_line(client: ServiceBusClient) -> None:

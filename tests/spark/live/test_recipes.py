@@ -69,12 +69,12 @@ def test_a_table_of_delta_has_each_message_once(
 def test_a_table_of_iceberg_has_each_message_once(
     spark: SparkSession, emptied: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tmp_path.as_uri()}
+    for name, value in settings.items():  # pyiceberg reads the environment when it is imported
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
     catalogs = pytest.importorskip("pyiceberg.catalog")
     monkeypatch.chdir(tmp_path)
-    settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tmp_path.as_uri()}
-    for name, value in settings.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
-    catalogs.load_catalog("lake", **settings).create_namespace("lake")
+    catalogs.load_catalog("lake").create_namespace("lake")
     assert captured_with_a_failure(spark, emptied, recipe("pyiceberg")) == [0, 1, 1, 2, 3, 4]
-    bodies = catalogs.load_catalog("lake", **settings).load_table("lake.orders").scan().to_arrow().column("body")
+    bodies = catalogs.load_catalog("lake").load_table("lake.orders").scan().to_arrow().column("body")
     assert sorted(map(int, bodies.to_pylist())) == list(range(100))

@@ -65,6 +65,7 @@ def test_a_table_of_delta_has_each_message_once(
     assert sorted(map(int, bodies)) == list(range(100))
 
 
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 @pytest.mark.long("Spark needs seconds for each query")
 def test_a_table_of_iceberg_has_each_message_once(
     spark: SparkSession, emptied: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

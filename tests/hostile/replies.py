@@ -39,7 +39,7 @@ _TRANSACTED = [b"5;0 2;7-9|=8|2|~30000 5 d6||", b"5;;|"]
 REPLIES: dict[str, list[Any]] = {
     "send": [[0, 5, 0], [1, 12, 3]],
     "publish": [[0, 5, 0, b""], [1, 5, 0, b"7-9,12"]],
-    "ripe": [[0, [b"4"], [record_of(Content(b"x", scheduled=5), scheduled=True)]], [0, [], []]],
+    "ripe": [[0, [b"4"], [record_of(Content(b"x", scheduled=5), scheduled=True)], [b"Ab_-1"]], [0, [], [], []]],
     "settlements": [[9, 1, [[b"5", b"1700", b"c1-3,7", b"0"], [b"9", b"1800", b"g8-9=5,4 xd1-2", b"1"]]], [0, 0, []]],
     "watermarks": [[b"0", [b"w", b"v"], [b"5 text of it", b"0 x"]], [b"17", [], []]],
     "grant": [

@@ -140,10 +140,10 @@ class SendLane(Lane[bytes | SendJob, Sent]):
         del since
         messages = _messages(jobs.what) if result.scheduled else []
         widths = [width for what in jobs.what if isinstance(what, SendJob) for width in what.widths] if messages else []
-        if messages and some_wait(messages, widths, result.first, result.scheduled):
-            self.connection.start(self._answer_when_spread(jobs.take(len(jobs)), result))
-        else:
-            self._answer(jobs, result)
+        waits = bool(messages) and some_wait(messages, widths, result.first, result.scheduled)
+        taken = jobs.take(len(jobs)) if waits else jobs
+        if not (waits and self.connection.start(self._answer_when_spread(taken, result))):
+            self._answer(taken, result)
 
     async def _answer_when_spread(self, jobs: Jobs[bytes | SendJob], result: Sent) -> None:
         try:

@@ -209,7 +209,7 @@ class TopicPublisher:
                 self._unpublishable.only(messages)
                 self._stuck = False
                 return True
-            if not await self._publish(wanted, reached, fence):
+            if not await self._publish(wanted, reached, fence, until):
                 if not self._stuck:
                     _log.error(
                         "%s: scheduled messages are not published yet, because too many earlier messages cannot be "
@@ -221,10 +221,10 @@ class TopicPublisher:
             if loop.time() >= until:
                 return False
 
-    async def _publish(self, ripe: list[Delivery], reached: Mapping[str, str], fence: int | None) -> bool:
-        """Publish messages, or set them aside. Return whether this succeeded for all messages.
+    async def _publish(self, ripe: list[Delivery], reached: Mapping[str, str], fence: int | None, until: float) -> bool:
+        """Publish messages, or set them aside. Return whether there was room for all that were set aside.
 
-        Messages that have come equally far share calls.
+        Messages that have come equally far share calls. After the time ``until``, no further call begins.
         """
         room, so_far = True, ""
         part: list[_Viewed] = []
@@ -245,6 +245,8 @@ class TopicPublisher:
             if part and (len(part) >= most or reached[each.name] != so_far):
                 room = await self._publish_part(part, so_far, fence) and room
                 part = []
+                if asyncio.get_running_loop().time() >= until:
+                    return room
             part.append(seen)
             so_far = reached[each.name]
         return (not part or await self._publish_part(part, so_far, fence)) and room

@@ -56,9 +56,9 @@ def destination_of_all(to: Entity, number: int) -> Destination | None:
     """Return the partition that all messages for an entity go to; ``None`` if each may go to another one.
 
     ``number`` is that of the source. The result is also ``None`` if a transaction moves the messages, because both are
-    in one slot; or if a batch could be too large for the rules of a topic.
+    in one slot.
     """
-    if to.partitioned or to.numbers[0] == number or (to.routing is not None and to.routing.most < 2 * MOST_AT_ONCE):
+    if to.partitioned or to.numbers[0] == number:
         return None
     return Destination(to.record.id, to.numbers[0])
 

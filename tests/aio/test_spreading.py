@@ -87,6 +87,17 @@ async def test_a_client_with_the_role_spreads_the_messages_in_their_order(url: s
 
 
 @in_memory
+async def test_messages_that_are_forwarded_to_a_topic_are_spread(url: str) -> None:
+    async with topic_at(url, dict.fromkeys(NAMES), maintenance=True) as subject:
+        await subject.admin.create_queue("in", forward_to="t")
+        async with subject.client.get_queue_sender("in") as sender:
+            for first in (0, MANY, 2 * MANY):
+                await sender.send_messages(numbered(first))
+        for name in NAMES[::15]:
+            assert await received(subject, name, 3 * MANY) == list(range(3 * MANY))
+
+
+@in_memory
 async def test_the_next_client_goes_on_where_a_killed_one_has_stopped(url: str) -> None:
     async with topic_at(url, dict.fromkeys(NAMES)) as subject:
         killed = await KilledSender.of(subject)

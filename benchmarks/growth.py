@@ -86,7 +86,7 @@ class Sizes:
     queues: tuple[int, ...] = (20_000, 100_000)
     topics: int = 1000
     topic_partitions: int = 16
-    seconds: float = 20.0
+    seconds: float = 10.0
     """The seconds for which an idle process is watched."""
     sources: int = 1000
     workers: int = 400
@@ -94,7 +94,7 @@ class Sizes:
     sessions: int = 1_000_000
     partitions: tuple[int, ...] = (1, 16, 64, 256)
     expiring: int = 100_000
-    scheduled: int = 1_000_000
+    scheduled: int = 300_000
     messages: int = 10_000
     trips: int = 50
 
@@ -595,12 +595,12 @@ def main() -> None:
         ("subscriptions", "subscriptions of the topic (1,000)"),
         ("sessions", "sessions (1,000,000)"),
         ("expiring", "messages that expire at one instant (100,000)"),
-        ("scheduled", "messages that are scheduled for one instant (1,000,000)"),
+        ("scheduled", "messages that are scheduled for one instant (300,000)"),
         ("messages", "messages through each partitioned queue (10,000)"),
         ("trips", "single messages whose times are measured (50)"),
     ):
         parser.add_argument(f"--{name}", type=lambda text: numbers(text)[0], metavar="N", help=what)
-    parser.add_argument("--seconds", type=float, help="how long an idle process is watched (20)")
+    parser.add_argument("--seconds", type=float, help="how long an idle process is watched (10)")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the figures to this file too")
     parser.add_argument("--beside", type=Path, metavar="FILE", help="show the figures of this file beside the new ones")
     parser.add_argument(

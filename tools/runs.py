@@ -67,7 +67,7 @@ BENCHMARKS = {
     "forward": LongRun("benchmarks.forward", "moves within a slot and between slots: bulk, latency, goals"),
     "growth": LongRun(
         "benchmarks.growth",
-        "growth: 500 clients, 100,000 queues, 16,000 idle partitions, 1,000,000 sessions, goals (20 minutes)",
+        "growth: 500 clients, 100,000 queues, 16,000 idle partitions, 1,000,000 sessions, goals (10 minutes)",
     ),
     "spark": LongRun(
         "benchmarks.spark", "Spark beside redis-py and pyarrow: reads, writes, streams, jobs, goals", SPARK

@@ -723,6 +723,9 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     def _inbox_of(self, entity: Entity) -> Inbox[Any, ServiceBusReceivedMessage]:
         """Return the inbox of the receiver, whose entity was checked."""
         if self._inbox is None:
+            await self._connection.openings.take()
+            self._lookup.check_open()
+        if self._inbox is None:
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:
                 self._connection.observer.moves_from(self._connection, entity.record, waits=False)
             held = self._held

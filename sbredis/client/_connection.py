@@ -30,6 +30,7 @@ from sbredis.client._pushing import PushChannels
 from sbredis.client._server_clock import ServerClocks
 from sbredis.client._test_hooks import hooks_for
 from sbredis.client._timings import Timings
+from sbredis.client._turns import TurnShare
 from sbredis.engine import (
     MOST_SLOTS,
     every_script,
@@ -119,6 +120,8 @@ class SharedAttempt(Generic[T]):
 
 
 _log = logging.getLogger("sbredis.client")
+_OPENINGS = 50
+"""The largest number of receivers that begin in one turn of the event loop. Each takes some tenths of a ms."""
 _PARTING = 3.0
 """The seconds that the closing of a client waits for calls for which nobody waits."""
 _LATE = "The registry did not answer in time when asked for {!r}."
@@ -191,6 +194,8 @@ class Connection:
         """What the client knows of the clocks of servers."""
         self.pushes = PushChannels(self)
         """The channels on which partitions push messages to receivers of the client."""
+        self.openings = TurnShare(_OPENINGS)
+        """The receivers that begin in one turn of the event loop."""
         self.observer = ConnectionObserver()
         """The object that is told about events. The owner may replace it before it opens the connection."""
         self.lane_numbers = count(1)

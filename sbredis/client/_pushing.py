@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +24,8 @@ __all__ = ["PushChannels", "PushListener", "PushMember"]
 _log = logging.getLogger("sbredis.client")
 _RUN = 8
 """The number of characters of a run id that grants and pushes have."""
+_AT_ONCE = 50
+"""The largest number of receivers that are told of a subscription in one turn of the event loop."""
 
 
 class PushListener(Protocol):
@@ -70,6 +74,8 @@ class PushChannels:
         self._connection = connection
         self._open: dict[tuple[int, str], _PushChannel] = {}
         """The channels by the slots and the ids of their entities."""
+        self._untold: deque[tuple[_PushChannel, tuple[str, str]]] = deque()
+        """The members of channels who must be told that the subscription is confirmed."""
 
     def join(self, place: tuple[int, str], receiver: str, source: str, listener: PushListener) -> PushMember:
         """Let a receiver hear the pushes for one source of a partition, which has a slot and the id of its entity.
@@ -81,9 +87,22 @@ class PushChannels:
             connection, namespace = self._connection, self._connection.namespace
             slot, entity = place
             name = push_channel(namespace.name, namespace.salt(slot), entity, connection.id)
-            channel = self._open[place] = _PushChannel(name, partial(self._ended, place))
+            channel = self._open[place] = _PushChannel(name, partial(self._ended, place), self._tell)
             channel.subscription = connection.transport.listen(name, channel, channel.refused)
         return channel.join((receiver, source), listener)
+
+    def _tell(self, channel: _PushChannel, member: tuple[str, str]) -> None:
+        """Tell a member in the next turn of the event loop, or in a later one if there are many."""
+        if not self._untold:
+            asyncio.get_running_loop().call_soon(self._tell_some)
+        self._untold.append((channel, member))
+
+    def _tell_some(self) -> None:
+        for _ in range(min(_AT_ONCE, len(self._untold))):
+            channel, member = self._untold.popleft()
+            channel.confirm(member)
+        if self._untold:
+            asyncio.get_running_loop().call_soon(self._tell_some)
 
     def _ended(self, place: tuple[int, str]) -> None:
         channel = self._open.pop(place)
@@ -94,8 +113,11 @@ class PushChannels:
 class _PushChannel:
     """A channel that receivers hear."""
 
-    def __init__(self, name: bytes, ended: partial[None]) -> None:
+    def __init__(
+        self, name: bytes, ended: partial[None], tell: Callable[[_PushChannel, tuple[str, str]], None]
+    ) -> None:
         self.name = name
+        self._tell = tell
         self.subscription: Subscription | None = None
         self._ended = ended
         self._members: dict[tuple[str, str], PushListener] = {}
@@ -110,14 +132,15 @@ class _PushChannel:
             raise ValueError(f"the receiver {key[0]} hears this channel already")
         self._members[key] = listener
         if self.run is not None:
-            asyncio.get_running_loop().call_soon(self._confirm, key)
+            self._tell(self, key)
         return PushMember(self, key)
 
     def leave(self, key: tuple[str, str]) -> None:
         if self._members.pop(key, None) is not None and not self._members:
             self._ended()
 
-    def _confirm(self, key: tuple[str, str]) -> None:
+    def confirm(self, key: tuple[str, str]) -> None:
+        """Tell a member, if there is one, that the subscription is confirmed."""
         if key in self._members and (run := self.run) is not None:
             self._members[key].subscribed(run)
 
@@ -134,8 +157,8 @@ class _PushChannel:
             listener.pushed(heard.push)
 
     def gap(self) -> None:
-        for key in list(self._members):
-            self._confirm(key)
+        for key in self._members:
+            self._tell(self, key)
 
     def refused(self, error: ServiceBusError) -> None:
         members, self._members = self._members, {}

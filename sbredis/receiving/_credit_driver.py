@@ -206,7 +206,7 @@ class CreditDriver:
         member = self._member
         inbox: Any = self._inbox
         self.credit.began(inbox.first_kept(self.partition_client.number))
-        grant = self.credit.grant(now, leaves=self._inbox.begin_leaving())
+        grant = self.credit.grant(now, leaves=inbox.begin_leaving())
         heard = member is not None and self.credit.state is not CreditState.UNHEARD
         channel = member.channel if heard and member is not None else b""
         self.calls += 1

@@ -639,8 +639,9 @@ class CreditInbox(Inbox[CreditDriver, Item]):
     async def let_go(self) -> None:
         self.end_waits()
         if self._callers:
-            self._empty.clear()
-            await self._empty.wait()
+            self._emptied = self._emptied or asyncio.Event()
+            self._emptied.clear()
+            await self._emptied.wait()
         await self.drain()
         await self.give_back_kept()
 

@@ -16,7 +16,6 @@ import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -189,9 +188,9 @@ class Inbox(ABC, Generic[S, Item]):
         lock = entity.record.settings.lock_duration / 1000
         self.stock = Stock(options.prefetch, adaptive=options.adaptive, lock=lock, now=self._loop.time())
         """Decides how many messages are fetched ahead."""
-        self._callers: deque[ReceiveCall[Item]] = deque()
-        self._empty = asyncio.Event()
-        """Set when the last caller leaves."""
+        self._callers: list[ReceiveCall[Item]] = []
+        self._emptied: asyncio.Event | None = None
+        """Set when the last caller leaves, if anybody waits for that."""
         self._numbers = entity.numbers
         self._sources = self._new_sources()
         self._coming = 0
@@ -349,8 +348,8 @@ class Inbox(ABC, Generic[S, Item]):
 
     def _remove(self, caller: ReceiveCall[Item]) -> None:
         self._callers.remove(caller)
-        if not self._callers:
-            self._empty.set()
+        if not self._callers and self._emptied is not None:
+            self._emptied.set()
         self._caller_left()
 
     async def _take(
@@ -582,8 +581,22 @@ class Inbox(ABC, Generic[S, Item]):
 
     def _on_time(self) -> None:
         self._timer = None
-        if not self._closed:
+        if self._closed:
+            return
+        if self._is_calm:
+            self._set_timer()
+        else:
             self._look_after_calls()
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether callers only wait: nothing is due, nothing is kept, and all partitions can be reached."""
+        if len(self.buffer) or any(caller.unanswered for caller in self._callers):
+            return False
+        now = self._loop.time()
+        return all(at > now for at in self._next_looks()) and not any(
+            source.troubled or not source.partition_client.connected for source in self.sources
+        )
 
     def _look_after_calls(self) -> None:
         """Make the calls whose time has come, and pass over answers that are late from now on."""

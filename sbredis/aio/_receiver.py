@@ -718,13 +718,13 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     ) -> Inbox[Any, ServiceBusReceivedMessage]:
         entity = await self._ready(deadline, wait, wanted)
         await self._check_kind(entity, deadline)
+        if self._inbox is None:
+            await self._connection.openings.take()
+            self._lookup.check_open()
         return self._inbox_of(entity)
 
     def _inbox_of(self, entity: Entity) -> Inbox[Any, ServiceBusReceivedMessage]:
         """Return the inbox of the receiver, whose entity was checked."""
-        if self._inbox is None:
-            await self._connection.openings.take()
-            self._lookup.check_open()
         if self._inbox is None:
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:
                 self._connection.observer.moves_from(self._connection, entity.record, waits=False)

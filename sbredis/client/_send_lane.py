@@ -159,8 +159,10 @@ class SendLane(Lane[bytes | SendJob, Sent]):
                 numbers = number
                 number += 1
             else:
-                numbers = list(accumulate(what.widths or (1,) * len(what.messages), initial=number))
-                number = numbers.pop()
+                widths, count = what.widths, len(what.messages)
+                following = accumulate(widths[:-1], initial=number) if widths else range(number, number + count)
+                number += sum(widths) if widths else count
+                numbers = list(following)
                 numbers = numbers[0] if len(numbers) == 1 else numbers
             if not future.done():
                 future.set_result(numbers)

@@ -626,8 +626,8 @@ PLANTED = (
     Planted(
         "each caller of a call takes one number",
         file="sbredis/client/_send_lane.py",
-        right="number = numbers.pop()",
-        wrong="number += bool(numbers.pop())",
+        right="number += sum(widths) if widths else count",
+        wrong="number += 1",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
     ),
     Planted(

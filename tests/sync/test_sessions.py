@@ -26,7 +26,7 @@ from sbredis.exceptions import (
     AutoLockRenewTimeout,
     OperationTimeoutError,
 )
-from sbredis.management import QueueOptions
+from sbredis.management import QueueOptions, ServiceBusAdministrationClient
 from tests.sync.interruptions import interrupted_when
 from tests.waiting import wait_until
 
@@ -64,7 +64,7 @@ def accepting(receiver: ServiceBusReceiver) -> bool:
 
 @pytest.mark.slow
 def test_accepting_the_next_session_fails_if_none_is_available(
-    client: ServiceBusClient, sender: ServiceBusSender
+    url: str, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     with (
         pytest.raises(OperationTimeoutError),
@@ -72,6 +72,10 @@ def test_accepting_the_next_session_fails_if_none_is_available(
     ):
         pytest.fail("there is none")
     assert client.accept_next_session("q", max_wait_time=NOTHING) is None
+    with ServiceBusAdministrationClient(url) as admin:
+        admin.create_topic("news")
+        admin.create_subscription("news", "all", requires_session=True)
+    assert client.accept_next_session("news", "all", max_wait_time=NOTHING) is None
     send(sender, "ann", "one")
     send(sender, "bob", "two")
     names: set[str] = set()

@@ -70,6 +70,7 @@ class SharedPartition(RuleBasedStateMachine):
         super().__init__()
         self.now = T0
         self.run_id = 1
+        self.tokens = itertools.count(1)
         self.incarnations = itertools.count(1)
         self.id = f"q{next(_examples)}"
         self.bodies = itertools.count(1)
@@ -200,7 +201,7 @@ class SharedPartition(RuleBasedStateMachine):
 
     @rule(wanted=st.integers(1, 4), mode=st.sampled_from(["lock", "lock", "delete"]))
     def receive(self, wanted: int, mode: Any) -> None:
-        token = first_token()
+        token = first_token(f"{next(self.tokens):08}")
         _, there = self._picture()
         run = f"r{self.run_id}"
         given = self._run(

@@ -376,8 +376,11 @@ class CreditInbox(Inbox[CreditDriver, Item]):
             search.ask_now()
 
     def _may_search(self, search: SeatSearch) -> bool:
-        """Return whether a search may begin. Callers that want only what is there have had theirs."""
-        return self._wants and not search.under_way and not (self.only_wants_what_is_there and not self._credit)
+        """Return whether a search may begin: not before partitions that were found have answered. Callers that want
+        only what is there have had theirs.
+        """
+        only_now = self.only_wants_what_is_there and not self._credit
+        return self._wants and not search.under_way and not self._hot and not only_now
 
     @property
     def _search_at(self) -> float:

@@ -35,6 +35,7 @@ async def accept_sessions(
 ) -> list[ServiceBusSessionReceiver]:
     """Accept up to ``most`` free sessions, each with up to ``first`` messages, as soon as there are any.
 
+    All receivers that ``make`` returns must take messages in the same way (:func:`~sbredis.model.taking_of`).
     Return receivers that ``make`` has made; none if no session became free within the time to wait. The receivers let
     go of sessions without messages when others wait.
     """
@@ -45,7 +46,8 @@ async def accept_sessions(
             entity = await receiver._found(deadline)
             await entity.require(require_sessions, deadline)
             await entity.require(require_not_forwarding, deadline)
-            found = await free_sessions(entity, first).take(most, wait, gather=False, latest=deadline)
+            sessions = free_sessions(entity, first, taking_of(receiver).hands)
+            found = await sessions.take(most, wait, gather=False, latest=deadline)
     except BaseException:
         receiver._on_close(receiver)
         raise
@@ -63,8 +65,8 @@ async def accept_sessions(
 
 def others_wait_elsewhere(receiver: ServiceBusSessionReceiver, first: int) -> bool:
     """Return whether other partitions than that of its session have said that there are more free sessions."""
-    held = receiver._held
-    return held is not None and free_sessions(held.entity, first).more_elsewhere(held.partition_client.number)
+    held, hands = receiver._held, taking_of(receiver).hands
+    return held is not None and free_sessions(held.entity, first, hands).more_elsewhere(held.partition_client.number)
 
 
 def has_messages(receiver: ServiceBusSessionReceiver) -> bool:
@@ -95,7 +97,8 @@ def asking(
     inbox, held = receiver._inbox, receiver._held
     assert isinstance(inbox, SessionInbox)
     assert held is not None
-    beside = free_sessions(held.entity, first).driver_with_more(held.partition_client.number)
+    hands = taking_of(receiver).hands
+    beside = free_sessions(held.entity, first, hands).driver_with_more(held.partition_client.number)
     return inbox.leaving(wanted, others=others, beside=beside, in_company=in_company)
 
 

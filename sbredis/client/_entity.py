@@ -71,8 +71,8 @@ class Entity:
         """Creates the entity again if the namespace has vanished. ``None`` without ``create_if_missing``."""
         self.watchers: set[Callable[[], None]] = set()
         """Functions that are called when the registry's record has changed."""
-        self.free_sessions: dict[int, Any] = {}
-        """The inboxes of free sessions, by the number of messages that come with each session."""
+        self.free_sessions: dict[tuple[int, int | None], Any] = {}
+        """The inboxes of free sessions, by the number of messages that come with each session, and by hands."""
         self.searches: dict[str, Any] = {}
         """The searches for partitions that have something, by what receivers want: messages of a side, or sessions."""
         self._partition_clients: dict[int, PartitionClient] = {}

@@ -166,11 +166,14 @@ async def accept_next(entity: Entity, seconds: float, deadline: float) -> HeldSe
     raise error
 
 
-def free_sessions(entity: Entity, first: int) -> FreeSessions:
-    """Return the inbox of the free sessions of an entity, for callers that want ``first`` messages with each."""
-    inbox: FreeSessions | None = entity.free_sessions.get(first)
+def free_sessions(entity: Entity, first: int, hands: int | None = None) -> FreeSessions:
+    """Return the inbox of the free sessions of an entity, for callers that want ``first`` messages with each.
+
+    The callers have begun ``hands`` messages of a session at a time, as far as it is known.
+    """
+    key = first, hands
+    inbox: FreeSessions | None = entity.free_sessions.get(key)
     if inbox is None:
-        inbox = entity.free_sessions[first] = FreeSessions(
-            entity, first, partial(entity.free_sessions.pop, first, None)
-        )
+        ended = partial(entity.free_sessions.pop, key, None)
+        inbox = entity.free_sessions[key] = FreeSessions(entity, first, hands, ended)
     return inbox

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sbredis.engine import NEXT_SESSION, SessionLock, lease_token
-from sbredis.model import MessageLease, ServiceBusReceiveMode
+from sbredis.model import MessageLease, ServiceBusReceiveMode, Taking
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._credit_inbox import CreditInbox, Demand
 from sbredis.receiving._held_session import HeldSession, give_back_session
 from sbredis.receiving._inbox import InboxOptions
+from sbredis.receiving._session_inbox import hands_in_session
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
@@ -33,8 +34,11 @@ _COMING_BACK = 1.0
 class FreeSessions(CreditInbox[HeldSession]):
     """The free sessions of an entity. All receivers of a client share this inbox, so partitions know one receiver."""
 
-    def __init__(self, entity: Entity, first: int, ended: Callable[[], None]) -> None:
-        """``first`` messages come with each session. ``ended`` is called when the inbox is closed."""
+    def __init__(self, entity: Entity, first: int, hands: int | None, ended: Callable[[], None]) -> None:
+        """``first`` messages come with each session. ``ended`` is called when the inbox is closed.
+
+        ``hands`` is the number of messages of a session that its receiver has begun at a time, as far as it is known.
+        """
         self.first = first
         self._ended = ended
         self._ends_at = 0.0
@@ -45,7 +49,9 @@ class FreeSessions(CreditInbox[HeldSession]):
         super().__init__(
             entity,
             secrets.token_hex(5),
-            InboxOptions("", ServiceBusReceiveMode.PEEK_LOCK, prefetch=0, adaptive=False),
+            InboxOptions(
+                "", ServiceBusReceiveMode.PEEK_LOCK, prefetch=0, adaptive=False, taking=Taking(hands_in_session(hands))
+            ),
         )
 
     @property

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
-from sbredis.engine import RELEASED
+from sbredis.engine import MAXIMUM_CREDIT, RELEASED
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
 from sbredis.receiving._credit import CreditDemand
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from sbredis.receiving._credit import HandedGift
     from sbredis.receiving._held_session import HeldSession
 
-__all__ = ["SessionInbox"]
+__all__ = ["SessionInbox", "hands_in_session"]
+
+
+def hands_in_session(hands: int | None) -> int:
+    """Return the number of messages of a session that its receiver may have begun, of those that it holds.
+
+    They are the first ones. If the number is not known, it is all of them.
+    """
+    return MAXIMUM_CREDIT if hands is None else hands
 
 
 class SessionInbox(MessageInbox):
@@ -209,6 +217,10 @@ class SessionInbox(MessageInbox):
     def is_empty(self) -> bool:
         """Whether the session had no more messages at the last call, and none have come since."""
         return not len(self.buffer) and self._sources[0].credit.exhausted
+
+    def _hands(self, share: int) -> int:
+        del share
+        return hands_in_session(self.taking.hands)
 
     @property
     def _wants(self) -> bool:

@@ -27,7 +27,7 @@ from sbredis.engine import (
 from sbredis.exceptions import ScriptRefusedError, SessionLockLostError
 from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench
 from tests.engine.granting import RUN, Grantor, Grantors, granting, grantors, names
-from tests.engine.holding import accept, body, holder, of_session, put
+from tests.engine.holding import Holder, accept, body, holder, of_session, put
 from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
@@ -582,3 +582,57 @@ async def test_a_malformed_grant_changes_nothing(bench: Bench, grant: str) -> No
         with pytest.raises(ScriptRefusedError, match="BADCALL"):
             await bench.raw(script, RUN, INCARNATION, 1, "", 0, bench.now, *arguments, sent)
     assert await bench.whole() == before
+
+
+# -- the end of a lock -------------------------------------------------------------------------------------------------
+
+
+async def failures(bench: Bench) -> list[int]:
+    return [message.failures for message in await bench.peek()]
+
+
+async def test_the_end_of_a_lock_counts_as_many_messages_as_the_holder_has_hands(
+    bench: Bench, receiver: Grantors
+) -> None:
+    """They are the first ones that it still holds. The others come again as if nobody had received them."""
+    await put(bench, "s", *[b"x"] * 5)
+    a = await receiver("a")
+    held = await hold(a, first=3, hands=2)
+    await held.complete("1")
+    bench.later(LOCK)
+    assert await failures(bench) == [1, 1, 0, 0]
+
+
+async def test_the_latest_grant_says_how_many_hands_there_are(bench: Bench, receiver: Grantors) -> None:
+    await put(bench, "s", *[b"x"] * 5)
+    a = await receiver("a")
+    held = await hold(a, first=3, hands=3)
+    await held.grant(1, hands=1)
+    bench.later(LOCK)
+    assert await failures(bench) == [1, 0, 0, 0, 0]
+
+
+async def test_a_deferred_message_that_was_received_has_begun_and_needs_no_hand(
+    bench: Bench, receiver: Grantors
+) -> None:
+    await put(bench, "s", *[b"x"] * 3)
+    a = await receiver("a")
+    held = await hold(a, first=3, hands=1)
+    by_number = Holder(bench, held.lock)
+    await by_number.defer("1")
+    assert len((await by_number.receive_deferred("1")).messages) == 1
+    bench.later(LOCK)
+    assert await failures(bench) == [2, 1, 0]
+
+
+async def test_hands_reach_over_the_passes_that_end_a_lock(bench: Bench, receiver: Grantors) -> None:
+    await put(bench, "s", *[b"x"] * 300)
+    a = await receiver("a")
+    await hold(a, first=300, hands=260)
+    bench.later(LOCK)
+    while (await bench.due()).more:
+        pass
+    shown = [*await bench.peek(0, 300), *await bench.peek(251, 300)]
+    assert {message.name: message.failures for message in shown} == {
+        str(number): int(number <= 260) for number in range(1, 301)
+    }

@@ -1,6 +1,7 @@
 -- Ends the lock of a session at the time `at`, for at most as many messages as the pass has share left. Returns how
--- much of the share that used, and whether messages are left.
--- @use entry index_entries index_name lapse_message note_moved read_many session_turn settle_turn
+-- much of the share that used, and whether messages are left. A delivery counts if the holder may have begun the
+-- message: the first ones, as many as it has hands, and those that were deferred, which it has asked for by number.
+-- @use entry index_entries index_name lapse_message note_moved reach read_many session_turn settle_turn
 local function lapse_session(p, o, token, name, at)
   -- The token always has the session's lock here. The check protects another receiver's lock if there is a defect.
   if redis.call('HGET', p.states, '!' .. name) ~= token then
@@ -12,10 +13,17 @@ local function lapse_session(p, o, token, name, at)
     members[i] = index_name(indexed[i])
   end
   local found = read_many('HMGET', p.entries, members)
+  local begun = #members > 0 and reach(p, o, token, name)
   for i = 1, #members do
-    local m = note_moved(o, members[i], 'L', entry(found[i]))
+    local m, counted = note_moved(o, members[i], 'L', entry(found[i])), true
+    if begun and m.e.home ~= 'f' and m.e.home ~= 'g' then
+      counted = begun.left > 0
+      if counted then
+        begun.left, begun.changed = begun.left - 1, true
+      end
+    end
     m.session = name
-    lapse_message(p, o, m, at, true)
+    lapse_message(p, o, m, at, counted)
   end
   if #members < o.share then
     o.unlocked[#o.unlocked + 1] = { token = token, session = name }

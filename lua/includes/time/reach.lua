@@ -3,11 +3,17 @@
 -- word of the receiver. Two dots stand for the first two as long as the word itself has them. All messages of a lease
 -- up to `begun` have begun; of later ones, the first `hands` may have. `left` is `hands` without the messages that this
 -- pass has counted. A lease that was renewed has begun: a plus is before its messages.
-local function reach(p, o, token)
-  local prefix = string.sub(token, 1, 8)
+-- The token of a lock on a `session` has a word of its own, whose hands are for all messages that its holder holds.
+local function reach(p, o, token, session)
+  local prefix = session and token or string.sub(token, 1, 8)
   local known = o.reach[prefix]
   if known == nil then
-    local begun, hands, key = string.match(redis.call('HGET', p.words, prefix) or '', '^(%S+) (%S+) (.+)$')
+    local begun, hands, key = '.', nil, nil
+    if session then
+      key = token .. ' =' .. session
+    else
+      begun, hands, key = string.match(redis.call('HGET', p.words, prefix) or '', '^(%S+) (%S+) (.+)$')
+    end
     known = false
     if begun == '.' then
       local w = p.credits and p.credits.words[key]
@@ -17,7 +23,7 @@ local function reach(p, o, token)
       else
         of, begun, hands = string.match(redis.call('HGET', p.words, key) or '', '^%S* %d+ (%S+) %d+ %d+ %d+ %d+ (%d+) (%d+) ')
       end
-      known = of == prefix and { begun = tonumber(begun), left = tonumber(hands), key = key, lives = true }
+      known = of and (session or of == prefix) and { begun = tonumber(begun), left = tonumber(hands), key = key, lives = true }
     elseif begun then
       known = { begun = tonumber(begun), left = tonumber(hands), key = key }
     end

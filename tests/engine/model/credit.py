@@ -20,7 +20,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -481,12 +481,12 @@ class CreditPartition:
         if lease.source == NEXT_SESSION:
             self._free_session(self._session_of(lease.names[0]), at, lapsed=True)
             return
-        self._end_lapsed(token, lease, self._begun(token, lease), at)
+        self._end_lapsed(token, lease, lease.names[: self._begun(token, lease)], at)
 
-    def _end_lapsed(self, token: Token, lease: Lease, begun: int, at: int) -> None:
-        """Return the messages of a lapsed lease, of which the first ones have begun."""
+    def _end_lapsed(self, token: Token, lease: Lease, begun: Collection[int], at: int) -> None:
+        """Return the messages of a lapsed lease, of which some have begun."""
         del self.leases[token]
-        for name in lease.names[:begun]:
+        for name in (name for name in lease.names if name in begun):
             item = self.items[name]
             item.lapses += 1
             self.suspected = self.suspected or item.suspect
@@ -554,16 +554,19 @@ class CreditPartition:
         token = self.holders.pop(session)
         del self.leases[token]
         source = f"={session}"
+        word = self.words.get(f"{holder(token)} {source}")
+        held = sorted(name for lease in self.leases.values() if lease.source == source for name in lease.names)
+        begun = {*(held if word is None else held[: word.hands])}
         for of, lease in [*self.leases.items()]:
             if lease.source == source and lapsed:
-                self._end_lapsed(of, lease, len(lease.names), at)
+                self._end_lapsed(of, lease, begun, at)
             elif lease.source == source:
                 del self.leases[of]
                 for name in lease.names:
                     self._make_ready(name, at)
+        self.cases["lapse: not begun in a session"] += lapsed and len(begun) < len(held)
         if self.ready.get(source):
             self.free[session] = at
-        word = self.words.get(f"{holder(token)} {source}")
         if word is not None and lapsed:
             self.ended.append(word)
         elif word is not None:

@@ -25,7 +25,7 @@ REQUIRED = (
     *(f"answer: {answer}" for answer in ("taken", "known", "forgotten", "refused")),
     *(f"gift: {way}" for way in ("reply", "push")),
     *("again", "again: a gift", "handed", "handed: to be given back", "once", "lapse", "suspect"),
-    *("lapse: begun", "lapse: not begun", "interest: a suspect"),
+    *("lapse: begun", "lapse: not begun", "lapse: not begun in a session", "interest: a suspect"),
     *(
         f"grant: {what}"
         for what in (

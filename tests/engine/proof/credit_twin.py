@@ -66,7 +66,14 @@ CASES = (
     *("grant: repeated", "grant: taken", "grant: withdrawn", "interest", "interest: announced"),
     *("interest: a suspect", "interest: passed on", "interest: size", "interest: unseen gifts"),
     *("interest: without credit", "lapse", "lapse: begun", "lapse: not begun", "suspect"),
-    *("no listener", "once", "reply: too much unseen", "server: a failover loses writes", "settings end credit"),
+    *(
+        "lapse: not begun in a session",
+        "no listener",
+        "once",
+        "reply: too much unseen",
+        "server: a failover loses writes",
+        "settings end credit",
+    ),
     *("settlement: completed", "settlement: lost", "settlement: released", "word begun", "word forgotten"),
     *(
         "grant: session lost",

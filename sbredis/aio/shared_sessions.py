@@ -35,7 +35,8 @@ async def accept_sessions(
 ) -> list[ServiceBusSessionReceiver]:
     """Accept up to ``most`` free sessions, each with up to ``first`` messages, as soon as there are any.
 
-    All receivers that ``make`` returns must take messages in the same way (:func:`~sbredis.model.taking_of`).
+    All receivers that ``make`` returns must take messages in the same way (:func:`~sbredis.model.taking_of`). The first
+    one waits for the sessions: until they come, its inbox is that of the free sessions.
     Return receivers that ``make`` has made; none if no session became free within the time to wait. The receivers let
     go of sessions without messages when others wait.
     """
@@ -46,7 +47,8 @@ async def accept_sessions(
             entity = await receiver._found(deadline)
             await entity.require(require_sessions, deadline)
             await entity.require(require_not_forwarding, deadline)
-            sessions = free_sessions(entity, first, taking_of(receiver).hands)
+            taking = taking_of(receiver)
+            sessions = taking.inbox = free_sessions(entity, first, taking.hands)
             found = await sessions.take(most, wait, gather=False, latest=deadline)
     except BaseException:
         receiver._on_close(receiver)

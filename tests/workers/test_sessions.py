@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import OperationTimeoutError, Outcome, SessionCannotBeLockedError
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Abandon, Complete, Context, Retries, Worker
 from tests.aio.queues import Calls
@@ -303,3 +305,86 @@ async def test_a_session_that_no_slot_is_free_for_is_left_to_others(sbredis_bus:
 async def empty_but_one(bus: Bus) -> bool:
     """Return whether only the message of a running handler is left."""
     return len(await bus.active("steps")) == 1
+
+
+# -- suspects ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+async def test_a_suspect_of_a_session_is_handled_while_the_worker_holds_nothing_else(
+    sbredis_bus: Bus, batch: int | None
+) -> None:
+    """The session keeps its order meanwhile, and all other sessions come again."""
+    lock = timedelta(seconds=10)
+    await sbredis_bus.create_queue("steps", requires_session=True, max_delivery_count=2, lock_duration=lock)
+    sender = sbredis_bus.client.get_queue_sender("steps")
+    await sender.send_messages([ServiceBusMessage(text, session_id="a") for text in ("a1", "a2", "a3")])
+    died = sbredis_bus.client.get_queue_receiver("steps", session_id="a")
+    assert len(await died.receive_messages(1)) == 1
+    sbredis_bus.clock.advance(seconds=11)
+    others = {f"{session}{number}": session for session in "bcde" for number in (1, 2, 3)}
+    await sender.send_messages([ServiceBusMessage(text, session_id=name) for text, name in others.items()])
+    worker = Worker(sbredis_bus.url)
+    handled: list[str] = []
+    running: list[str] = []
+    beside: dict[str, set[str]] = {}
+
+    async def handle(messages: list[ServiceBusReceivedMessage]) -> None:
+        texts = [str(message) for message in messages]
+        running.extend(texts)
+        if any(message.is_suspect for message in messages):
+            beside[texts[0]] = set()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+            for suspect in beside.keys() & {*running}:
+                beside[suspect].update(running)
+        for text in texts:
+            running.remove(text)
+        handled.extend(texts)
+
+    async def single(message: ServiceBusReceivedMessage) -> None:
+        await handle([message])
+
+    if batch is None:
+        worker.queue("steps", max_concurrent_calls=3)(single)
+    else:
+        worker.queue("steps", max_concurrent_calls=3, batch=batch, batch_wait=0)(handle)
+    async with sbredis_bus.running(worker):
+        await eventually(lambda: len(handled) == 3 + len(others))
+    assert beside == {"a1": {"a1"}}
+    for session in "abcde":
+        assert [text for text in handled if text[0] == session] == [f"{session}{number}" for number in (1, 2, 3)]
+
+
+async def test_a_worker_that_stops_lets_go_of_a_suspect_that_waits_for_its_turn(sbredis_bus: Bus) -> None:
+    """Its handler never begins, and its delivery is not counted."""
+    lock = timedelta(seconds=10)
+    await sbredis_bus.create_queue("steps", requires_session=True, max_delivery_count=2, lock_duration=lock)
+    sender = sbredis_bus.client.get_queue_sender("steps")
+    await sender.send_messages(ServiceBusMessage("suspect", session_id="a"))
+    died = sbredis_bus.client.get_queue_receiver("steps", session_id="a")
+    assert len(await died.receive_messages(1)) == 1
+    worker = Worker(sbredis_bus.url, shutdown_timeout=0.1)
+    started: list[str] = []
+
+    @worker.queue("steps", max_concurrent_calls=3)
+    async def step(text: str) -> None:
+        started.append(text)
+        await asyncio.Event().wait()
+
+    async def waits() -> bool:
+        try:
+            async with sbredis_bus.client.get_queue_receiver("steps", session_id="a"):
+                return False
+        except SessionCannotBeLockedError:
+            return True
+
+    await sender.send_messages(ServiceBusMessage("slow", session_id="b"))
+    async with sbredis_bus.running(worker):
+        await eventually(lambda: started == ["slow"])
+        sbredis_bus.clock.advance(seconds=11)
+        await eventually(waits)
+    assert started == ["slow"]
+    async with sbredis_bus.client.get_queue_receiver("steps", session_id="a") as receiver:
+        (message,) = await receiver.receive_messages(1)
+        assert (message.is_suspect, message.delivery_count, message.interrupted) == (True, 2, False)

@@ -49,6 +49,8 @@ BATCHES = KILLED.replace("max_concurrent_calls=16)", "max_concurrent_calls=2, ba
         if "die" in texts:""",
 )
 """The same for batches."""
+IN_SESSIONS = 3
+"""The number of messages in each session, of those beside the one that kills, which is in the middle of a session."""
 INNOCENT = 15
 
 
@@ -84,6 +86,7 @@ class Taker:
     """A consumer as the others of its process see it."""
 
     def __init__(self) -> None:
+        self.entity = "orders"
         self.held = 0
         self.rests = self.let = False
 
@@ -137,8 +140,8 @@ async def running(url: str, folder: Path, processes: int, app: str) -> AsyncIter
 
 async def there(client: ServiceBusClient, sub_queue: ServiceBusSubQueue | None = None) -> list[str]:
     """Return the bodies of the messages of the queue, locked ones included, or of its dead letters."""
-    async with client.get_queue_receiver("orders", sub_queue=sub_queue) as receiver:
-        return [bytes(message.body).decode() for message in await receiver.peek_messages(1000, sequence_number=1)]
+    receiver = client.get_queue_receiver("orders", sub_queue=sub_queue)
+    return [bytes(message.body).decode() for message in await receiver.peek_messages(1000, sequence_number=1)]
 
 
 async def dead(client: ServiceBusClient) -> list[str]:
@@ -158,6 +161,7 @@ def starts(folder: Path) -> Counter[str]:
         pytest.param(3, 1, KILLED, id="3 deliveries, one process"),
         pytest.param(3, 4, KILLED, id="3 deliveries, four processes"),
         pytest.param(3, 1, BATCHES, id="3 deliveries, batches", marks=pytest.mark.long("single messages show it")),
+        pytest.param(10, 1, BATCHES, id="10, batches", marks=pytest.mark.long("each of ten kills costs a lock")),
         pytest.param(10, 1, KILLED, id="10 deliveries", marks=pytest.mark.long("each of ten kills costs a lock")),
         pytest.param(10, 4, KILLED, id="10, four", marks=pytest.mark.long("each of ten kills costs a lock")),
     ],
@@ -180,6 +184,48 @@ async def test_one_message_that_kills_takes_no_others_with_it(
     assert set(count) == {*texts, "die"}
     assert count["die"] == most
     assert max(count[text] for text in texts) <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("most", "processes", "app"),
+    [
+        pytest.param(3, 1, KILLED, id="3 deliveries, one process"),
+        pytest.param(3, 4, KILLED, id="3, four", marks=pytest.mark.long("one process shows it")),
+        pytest.param(3, 1, BATCHES, id="3, batches", marks=pytest.mark.long("single messages show it")),
+        pytest.param(10, 1, KILLED, id="10 deliveries", marks=pytest.mark.long("each of ten kills costs a lock")),
+        pytest.param(10, 4, BATCHES, id="10, batches, four", marks=pytest.mark.long("each of ten kills costs a lock")),
+    ],
+)
+async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what_follows_it_waits(
+    server: LocalServer, tmp_path: Path, most: int, processes: int, app: str
+) -> None:
+    texts = [f"m{number}" for number in range(INNOCENT)]
+    names = {text: f"session-{place // IN_SESSIONS}" for place, text in enumerate(texts)} | {"die": "session-0"}
+    async with ServiceBusClient(server.url) as client:
+        lock = timedelta(seconds=5)
+        await client.ensure_queue("orders", requires_session=True, lock_duration=lock, max_delivery_count=most)
+        async with client.get_queue_sender("orders") as sender:
+            sent = [texts[0], "die", *texts[1:]]
+            await sender.send_messages([ServiceBusMessage(text, session_id=names[text]) for text in sent])
+        async with running(server.url, tmp_path, processes, app):
+
+            async def done() -> bool:
+                return not await there(client) and await dead(client) == ["die"]
+
+            await eventually(done, 240)
+    count = starts(tmp_path)
+    assert set(count) == set(sent)
+    assert count["die"] == most
+    assert max(count[text] for text in texts) <= 3
+    order = [line.split()[1] for line in (tmp_path / "log").read_text().splitlines()]
+    alone = len(order) - 1 - order[::-1].index("die")
+    for name in set(names.values()):
+        own = [text for text in order if names[text] == name]
+        firsts = list(dict.fromkeys(own[alone:] if app is BATCHES else own))
+        assert firsts == [text for text in sent if text in firsts]
+    if app is KILLED:
+        assert not {texts[1], texts[2]} & set(order[:alone])
 
 
 AHEAD = """

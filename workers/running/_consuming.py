@@ -155,6 +155,11 @@ class RunningCalls:
     # -- suspects ------------------------------------------------------------------------------------------------------
 
     @property
+    def entity(self) -> str:
+        """The path of the entity."""
+        return self.plan.source.path
+
+    @property
     def held(self) -> int:
         """The number of calls that are running, and of settlements that were not answered."""
         return len(self._running) + self.settlements.unacknowledged
@@ -192,19 +197,11 @@ class RunningCalls:
     async def take_suspects(self) -> None:
         """Take the suspects that wait, if it is time for that: one at a time, while the process holds nothing else."""
         receiver, turns, time = self.origin.receiver, self._turns, self.handling.time
-        stopped = time.now()
-        if (
-            not self._taking.suspects_wait
-            or turns.due_in(stopped, self.alone.held) > 0
-            or not self.alone.lets_begin(self)
-        ):
+        if not self._taking.suspects_wait or turns.due_in(time.now(), self.alone.held) > 0 or self.alone.is_taken:
             return
         receiver.prefetch_count = 0
-        in_time = False
-        try:
-            async with asyncio.timeout(turns.patience):
-                await self.alone.begin(self)
-                began = time.now()
+        async with self.alone.turn(self, turns) as began:
+            try:
                 self._taking.suspects, self._taking.hands = True, 1
                 while turns.goes_on(began, time.now()) and self.room > 0:
                     messages = self.begun(await receiver.receive_messages(1, 0))
@@ -213,13 +210,8 @@ class RunningCalls:
                     self.start_messages(messages)
                     await asyncio.sleep(0)
                     await self.alone.calm()
-            in_time = True
-        except TimeoutError:
-            _log.info("%s: suspects wait for a later turn, because handlers are slow", self.plan.source.path)
-        finally:
-            turns.ended(stopped, time.now(), in_time=in_time)
-            self._taking.suspects, self._taking.hands = False, self._hands
-            self.alone.end(self)
+            finally:
+                self._taking.suspects, self._taking.hands = False, self._hands
 
     def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Start the handlers of messages, for which there is room."""

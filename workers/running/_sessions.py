@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from sbredis.aio.shared_sessions import (
     receive_or_release,
 )
 from sbredis.exceptions import ServiceBusError, SessionLockLostError
-from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, Taking, taking_of
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, GiveBack, Outcome
 from sbredis.workers.running._batches import BatchSize, call_of, filled, settle_parts
@@ -31,7 +32,7 @@ from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._locks import Renewable, RenewalLimit, cover_nothing, snapshot
 from sbredis.workers.running._settling import CallSettler
-from sbredis.workers.running._suspects import Alone
+from sbredis.workers.running._suspects import Alone, SuspectTurns
 from sbredis.workers.running._tracebacks import for_the_log
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class SessionConsumer:
     A session without messages does not keep others waiting. While slots have such sessions, the consumer accepts as
     many sessions more, and gives back those that have been without messages for longest. If it is known that others
     wait, a session is released with the call that finds no further messages.
+
+    A session whose next message is a suspect gives all its messages back, and waits for its turn. In that turn the
+    process has no other message: all other sessions are given back. If the process dies, only the messages of running
+    calls count, for each session.
     """
 
     def __init__(
@@ -104,6 +109,15 @@ class SessionConsumer:
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
         self._alone = Alone(handling.time) if alone is None else alone
         self._alone.join(self)
+        self._accepting: Taking | None = None
+        """How the receiver takes sessions that waits for them now."""
+        self._turns = SuspectTurns()
+        self._waiting: dict[asyncio.Task[None], asyncio.Future[None]] = {}
+        """The tasks whose sessions wait for their turn, because their next message is a suspect. They hold none."""
+        self._chosen: asyncio.Task[None] | None = None
+        """The task whose turn it is."""
+        self._turning: asyncio.Task[None] | None = None
+        """Gives turns to the tasks that wait."""
 
     async def consume(self) -> None:
         """Accept sessions until cancelled. Errors of accepting reach the caller."""
@@ -113,7 +127,11 @@ class SessionConsumer:
                 self._failed = None
                 raise error
             surplus: list[ServiceBusSessionReceiver] = []
-            for receiver in await accept_sessions(self._receiver, self._acceptable, _AHEAD, _WAITING):
+            try:
+                accepted = await accept_sessions(self._receiver, self._acceptable, _AHEAD, _WAITING)
+            finally:
+                self._accepting = None
+            for receiver in accepted:
                 if self._free <= 0 and not self._replace():
                     surplus.append(receiver)  # a session that was idle has messages again
                 else:
@@ -130,7 +148,10 @@ class SessionConsumer:
         return self.gates.room(self._handling.time.now(), room) if self.gates else room
 
     def _receiver(self) -> ServiceBusSessionReceiver:
-        return self._client.get_receiver(self._plan.source.path, session_id=NEXT_AVAILABLE_SESSION)
+        receiver = self._client.get_receiver(self._plan.source.path, session_id=NEXT_AVAILABLE_SESSION)
+        self._accepting = taking = taking_of(receiver)
+        taking.hands = self._plan.handlers[0].settings.batch or 1
+        return receiver
 
     @property
     def _ahead(self) -> int:
@@ -158,29 +179,81 @@ class SessionConsumer:
             self._room.clear()
             await time.wait(self._room, self.gates.wait(time.now()) if self.gates else None)
 
+    def _admits(self, task: asyncio.Task[None] | None = None) -> bool:
+        """Return whether suspects, the gates, and the number of messages of the process let a handler start."""
+        if not self._handling.limit.left or (self._alone.is_taken and (task is None or task is not self._chosen)):
+            return False
+        return not self.gates or self.gates.room(self._handling.time.now(), 1) > 0
+
+    # -- suspects ------------------------------------------------------------------------------------------------------
+
+    @property
+    def entity(self) -> str:
+        """The path of the entity."""
+        return self._plan.source.path
+
     @property
     def held(self) -> int:
-        """The number of calls that are running or whose messages are being settled."""
+        """The number of calls that run or are settled; while suspects are taken, of sessions that may have any."""
+        if self._alone.is_taken:
+            return len(self._held) - len(self._waiting) + (self._accepting is not None)
         return sum([call is not None for call in self._held.values()])
 
     def rest(self) -> None:
         """Begin no message, because another consumer of the process takes suspects."""
 
     async def let_go(self) -> None:
-        """Keep the sessions: they come again with their order, whatever ends the process."""
+        """Give back all sessions, apart from those whose suspects wait. A call that is running ends before that."""
+        while self._replace():
+            pass
+        if (accepting := self._accepting) is not None and accepting.inbox is not None:
+            with suppress(ServiceBusError):  # the partition is away, so its sessions cannot be begun either
+                await accepting.inbox.let_go()
 
     def resume(self) -> None:
         """Begin messages again."""
         self._room.set()
 
-    def _admits(self) -> bool:
-        """Return whether the gates, and the number of messages of the process, let a handler start."""
-        if not self._handling.limit.left or not self._alone.lets_begin(self):
-            return False
-        return not self.gates or self.gates.room(self._handling.time.now(), 1) > 0
+    async def _wait_for_turn(self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver) -> None:
+        """Wait, without any message, until the session may have its suspect."""
+        if (inbox := taking_of(receiver).inbox) is not None:
+            with suppress(ServiceBusError):  # an error of the partition comes again with the next call
+                await inbox.let_go()
+        turn = self._waiting[task] = asyncio.get_running_loop().create_future()
+        if self._turning is None or self._turning.done():
+            self._turning = asyncio.create_task(self._give_turns())
+            self._turning.add_done_callback(self._turns_ended)
+        self._alone.noted()
+        try:
+            await turn
+        finally:
+            self._waiting.pop(task, None)
+
+    def _turns_ended(self, turning: asyncio.Task[None]) -> None:
+        if not turning.cancelled() and (error := turning.exception()) is not None:
+            for turn in self._waiting.values():
+                turn.set_exception(error)
+
+    async def _give_turns(self) -> None:
+        """Give turns to the tasks that wait, as long as there are any."""
+        turns, time = self._turns, self._handling.time
+        while self._waiting:
+            left = turns.due_in(time.now(), self._alone.held)
+            if left > 0 or self._alone.is_taken:
+                await self._alone.change()
+                continue
+            async with self._alone.turn(self, turns) as began:
+                try:
+                    while self._waiting and turns.goes_on(began, time.now()):
+                        task = self._chosen = next(iter(self._waiting))
+                        self._waiting.pop(task).set_result(None)
+                        await asyncio.wait((task,))  # it gives its session back after the suspect
+                finally:
+                    self._chosen = None
 
     def _given_back(self, task: asyncio.Task[None]) -> None:
         del self._held[task], self._sessions[task], self._receivers[task]
+        self._alone.noted()
         self._ending.discard(task)
         self._replaced.discard(task)
         self._leaving.discard(task)
@@ -204,13 +277,20 @@ class SessionConsumer:
         ends, left = time.now() + settings.max_session_time, settings.max_session_messages
         wait = self._plan.handlers[0].settings.batch_wait if self._plan.in_batches else 0.0
         handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
+        suspect = False
         try:
             await self._scopes.acquire()
             self._scoped.add(task)
-            while not self._stopping and time.now() < ends and left != 0 and self._admits():
+            while not self._stopping and time.now() < ends and left != 0 and self._admits(task):
                 wanted = self._handling.limit.at_most(self._ahead if left is None else min(self._ahead, left))
-                messages = await self._next(task, receiver, wanted, wait)
-                if not messages or not await handle_all(task, settlements, messages, scopes, ends):
+                messages = await self._next(task, receiver, 1 if suspect else wanted, wait)
+                if not suspect and (innocent := _before_suspect(messages)) < len(messages):
+                    await settlements.release(messages[innocent:])
+                    if not (messages := messages[:innocent]):
+                        await self._wait_for_turn(task, receiver)
+                        ends, suspect = math.inf, True
+                        continue
+                if not messages or not await handle_all(task, settlements, messages, scopes, ends) or suspect:
                     break
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:
@@ -330,7 +410,7 @@ class SessionConsumer:
     ) -> bool:
         """Handle messages in their order. Return whether the session may be kept."""
         for message in messages:
-            if self._stopping or self._handling.time.now() >= ends or not self._admits():
+            if self._stopping or self._handling.time.now() >= ends or not self._admits(task):
                 return False
             if not self._sessions[task].locked:  # the process was suspended, or a handler has blocked the event loop
                 return self._ended_before(task, message)
@@ -377,7 +457,7 @@ class SessionConsumer:
         try:
             chosen = self._handling.choose(rest[0])
             while rest:
-                if self._stopping or self._handling.time.now() >= ends or not self._admits():
+                if self._stopping or self._handling.time.now() >= ends or not self._admits(task):
                     return False
                 if not self._sessions[task].locked:
                     return self._ended_before(task, rest[0])
@@ -471,6 +551,8 @@ class SessionConsumer:
     def cancel(self) -> None:
         """Cancel the running handlers once at the end, except those in threads, which cannot be cancelled."""
         self._stopping = True  # their messages are given back uncounted, also if `finish` was not reached yet
+        if self._turning is not None:
+            self._turning.cancel()
         for task, call in self._held.items():
             if call is None:
                 task.cancel()
@@ -484,6 +566,8 @@ class SessionConsumer:
         A session whose handler runs on, in a thread or although it was cancelled, stays locked until its lock ends.
         """
         self._stopping = True
+        if self._turning is not None:
+            self._turning.cancel()
         for task, call in self._held.items():
             if call is None:
                 if task not in self._ending:  # it waits for messages
@@ -517,6 +601,11 @@ class SessionConsumer:
             if call.in_thread:
                 task.cancel()
             await self._receivers[task].close(release_session=False)
+
+
+def _before_suspect(messages: Sequence[ServiceBusReceivedMessage]) -> int:
+    """Return how many messages come before the first suspect."""
+    return next((place for place, message in enumerate(messages) if message.is_suspect), len(messages))
 
 
 def _comes_again(outcome: Outcome | None) -> bool:

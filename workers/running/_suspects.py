@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from sbredis.workers.schedules._time import Time
 
 __all__ = ["Alone", "SuspectTurns", "TurnTaker"]
 
+_log = logging.getLogger("sbredis.worker")
 _EVERY: Final = 30.0
 _LASTS: Final = 1.0
 _SHARE: Final = 10
@@ -51,8 +55,13 @@ class TurnTaker(Protocol):
     """A consumer of one entity, as the other consumers of its process see it."""
 
     @property
+    def entity(self) -> str:
+        """The path of the entity."""
+        ...
+
+    @property
     def held(self) -> int:
-        """The number of messages, or calls, that it holds."""
+        """The number of messages, calls or sessions that must end before a suspect is alone."""
         ...
 
     def rest(self) -> None:
@@ -86,6 +95,11 @@ class Alone:
         return self._owner is None or self._owner is taker
 
     @property
+    def is_taken(self) -> bool:
+        """Whether a consumer takes suspects, or waits until all others rest."""
+        return self._owner is not None
+
+    @property
     def held(self) -> int:
         """The number of messages that the process holds."""
         return sum([taker.held for taker in self._takers])
@@ -94,10 +108,28 @@ class Alone:
         """Look again, because a consumer may hold less."""
         self._changed.set()
 
+    @asynccontextmanager
+    async def turn(self, taker: TurnTaker, turns: SuspectTurns) -> AsyncGenerator[float]:
+        """Return a context in which a consumer takes suspects while all others rest, and the time at which it begins.
+
+        Its patience ends the context.
+        """
+        stopped, in_time = self._time.now(), False
+        try:
+            async with asyncio.timeout(turns.patience):
+                await self.begin(taker)
+                yield self._time.now()
+            in_time = True
+        except TimeoutError:
+            _log.info("%s: suspects wait for a later turn, because handlers are slow", taker.entity)
+        finally:
+            turns.ended(stopped, self._time.now(), in_time=in_time)
+            self.end(taker)
+
     async def begin(self, taker: TurnTaker) -> None:
         """Wait until no other consumer takes suspects, let all others rest, and wait until nothing is held."""
         while self._owner is not None:
-            await self._change()
+            await self.change()
         self._owner = taker
         for other in self._takers:
             if other is not taker:
@@ -108,7 +140,7 @@ class Alone:
     async def calm(self) -> None:
         """Wait until the process holds nothing."""
         while self.held:
-            await self._change()
+            await self.change()
 
     def end(self, taker: TurnTaker) -> None:
         """Let all consumers receive again."""
@@ -118,6 +150,7 @@ class Alone:
                 other.resume()
             self._changed.set()
 
-    async def _change(self) -> None:
+    async def change(self, longest: float = _LOOKING) -> None:
+        """Wait until a consumer may hold less, or for a short time."""
         self._changed.clear()
-        await self._time.wait(self._changed, _LOOKING)
+        await self._time.wait(self._changed, min(longest, _LOOKING))

@@ -192,6 +192,7 @@ class Reason(Enum):
     APPLICATION = "A"
     EXPIRED = "T"  # TTLExpiredException
     DELIVERIES = "M"  # MaxDeliveryCountExceeded
+    LAPSES = "L"  # the same, and its last delivery ended with the end of the lock
     FILTER = "F"  # a rule of the subscription failed
     NO_SESSION = "S"  # Session ID is null.
     LOST = "R"  # RecordMissing
@@ -221,6 +222,7 @@ _MAIN, _DEAD, _TRANSFER = Side.MAIN, Side.DEAD, Side.TRANSFER_DEAD
 _ALWAYS = Condition.OTHERWISE
 
 _FAILED: Mapping[Condition, Stage] = {Condition.LIMIT: Stage(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
+_LAPSED: Mapping[Condition, Stage] = {Condition.LIMIT: Stage(_DEAD, State.ACTIVE, Reason.LAPSES)}
 _DROPPED: Mapping[Condition, Stage] = {Condition.DUPLICATE: Stage(_MAIN, State.DROPPED)}
 _MOVED: Mapping[Condition, Stage] = {_ALWAYS: Stage(_MAIN, State.MOVED)}
 _TRANSFER_BURIED = {Condition.CHOSEN: Stage(_TRANSFER, State.ACTIVE, Reason.APPLICATION)}
@@ -265,14 +267,14 @@ _ROWS: _Rows = {
     (_MAIN, State.LOCKED, Event.COMPLETE): {_ALWAYS: Stage(_MAIN, State.COMPLETED)},
     (_MAIN, State.LOCKED, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.RELEASE): {**_HOME, **_EXPIRY, **_DELAY, **_BACK},
-    (_MAIN, State.LOCKED, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
+    (_MAIN, State.LOCKED, Event.LAPSE): {**_LAPSED, **_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.LOCKED, Event.DEFER): {**_FAILED, _ALWAYS: Stage(_MAIN, State.DEFERRED)},
     (_MAIN, State.LOCKED, Event.DEAD_LETTER): _BURIED,
     (_MAIN, State.HELD, Event.RENEW): {_ALWAYS: Stage(_MAIN, State.HELD)},
     (_MAIN, State.HELD, Event.COMPLETE): {_ALWAYS: Stage(_MAIN, State.COMPLETED)},
     (_MAIN, State.HELD, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.HELD, Event.RELEASE): {**_HOME, **_EXPIRY, **_BACK},
-    (_MAIN, State.HELD, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
+    (_MAIN, State.HELD, Event.LAPSE): {**_LAPSED, **_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.HELD, Event.DEFER): {**_FAILED, _ALWAYS: Stage(_MAIN, State.DEFERRED)},
     (_MAIN, State.HELD, Event.DEAD_LETTER): _BURIED,
     (_MAIN, State.HELD, Event.BURY): _BURIED,

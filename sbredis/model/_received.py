@@ -39,6 +39,10 @@ _STATES = {
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 BROKERS_REASONS: dict[str, tuple[str, str]] = {
     "H": ("HeaderSizeExceeded", "The properties of the message are larger than its entity takes."),
+    "L": (
+        "MaxDeliveryCountExceeded",
+        "The message was delivered as often as its entity allows, and its last holder ended, or lost the lock.",
+    ),
     "M": ("MaxDeliveryCountExceeded", "The message was delivered as often as its entity allows and never completed."),
     "R": ("RecordMissing", "The stored record of the message was missing or damaged, so its content is lost."),
     "S": ("Session ID is null.", "The message has no session, and its entity requires sessions."),

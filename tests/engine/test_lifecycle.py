@@ -144,7 +144,7 @@ def test_a_message_gets_a_reason_only_when_it_becomes_a_dead_letter() -> None:
         if crossing:
             assert outcome.state is State.ACTIVE
             expected = {
-                Condition.LIMIT: Reason.DELIVERIES,
+                Condition.LIMIT: Reason.LAPSES if event is Event.LAPSE else Reason.DELIVERIES,
                 Condition.EXPIRED_KEPT: Reason.EXPIRED,
                 Condition.FAULTY: Reason.FILTER,
                 Condition.NO_SESSION: Reason.NO_SESSION,

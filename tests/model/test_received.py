@@ -241,10 +241,11 @@ def test_a_dead_letter_has_its_reason(
     assert message.application_properties == {"a": 1} | {name: text for name, text in reasons.items() if text}
 
 
-def test_a_dead_letter_that_failed_too_often_has_the_reason_max_delivery_count_exceeded() -> None:
-    message = received(ServiceBusMessage("x"), name="d3", reason="M", failures=10)
+@pytest.mark.parametrize(("letter", "said"), [("M", "never completed"), ("L", "its last holder ended")])
+def test_a_dead_letter_that_failed_too_often_has_the_reason_max_delivery_count_exceeded(letter: str, said: str) -> None:
+    message = received(ServiceBusMessage("x"), name="d3", reason=letter, failures=10)
     assert message.dead_letter_reason == "MaxDeliveryCountExceeded"
-    assert message.dead_letter_error_description
+    assert said in str(message.dead_letter_error_description)
     assert message.application_properties == {
         "DeadLetterReason": "MaxDeliveryCountExceeded",
         "DeadLetterErrorDescription": message.dead_letter_error_description,

@@ -8,7 +8,7 @@ local function bury(p, member, e, reason, side)
   local name = side.prefix .. string.format('%.0f', p.dead_seq)
   mark_dead(e, member, reason)
   if p.noted then
-    p.noted[#p.noted + 1] = (reason == 'M' and 'm' or reason == 'T' and 't' or 'd') .. member
+    p.noted[#p.noted + 1] = ((reason == 'M' or reason == 'L') and 'm' or reason == 'T' and 't' or 'd') .. member
   end
   p.taken[#p.taken + 1] = member
   p.forgotten[#p.forgotten + 1] = member

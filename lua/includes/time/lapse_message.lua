@@ -8,7 +8,7 @@ local function lapse_message(p, o, m, at, counted)
   end
   local fate = state_after_lock(p, m.side, m.e, counted, at)
   if fate == 'dead' then
-    note_dead(o, m, 'M')
+    note_dead(o, m, 'L')
   elseif fate == 'deferred' then
     m.is = 'deferred'
   else

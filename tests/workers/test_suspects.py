@@ -14,7 +14,8 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
-from sbredis.model import ServiceBusSubQueue
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.model import BROKERS_REASONS, ServiceBusSubQueue
 from sbredis.servers import LocalServer
 from sbredis.workers.running._suspects import Alone, SuspectTurns
 from sbredis.workers.schedules._time import Time
@@ -52,6 +53,10 @@ BATCHES = KILLED.replace("max_concurrent_calls=16)", "max_concurrent_calls=2, ba
 IN_SESSIONS = 3
 """The number of messages in each session, of those beside the one that kills, which is in the middle of a session."""
 INNOCENT = 15
+NAMED = "MaxDeliveryCountExceeded: The process of its handler ended with the signal SIGKILL."
+"""What the dead letter says if a supervisor has started the next process before the lock has ended."""
+LAPSED = "MaxDeliveryCountExceeded: " + BROKERS_REASONS["L"][1]
+"""What it says otherwise: the pause before the next process grows with each kill."""
 
 
 def test_a_worker_that_holds_nothing_takes_suspects_at_once_and_others_seldom() -> None:
@@ -148,6 +153,12 @@ async def dead(client: ServiceBusClient) -> list[str]:
     return await there(client, ServiceBusSubQueue.DEAD_LETTER)
 
 
+async def reason(client: ServiceBusClient) -> str:
+    """Return why the only dead letter died, as far as it says it."""
+    (message,) = await client.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER).peek_messages(1)
+    return f"{message.dead_letter_reason}: {message.dead_letter_error_description}"
+
+
 def starts(folder: Path) -> Counter[str]:
     """Return how often the handler of each message has started."""
     log = folder / "log"
@@ -180,6 +191,7 @@ async def test_one_message_that_kills_takes_no_others_with_it(
                 return not await there(client) and await dead(client) == ["die"]
 
             await eventually(done, 240)
+        assert await reason(client) in (NAMED, LAPSED)
     count = starts(tmp_path)
     assert set(count) == {*texts, "die"}
     assert count["die"] == most
@@ -214,6 +226,7 @@ async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what
                 return not await there(client) and await dead(client) == ["die"]
 
             await eventually(done, 240)
+        assert await reason(client) in (NAMED, LAPSED)
     count = starts(tmp_path)
     assert set(count) == set(sent)
     assert count["die"] == most
@@ -226,6 +239,37 @@ async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what
         assert firsts == [text for text in sent if text in firsts]
     if app is KILLED:
         assert not {texts[1], texts[2]} & set(order[:alone])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", [None, "s"])
+async def test_under_a_supervisor_the_dead_letter_names_the_signal(
+    server: LocalServer, tmp_path: Path, session: str | None
+) -> None:
+    """The next process makes it a dead letter, long before its lock ends."""
+    async with (
+        ServiceBusClient(server.url) as client,
+        ServiceBusAdministrationClient(server.url) as administration,
+    ):
+        lock = timedelta(seconds=5)
+        await client.ensure_queue(
+            "orders", requires_session=session is not None, lock_duration=lock, max_delivery_count=2
+        )
+        async with client.get_queue_sender("orders") as sender:
+            await sender.send_messages(ServiceBusMessage("die", session_id=session))
+        holder = client.get_queue_receiver("orders", session_id=session)
+        assert len(await holder.receive_messages(1)) == 1
+        queue = await administration.get_queue("orders")
+        queue.lock_duration = timedelta(minutes=5)
+        await administration.update_queue(queue)
+        async with program(server.url, tmp_path, "--processes", "1", app=KILLED):
+
+            async def done() -> bool:
+                return await dead(client) == ["die"]
+
+            await eventually(done)
+        assert await reason(client) == NAMED
+    assert starts(tmp_path) == {"die": 1}
 
 
 AHEAD = """

@@ -42,6 +42,8 @@ class Report:
     """The HTTP address of the worker, which its supervisor serves."""
     in_lifespan: bool = False
     """Whether the lifespan of the worker is beginning."""
+    suspect: tuple[str, str, int] | None = None
+    """The suspect that the process handles alone: its entity, its lock token, and the number of its delivery."""
 
     def to_line(self) -> bytes:
         """Return the report as a line."""
@@ -60,6 +62,7 @@ class Report:
             "stopped": self.stopped,
             "http": self.http,
             "in_lifespan": self.in_lifespan,
+            "suspect": self.suspect,
         }
         return json.dumps(given).encode() + b"\n"
 
@@ -85,6 +88,7 @@ class Report:
             given["stopped"],
             given["http"],
             given["in_lifespan"],
+            None if given["suspect"] is None else _suspect(*given["suspect"]),
         )
 
 
@@ -94,8 +98,13 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("stuck_after", "shutdown_timeout"), (int, float)),
     **dict.fromkeys(("running", "ending", "stopped", "in_lifespan"), (bool,)),
     "http": (str, type(None)),
+    "suspect": (list, type(None)),
 }
 """The types that values of a report have in JSON."""
+
+
+def _suspect(entity: str, lock_token: str, delivery_count: int) -> tuple[str, str, int]:
+    return str(entity), str(lock_token), int(delivery_count)
 
 
 class ReportReader:

@@ -207,9 +207,10 @@ class RunningCalls:
                     messages = self.begun(await receiver.receive_messages(1, 0))
                     if not messages:
                         break
-                    self.start_messages(messages)
-                    await asyncio.sleep(0)
-                    await self.alone.calm()
+                    with self.alone.handling(self.entity, messages[0]):
+                        self.start_messages(messages)
+                        await asyncio.sleep(0)
+                        await self.alone.calm()
             finally:
                 self._taking.suspects, self._taking.hands = False, self._hands
 

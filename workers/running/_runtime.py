@@ -60,7 +60,7 @@ from sbredis.workers.running._senders import Senders
 from sbredis.workers.running._serving import Service
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.running._settling import CallSettler
-from sbredis.workers.running._suspects import Alone
+from sbredis.workers.running._suspects import Alone, Killer, bury
 from sbredis.workers.running._threads import Threads
 from sbredis.workers.running._tracebacks import for_the_log
 from sbredis.workers.schedules._ticking import Ticker
@@ -79,6 +79,10 @@ class Parts:
     limit: MessageLimit = field(default_factory=MessageLimit)
     lifespan_begins: Callable[[], None] = lambda: None
     """Called before the lifespan begins."""
+    suspect_begins: Callable[[], None] = lambda: None
+    """Called before the handler of a suspect begins, which may end the process."""
+    killer: Killer | None = None
+    """The suspect with which the process before this one has ended."""
     lifespan_stuck: Callable[[], None] | None = None
     """Ends the program if the lifespan cannot be ended. Called in a thread."""
     count_failures_every: float = EVERY
@@ -117,6 +121,7 @@ class Runtime:
         self._state: Literal["starting", "running", "stopping"] = "starting"
         self._reach: Reach | None = None
         self._pulse = Pulse(settings.stuck_after, monotonic())
+        self._alone = Alone(self._parts.time, self._parts.suspect_begins)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.stopped = asyncio.Event()
@@ -175,10 +180,9 @@ class Runtime:
             app = Scopes()
             stack.push_async_callback(app.close)
             Gates([handler for plan in self.plans for handler in plan.handlers]).begin(self._parts.time.now)
-            alone = Alone(self._parts.time)
+            await self._bury_killer(facts)
             self.services = [
-                await self._service(plan, own, app, threads, stack, alone=alone)
-                for plan, own in zip(self.plans, facts, strict=True)
+                await self._service(plan, own, app, threads, stack) for plan, own in zip(self.plans, facts, strict=True)
             ]
             stand_in = settings.stuck_after if settings.renewal == "process" else None
             locks = Locks(self.client, [service.consumer for service in self.services], self._pulse, stand_in)
@@ -199,6 +203,12 @@ class Runtime:
                     outcome=ServiceBusOutcome.NEVER_SENT,
                     is_transient=False,
                 )
+
+    async def _bury_killer(self, facts: Sequence[SourceFacts]) -> None:
+        killer = self._parts.killer
+        for plan, own in zip(self.plans, facts, strict=True):
+            if killer and plan.source.path == killer.entity and killer.delivery_count >= own.max_delivery_count:
+                await bury(self.client, killer)
 
     async def _watch_client(self) -> None:
         """End the worker if its client is closed before that, by a defect or by the application."""
@@ -255,9 +265,8 @@ class Runtime:
         app: Scopes,
         threads: Executor,
         stack: AsyncExitStack,
-        *,
-        alone: Alone,
     ) -> Service:
+        alone = self._alone
         client, source, most = self.client, plan.source, facts.max_delivery_count
 
         def handler_failed(
@@ -386,6 +395,7 @@ class Runtime:
             self._setup.settings.stuck_after,
             self._setup.settings.shutdown_timeout,
             running=True,
+            suspect=self._alone.suspect,
         )
 
     def _address(self) -> str:

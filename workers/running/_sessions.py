@@ -290,7 +290,10 @@ class SessionConsumer:
                         await self._wait_for_turn(task, receiver)
                         ends, suspect = math.inf, True
                         continue
-                if not messages or not await handle_all(task, settlements, messages, scopes, ends) or suspect:
+                if suspect and messages:
+                    with self._alone.handling(self.entity, messages[0]):
+                        await handle_all(task, settlements, messages, scopes, ends)
+                if suspect or not messages or not await handle_all(task, settlements, messages, scopes, ends):
                     break
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:

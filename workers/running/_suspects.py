@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers.schedules._time import Time
 
-__all__ = ["Alone", "SuspectTurns", "TurnTaker"]
+if TYPE_CHECKING:
+    from sbredis.aio import ServiceBusClient
+
+__all__ = ["Alone", "Killer", "SuspectTurns", "TurnTaker", "bury"]
 
 _log = logging.getLogger("sbredis.worker")
 _EVERY: Final = 30.0
@@ -19,6 +24,9 @@ _SHARE: Final = 10
 _PATIENCE: Final = 3.0
 _MOST_PATIENCE: Final = 300.0
 _LOOKING: Final = 0.5
+_REASON: Final = "MaxDeliveryCountExceeded"
+_BURYING: Final = 5.0
+"""The seconds for which a worker tries to bury a killer when it starts."""
 
 
 class SuspectTurns:
@@ -80,8 +88,12 @@ class TurnTaker(Protocol):
 class Alone:
     """Lets one consumer of a process handle suspects while all others rest."""
 
-    def __init__(self, time: Time) -> None:
+    def __init__(self, time: Time, tell: Callable[[], None] = lambda: None) -> None:
+        """``tell`` is called when a suspect is about to be handled, before its handler can end the process."""
         self._time = time
+        self._tell = tell
+        self.suspect: tuple[str, str, int] | None = None
+        """The suspect that is handled alone now: its entity, its lock token, and the number of its delivery."""
         self._takers: list[TurnTaker] = []
         self._owner: TurnTaker | None = None
         self._changed = asyncio.Event()
@@ -126,6 +138,16 @@ class Alone:
             turns.ended(stopped, self._time.now(), in_time=in_time)
             self.end(taker)
 
+    @contextmanager
+    def handling(self, entity: str, message: ServiceBusReceivedMessage) -> Generator[None]:
+        """Return a context in which a suspect is handled."""
+        self.suspect = entity, str(message.lock_token), message.delivery_count
+        self._tell()
+        try:
+            yield
+        finally:
+            self.suspect = None
+
     async def begin(self, taker: TurnTaker) -> None:
         """Wait until no other consumer takes suspects, let all others rest, and wait until nothing is held."""
         while self._owner is not None:
@@ -154,3 +176,27 @@ class Alone:
         """Wait until a consumer may hold less, or for a short time."""
         self._changed.clear()
         await self._time.wait(self._changed, min(longest, _LOOKING))
+
+
+class Killer(NamedTuple):
+    """The suspect that was handled alone by the process before this one, and how that process has ended."""
+
+    entity: str
+    lock_token: str
+    delivery_count: int
+    ending: str
+
+
+async def bury(client: ServiceBusClient, killer: Killer) -> None:
+    """Make a message that has ended a process in its last delivery a dead letter, which says how the process ended.
+
+    If that cannot be done, the end of its lock makes it one, which says less.
+    """
+    said = f"The process of its handler ended with {killer.ending}."
+    try:
+        async with client.get_settler(killer.entity) as settler:
+            await settler.dead_letter_message(killer.lock_token, _REASON, said, timeout=_BURYING)
+    except (ServiceBusError, ValueError) as error:
+        _log.info("%s: the message that has ended a process is left to its lock: %s", killer.entity, error)
+    else:
+        _log.warning("%s: a message that was handled alone is a dead letter now: %s", killer.entity, said)

@@ -49,6 +49,8 @@ class WorkerCommand:
     """The namespace that takes the place of that of the worker."""
     reports_to: int | None = None
     """A file descriptor to which this process reports as a child of a supervisor."""
+    killer: str | None = None
+    """The suspect with which the process before this one has ended, in JSON."""
 
     @property
     def is_supervised(self) -> bool:
@@ -96,6 +98,7 @@ def read_command(arguments: Sequence[str] | None = None, program: str = PROGRAM)
         option("--server-of-command", is_flag=True, hidden=True),
         option("--namespace-of-command", hidden=True),
         option("--reports-to", type=int, hidden=True),
+        option("--killer", hidden=True),
     ]
     command = click.Command(
         "worker",

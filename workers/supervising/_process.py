@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -68,6 +69,10 @@ class WorkerProcess:
         """The counts of the processes that have ended."""
         self._heard = 0.0
         """The time of the last report."""
+        self._suspect: tuple[str, str, int] | None = None
+        """The suspect that the last process handled alone when it ended."""
+        self._killer: tuple[str, ...] = ()
+        """The arguments with which the next process learns of the suspect that has ended this one."""
         self.report = Report()
         """The last report of the process; an empty one while no process runs."""
         self.namespace = ""
@@ -105,6 +110,8 @@ class WorkerProcess:
                 continue
             failed = code != 0 and not (code == -signal.SIGTERM and self._asked is not None)
             pause = self._restarts.pause_after(loop.time() - began, failed=failed)
+            if failed and self._suspect is not None:
+                self._killer = ("--killer", json.dumps([*self._suspect, ending_of(code)]))
             if failed:
                 self._replaced_until = 0.0
                 _log.warning("process %d ended with %s; it starts again in %g s", self.number, ending_of(code), pause)
@@ -116,9 +123,10 @@ class WorkerProcess:
     async def _run_once(self) -> int:
         """Run the process until it ends. Return its exit code."""
         reads, writes = os.pipe()
+        killer, self._killer = self._killer, ()
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command, "--reports-to", str(writes), pass_fds=(writes,)
+                *self._command, "--reports-to", str(writes), *killer, pass_fds=(writes,)
             )
         except OSError as error:
             os.close(reads)
@@ -137,6 +145,7 @@ class WorkerProcess:
                 self._waiting = None
             os.close(reads)
             self._process = None
+            self._suspect = self.report.suspect
             self._past, self.report = self.counts, Report()
             for counts in self._past.values():
                 counts.end()

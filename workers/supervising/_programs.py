@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -19,6 +20,7 @@ from sbredis.workers.running._collecting import collecting_less
 from sbredis.workers.running._consuming import CANCELLING
 from sbredis.workers.running._limit import MessageLimit
 from sbredis.workers.running._runtime import Parts, Runtime
+from sbredis.workers.running._suspects import Killer
 from sbredis.workers.supervising._commands import WorkerCommand
 from sbredis.workers.supervising._reports import EVERY, ReportPipe
 from sbredis.workers.supervising._screen import banner, rates, summary
@@ -150,6 +152,8 @@ class _ProgramRun:
         self.parts = Parts(
             limit=MessageLimit(command.max_messages, self.stop),
             lifespan_begins=self._lifespan_begins,
+            suspect_begins=self.tell,
+            killer=None if command.killer is None else Killer(*json.loads(command.killer)),
             lifespan_stuck=_end_at_once,
         )
         self._stopping = False

@@ -155,7 +155,8 @@ class FreeSessions(CreditInbox[HeldSession]):
         if now >= self._expected_until:
             self._expected = 0
         if not self._callers and now >= self._ends_at:
-            self.entity.connection.see_off(self.aclose())
+            self._ended()  # at once: a caller that comes before the inbox is closed gets another one
+            self.entity.connection.see_off(super().aclose())
 
     async def aclose(self) -> None:
         """Withdraw the credit. Later callers get another inbox."""

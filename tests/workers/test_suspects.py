@@ -125,6 +125,35 @@ async def test_a_consumer_takes_suspects_when_no_other_one_holds_anything() -> N
     assert (first.rests, second.rests, first.let, second.let) == (True, False, True, True)
 
 
+async def test_a_turn_that_others_do_not_let_begin_in_time_ends_and_lets_them_go_on() -> None:
+    class Hurried(Time):
+        def now(self) -> float:
+            return 0.0
+
+    alone, taker, other, turns = Alone(Hurried()), Taker(), Taker(), SuspectTurns()
+    alone.join(taker)
+    alone.join(other)
+    other.held = 1
+    turns.patience = 0.0
+
+    async def take(_: float) -> None:
+        raise AssertionError("another consumer holds a message")
+
+    await alone.turn(taker, turns, take)
+    assert (other.rests, alone.is_taken, turns.patience) == (False, False, 0.0)
+    assert turns.due_in(now=0, held=1) > 0
+    turns.patience = 60.0
+    other.held = 0
+    began: list[float] = []
+
+    async def note(now: float) -> None:
+        assert (alone.is_taken, other.rests) == (True, True)
+        began.append(now)
+
+    await alone.turn(taker, turns, note)
+    assert (began, alone.is_taken, other.rests) == ([0.0], False, False)
+
+
 @asynccontextmanager
 async def running(url: str, folder: Path, processes: int, app: str) -> AsyncIterator[None]:
     """Run a worker program, and start it again whenever it ends."""

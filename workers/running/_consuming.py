@@ -196,23 +196,24 @@ class RunningCalls:
 
     async def take_suspects(self) -> None:
         """Take the suspects that wait, if it is time for that: one at a time, while the process holds nothing else."""
-        receiver, turns, time = self.origin.receiver, self._turns, self.handling.time
-        if not self._taking.suspects_wait or turns.due_in(time.now(), self.alone.held) > 0 or self.alone.is_taken:
-            return
-        receiver.prefetch_count = 0
-        async with self.alone.turn(self, turns) as began:
+        waits = self._taking.suspects_wait and not self.alone.is_taken
+        if waits and self._turns.due_in(self.handling.time.now(), self.alone.held) <= 0:
+            self.origin.receiver.prefetch_count = 0
             try:
-                self._taking.suspects, self._taking.hands = True, 1
-                while turns.goes_on(began, time.now()) and self.room > 0:
-                    messages = self.begun(await receiver.receive_messages(1, 0))
-                    if not messages:
-                        break
-                    with self.alone.handling(self.entity, messages[0]):
-                        self.start_messages(messages)
-                        await asyncio.sleep(0)
-                        await self.alone.calm()
+                await self.alone.turn(self, self._turns, self._take_alone)
             finally:
                 self._taking.suspects, self._taking.hands = False, self._hands
+
+    async def _take_alone(self, began: float) -> None:
+        self._taking.suspects, self._taking.hands = True, 1
+        while self._turns.goes_on(began, self.handling.time.now()) and self.room > 0:
+            messages = self.begun(await self.origin.receiver.receive_messages(1, 0))
+            if not messages:
+                break
+            with self.alone.handling(self.entity, messages[0]):
+                self.start_messages(messages)
+                await asyncio.sleep(0)
+                await self.alone.calm()
 
     def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Start the handlers of messages, for which there is room."""

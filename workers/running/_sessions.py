@@ -232,24 +232,27 @@ class SessionConsumer:
     def _turns_ended(self, turning: asyncio.Task[None]) -> None:
         if not turning.cancelled() and (error := turning.exception()) is not None:
             for turn in self._waiting.values():
-                turn.set_exception(error)
+                if not turn.done():
+                    turn.set_exception(error)
 
     async def _give_turns(self) -> None:
         """Give turns to the tasks that wait, as long as there are any."""
-        turns, time = self._turns, self._handling.time
         while self._waiting:
-            left = turns.due_in(time.now(), self._alone.held)
+            left = self._turns.due_in(self._handling.time.now(), self._alone.held)
             if left > 0 or self._alone.is_taken:
                 await self._alone.change()
-                continue
-            async with self._alone.turn(self, turns) as began:
+            else:
                 try:
-                    while self._waiting and turns.goes_on(began, time.now()):
-                        task = self._chosen = next(iter(self._waiting))
-                        self._waiting.pop(task).set_result(None)
-                        await asyncio.wait((task,))  # it gives its session back after the suspect
+                    await self._alone.turn(self, self._turns, self._take_alone)
                 finally:
                     self._chosen = None
+
+    async def _take_alone(self, began: float) -> None:
+        while self._waiting and self._turns.goes_on(began, self._handling.time.now()):
+            task = self._chosen = next(iter(self._waiting))
+            if not (turn := self._waiting.pop(task)).done():  # otherwise the session was lost, or the worker ends
+                turn.set_result(None)
+            await asyncio.wait((task,))  # it gives its session back after the suspect
 
     def _given_back(self, task: asyncio.Task[None]) -> None:
         del self._held[task], self._sessions[task], self._receivers[task]

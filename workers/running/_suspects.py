@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from sbredis.exceptions import ServiceBusError
@@ -120,17 +120,16 @@ class Alone:
         """Look again, because a consumer may hold less."""
         self._changed.set()
 
-    @asynccontextmanager
-    async def turn(self, taker: TurnTaker, turns: SuspectTurns) -> AsyncGenerator[float]:
-        """Return a context in which a consumer takes suspects while all others rest, and the time at which it begins.
+    async def turn(self, taker: TurnTaker, turns: SuspectTurns, take: Callable[[float], Awaitable[None]]) -> None:
+        """Let a consumer take suspects while all others rest. ``take`` is called with the time at which that begins.
 
-        Its patience ends the context.
+        The end of the consumer's patience cancels it.
         """
         stopped, in_time = self._time.now(), False
         try:
             async with asyncio.timeout(turns.patience):
                 await self.begin(taker)
-                yield self._time.now()
+                await take(self._time.now())
             in_time = True
         except TimeoutError:
             _log.info("%s: suspects wait for a later turn, because handlers are slow", taker.entity)

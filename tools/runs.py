@@ -100,7 +100,7 @@ PROOFS = {
     ),
     "workers": LongRun(
         "tests.workers.chaos.run",
-        "workers: kills, signals, outages, pauses, failovers, memory (ARGS='kills --times 20')",
+        "workers: kills, poison, signals, outages, pauses, failovers, memory (ARGS='kills --times 20')",
     ),
     "lanes": LongRun("tests.client.lane_machine", "lanes: lost calls, repetitions, moves, deadlines (a minute)"),
     "bytes": LongRun(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from typing import Any
 
@@ -21,8 +22,15 @@ KINDS = GIVEN["kinds"]
 AT_ONCE = GIVEN["at_once"]
 
 
+def die_of(text: str) -> None:
+    """End this process if the message is one that kills."""
+    if json.loads(text)["kills"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 async def plain(text: str, context: Context) -> None:
     note_start(text, context)
+    die_of(text)
     given = json.loads(text)
     if given["planted"] and context.attempt == 1:
         await give_away(context.message)
@@ -40,6 +48,7 @@ async def give_away(message: ServiceBusReceivedMessage) -> None:
 
 def thread(text: str, context: SyncContext) -> None:
     note_start(text, context)
+    die_of(text)
     given = json.loads(text)
     time.sleep(given["takes"])
     note_done(text, context)
@@ -49,6 +58,7 @@ def thread(text: str, context: SyncContext) -> None:
 
 async def session(text: str, context: Context) -> None:
     note_start(text, context)
+    die_of(text)
     given = json.loads(text)
     await asyncio.sleep(given["takes"])
     note_done(text, context)
@@ -59,6 +69,8 @@ async def session(text: str, context: Context) -> None:
 async def batch(messages: list[ServiceBusReceivedMessage]) -> None:
     for message in messages:
         note("start", str(message), message.fence, attempt=message.delivery_count)
+    for message in messages:
+        die_of(str(message))
 
     async def work() -> None:
         await asyncio.sleep(max(json.loads(str(message))["takes"] for message in messages))
@@ -71,6 +83,7 @@ async def batch(messages: list[ServiceBusReceivedMessage]) -> None:
 def process(text: str, context: SyncContext) -> None:
     """Handle a message in a process of the handler."""
     note_start(text, context)
+    die_of(text)
     time.sleep(json.loads(text)["takes"])
     note_done(text, context)
 

@@ -59,6 +59,7 @@ class Town:
         ahead: bool,
         lock: timedelta,
         namespace: str,
+        deliveries: int,
         **options: Any,
     ) -> None:
         self.client = client
@@ -75,6 +76,8 @@ class Town:
         """The messages about which nothing is promised."""
         self.planted: set[int] = set()
         """The messages that their handlers give away at their first delivery, so that two have them at once."""
+        self.killers: set[int] = set()
+        """The messages whose handlers end their process."""
         self.ends = Ends(shutdown_timeout=options.get("shutdown_timeout", 25.0), in_work=in_work(kinds))
         self.takes: Sequence[float] = (0.0, 0.0, 0.001, 0.005, 0.02, 0.05)
         """How long the handlers take, chosen by chance."""
@@ -84,7 +87,7 @@ class Town:
         self._processes = processes
         self._given: dict[str, Any] = {"url": url, "kinds": self.kinds, "options": options}
         self._given |= {"namespace": namespace, "prefetch": None if ahead else 0, "at_once": AT_ONCE, "batch": BATCH}
-        self._lock = lock
+        self._lock, self._deliveries = lock, deliveries
         self._random = random.Random(len(kinds))
         self._senders = {kind: client.get_queue_sender(kind) for kind in kinds}
 
@@ -92,7 +95,10 @@ class Town:
         await self.client.ensure_queue("out")
         for kind in self.kinds:
             await self.client.ensure_queue(
-                kind, lock_duration=self._lock, max_delivery_count=2000, requires_session=kind == "session"
+                kind,
+                lock_duration=self._lock,
+                max_delivery_count=self._deliveries,
+                requires_session=kind == "session",
             )
 
     # -- messages ------------------------------------------------------------------------------------------------------
@@ -130,7 +136,8 @@ class Town:
         if kind in self.long[0] and number % 10 == 0:
             chosen = self.long[1]
         planted = number in self.planted
-        body = json.dumps({"id": number, "takes": chosen, "sends": sends, "planted": planted})
+        kills = number in self.killers
+        body = json.dumps({"id": number, "takes": chosen, "sends": sends, "planted": planted, "kills": kills})
         session = f"s{number % SESSIONS}" if kind == "session" else None
         return ServiceBusMessage(body, session_id=session, message_id=str(number))
 
@@ -178,6 +185,20 @@ class Town:
         self.ends.killed[pid] = time.time()
         self.living[pid].kill()
         await self.living.pop(pid).wait()
+
+    async def replace_dead(self) -> None:
+        """Start another process whenever one has ended by SIGKILL, for ever."""
+        waits: dict[asyncio.Task[int], int] = {}
+        while True:
+            for pid in self.living.keys() - {*waits.values()}:
+                waits[asyncio.create_task(self.living[pid].wait())] = pid
+            ended, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                pid = waits.pop(task)
+                self.ends.killed[pid] = time.time()
+                del self.living[pid]
+                assert task.result() == -signal.SIGKILL, (self.folder / "log").read_text()[-3000:]
+                await self.start()
 
     async def terminate(self, pid: int) -> int:
         """Send SIGTERM to a process, and return its exit code."""
@@ -258,11 +279,13 @@ async def crowd(
     ahead: bool = True,
     lock: timedelta = LOCK,
     namespace: str = "ns",
+    deliveries: int = 2000,
     **options: Any,
 ) -> AsyncGenerator[Town]:
     """Start worker processes. At the end kill those that still run.
 
-    Unless they may fetch ``ahead``, they lock only messages that they begin at once.
+    Unless they may fetch ``ahead``, they lock only messages that they begin at once. A message may have this number of
+    ``deliveries``.
     """
     async with (
         ServiceBusClient(url, namespace=namespace) as client,
@@ -279,6 +302,7 @@ async def crowd(
             ahead=ahead,
             lock=lock,
             namespace=namespace,
+            deliveries=deliveries,
             **options,
         )
         await town.create()

@@ -19,6 +19,7 @@ from typing import Any
 from sbredis.servers import LocalCluster, LocalServer
 from tests.workers.chaos.growth import handled, resident
 from tests.workers.chaos.mixed import PLACES, mixed
+from tests.workers.chaos.poison import poison
 from tests.workers.chaos.scenes import failovers, kills, outages, pauses, terminations
 
 __all__ = ["SCENES"]
@@ -29,6 +30,11 @@ ALL_KINDS = ("plain", "thread", "session", "batch", "process")
 async def _kills(given: argparse.Namespace, folder: Path) -> str:
     with LocalServer() as server:
         return await kills(server, folder, given.times, given.kinds, given.workers)
+
+
+async def _poison(given: argparse.Namespace, folder: Path) -> str:
+    with LocalServer() as server:
+        return await poison(server, folder, given.times, given.kinds, given.workers)
 
 
 async def _terminations(given: argparse.Namespace, folder: Path) -> str:
@@ -85,6 +91,7 @@ async def _mixed(given: argparse.Namespace, folder: Path) -> str:
 
 SCENES: dict[str, Callable[[argparse.Namespace, Path], Coroutine[Any, Any, str]]] = {
     "kills": _kills,
+    "poison": _poison,
     "terminations": _terminations,
     "outages": _outages,
     "pauses": _pauses,

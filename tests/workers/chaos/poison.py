@@ -1,0 +1,70 @@
+"""Messages whose handlers kill their processes, among many others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+from sbredis.model import ServiceBusSubQueue
+from sbredis.servers import LocalServer
+from tests.waiting import eventually
+from tests.workers.chaos.journal import summary
+from tests.workers.chaos.programs import Town, crowd
+
+__all__ = ["poison"]
+
+DELIVERIES = 3
+PATIENCE = 600.0
+
+
+async def poison(server: LocalServer, folder: Path, times: int, kinds: tuple[str, ...], workers: int) -> str:
+    """Send messages that kill among others, until workers have died this number of times.
+
+    All others are completed. Those that kill become dead letters, and their handlers have started as often as the
+    entity allows. With handlers in processes, a worker survives them.
+    """
+    chance = random.Random(times)
+    async with crowd(server.url, folder, kinds, workers, deliveries=DELIVERIES) as town:
+        town.takes = (0.0, 0.01, 0.1, 0.3)
+        replacing = asyncio.create_task(town.replace_dead())
+        try:
+            while len(town.ends.killed) < times:
+                assert not replacing.done(), replacing.exception()
+                for kind in kinds:
+                    await town.send(kind, 4)
+                if len(town.killers) * DELIVERIES < times + len(town.ends.killed):
+                    town.killers.add(len(town.sent))
+                    await town.send(chance.choice(kinds), 1)
+                await asyncio.sleep(0.5)
+            await eventually(lambda: over(town), PATIENCE)
+        finally:
+            replacing.cancel()
+            await asyncio.gather(replacing, return_exceptions=True)
+        buried = {number for kind in kinds for number in await dead_of(town, kind)}
+        assert buried == town.killers, f"dead letters: {buried ^ town.killers} are not those that kill"
+        starts = Counter[int]()
+        for each in town.handlings():
+            starts[each.message] += len(each.starts)
+        wrong = {number: starts[number] for number in town.killers if starts[number] != DELIVERIES}
+        assert not wrong, f"handlers of messages that kill have started so often: {wrong}"
+        often = {number: count for number, count in starts.items() if number not in town.killers and count > DELIVERIES}
+        assert not often, f"handlers of other messages have started so often: {often}"
+        town.unsafe |= town.killers
+        faults = town.faults()
+        assert not faults, "\n".join([f"{len(faults)} faults", *faults[:10]])
+        return f"{len(town.killers)} messages killed {len(town.ends.killed)} workers; {summary(town.handlings())}"
+
+
+async def over(town: Town) -> bool:
+    """Return whether all messages are handled, and those that kill are dead letters."""
+    town.journal.look()
+    return town.journal.done >= set(town.sent) - town.killers and await town.left() == len(town.killers)
+
+
+async def dead_of(town: Town, kind: str) -> list[int]:
+    """Return the numbers of the dead letters of an entity."""
+    receiver = town.client.get_queue_receiver(kind, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+    return [json.loads(str(message))["id"] for message in await receiver.peek_messages(1000, sequence_number=1)]

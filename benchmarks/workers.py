@@ -1,5 +1,8 @@
 """Compare the worker of sbredis with other frameworks in one run: sends, a worker with 100 at once, and single trips.
 
+The same run compares the kinds of handlers: coroutines, threads, processes, batches, sessions of one message, and
+handlers that send.
+
 python -m benchmarks.workers [--peers NAMES] [--loop NAME] [--rounds N] [--messages N] [--trips N] [--short]
                              [--longest SECONDS] [--memory N] [--json FILE] [--picture FILE] [--server NAME]
 
@@ -24,7 +27,18 @@ from typing import Any
 
 from benchmarks.jetstream import NatsServer
 from benchmarks.rounds import run_as_program
-from benchmarks.workers_report import CONTESTANTS, WORKING, Contestant, Figures, Results, picture, table, verdicts
+from benchmarks.workers_report import (
+    CONTESTANTS,
+    KINDS,
+    WORKING,
+    Contestant,
+    Figures,
+    KindFigures,
+    Results,
+    picture,
+    table,
+    verdicts,
+)
 from benchmarks.works import CONFIG, has
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers import LocalServer, find_server
@@ -196,6 +210,29 @@ def scaling(binary: str | None, messages: int, rounds: int) -> Mapping[float, tu
     return found
 
 
+def kind_once(binary: str | None, kind: str, messages: int) -> dict[str, float]:
+    """Measure a kind of handler once, in a process of its own."""
+    with LocalServer(binary=binary, config=CONFIG) as server:
+        command = [sys.executable, "-m", "benchmarks.peers.kinds", server.url, kind, "--messages", str(messages)]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def kinds_of_handlers(binary: str | None, messages: int, rounds: int) -> Mapping[str, KindFigures]:
+    """Return the medians of all kinds of handlers, which take turns. With 0 rounds, each is measured once."""
+    rows: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+    for number in range(rounds or 1):
+        for kind, taken in rows.items():
+            taken.append(kind_once(binary, kind, messages))
+        if rounds:
+            print(f"round {number + 1} of the kinds of handlers", file=sys.stderr, flush=True)
+    return {
+        kind: KindFigures(**{key: statistics.median(each[key] for each in taken) for key in taken[0]})
+        for kind, taken in rows.items()
+    }
+
+
 def memory(binary: str | None, messages: int) -> dict[str, float]:
     """Return how the memory of a worker changes while it handles many messages."""
     with LocalServer(binary=binary, config=CONFIG) as server:
@@ -249,6 +286,8 @@ def main() -> None:
         flush=True,
     )
     results = run_rounds(contestants, given.server, messages, trips, rounds=rounds, longest=given.longest)
+    if any(each.ours for each in contestants):
+        results.kinds = kinds_of_handlers(given.server, max(100, messages // 4), rounds)
     if rounds and any(each.ours for each in contestants):
         results.processes = scaling(given.server, max(500, messages * 4), min(rounds, 3))
         if given.memory:

@@ -79,7 +79,7 @@ BENCHMARKS = {
     ),
     "workers": LongRun(
         "benchmarks.workers",
-        "the worker beside other frameworks, with the picture for the guide (20 minutes)",
+        "the worker beside other frameworks, all kinds of handlers, with the picture for the guide (25 minutes)",
         (("tools/peers",),),
         ("--json", ".cache/bench-workers.json", "--picture", "docs/workers-speed.svg"),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -50,6 +51,15 @@ BATCHES = KILLED.replace("max_concurrent_calls=16)", "max_concurrent_calls=2, ba
         if "die" in texts:""",
 )
 """The same for batches."""
+EATS = KILLED.replace(
+    "os.kill(os.getpid(), signal.SIGKILL)",
+    """eaten = []
+            while True:
+                eaten.append(bytes(1 << 20).replace(bytes(1), b"x"))
+                await asyncio.sleep(0.002)""",
+)
+"""The same with a handler that eats memory, until its process is killed."""
+MOST_MEMORY = 200_000_000
 IN_SESSIONS = 3
 """The number of messages in each session, of those beside the one that kills, which is in the middle of a session."""
 INNOCENT = 15
@@ -209,6 +219,44 @@ def starts(folder: Path) -> Counter[str]:
 async def test_one_message_that_kills_takes_no_others_with_it(
     server: LocalServer, tmp_path: Path, most: int, processes: int, app: str
 ) -> None:
+    await check_that_it_dies_alone(server, tmp_path, most, processes, app)
+
+
+@pytest.mark.long("it fills memory")
+@pytest.mark.slow
+async def test_a_message_that_eats_memory_takes_no_others_with_it(server: LocalServer, tmp_path: Path) -> None:
+    """The killer of memory is one of the test: that of the machine would need a limit that only root can set."""
+    killing = asyncio.create_task(kill_large_processes(tmp_path))
+    try:
+        await check_that_it_dies_alone(server, tmp_path, 3, 1, EATS)
+    finally:
+        killing.cancel()
+        with suppress(asyncio.CancelledError):
+            await killing
+
+
+async def kill_large_processes(folder: Path) -> None:
+    """Kill processes of workers that need too much memory, as the machine does."""
+    while True:
+        await asyncio.sleep(0.05)
+        for pid in workers_in(folder):
+            with suppress(OSError):  # it has ended
+                if memory_of(pid) > MOST_MEMORY:
+                    os.kill(pid, signal.SIGKILL)
+
+
+def workers_in(folder: Path) -> set[int]:
+    """Return the processes whose handlers have started."""
+    log = folder / "log"
+    return {int(line.split()[0]) for line in log.read_text().splitlines()} if log.exists() else set()
+
+
+def memory_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def check_that_it_dies_alone(server: LocalServer, tmp_path: Path, most: int, processes: int, app: str) -> None:
+    """Let workers handle a message that kills among others."""
     async with ServiceBusClient(server.url) as client:
         await client.ensure_queue("orders", lock_duration=timedelta(seconds=5), max_delivery_count=most)
         async with client.get_queue_sender("orders") as sender:

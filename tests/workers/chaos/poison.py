@@ -17,14 +17,15 @@ from tests.workers.chaos.programs import Town, crowd
 __all__ = ["poison"]
 
 DELIVERIES = 3
-PATIENCE = 600.0
+PATIENCE = 300.0
 
 
 async def poison(server: LocalServer, folder: Path, times: int, kinds: tuple[str, ...], workers: int) -> str:
     """Send messages that kill among others, until workers have died this number of times.
 
-    All others are completed. Those that kill become dead letters, and their handlers have started as often as the
-    entity allows. With handlers in processes, a worker survives them.
+    All others are completed. Those that kill become dead letters. No handler starts more often than the entity allows.
+    It may start less often: another message may have killed the worker between the reception and the start. With
+    handlers in processes, a worker survives them.
     """
     chance = random.Random(times)
     async with crowd(server.url, folder, kinds, workers, deliveries=DELIVERIES) as town:
@@ -39,7 +40,10 @@ async def poison(server: LocalServer, folder: Path, times: int, kinds: tuple[str
                     town.killers.add(len(town.sent))
                     await town.send(chance.choice(kinds), 1)
                 await asyncio.sleep(0.5)
-            await eventually(lambda: over(town), PATIENCE)
+            try:
+                await eventually(lambda: over(town), PATIENCE)
+            except AssertionError:
+                raise AssertionError(await what_is_left(town)) from None
         finally:
             replacing.cancel()
             await asyncio.gather(replacing, return_exceptions=True)
@@ -48,10 +52,8 @@ async def poison(server: LocalServer, folder: Path, times: int, kinds: tuple[str
         starts = Counter[int]()
         for each in town.handlings():
             starts[each.message] += len(each.starts)
-        wrong = {number: starts[number] for number in town.killers if starts[number] != DELIVERIES}
-        assert not wrong, f"handlers of messages that kill have started so often: {wrong}"
-        often = {number: count for number, count in starts.items() if number not in town.killers and count > DELIVERIES}
-        assert not often, f"handlers of other messages have started so often: {often}"
+        often = {number: count for number, count in starts.items() if count > DELIVERIES}
+        assert not often, f"handlers have started so often: {often}"
         town.unsafe |= town.killers
         faults = town.faults()
         assert not faults, "\n".join([f"{len(faults)} faults", *faults[:10]])
@@ -62,6 +64,21 @@ async def over(town: Town) -> bool:
     """Return whether all messages are handled, and those that kill are dead letters."""
     town.journal.look()
     return town.journal.done >= set(town.sent) - town.killers and await town.left() == len(town.killers)
+
+
+async def what_is_left(town: Town) -> str:
+    """Return what is not as it should be in the end."""
+    waiting = {
+        kind: [
+            (json.loads(str(each))["id"], each.delivery_count, each.is_suspect, each.session_id)
+            for each in await town.client.get_queue_receiver(kind).peek_messages(10, sequence_number=1)
+        ]
+        for kind in town.kinds
+    }
+    buried = {number for kind in town.kinds for number in await dead_of(town, kind)}
+    missing = sorted({*town.sent} - town.killers - town.journal.done)[:10]
+    dead = sorted(buried - town.killers), sorted(town.killers - buried)
+    return f"not done: {missing}; waiting: {waiting}; wrongly dead, and not dead: {dead}"
 
 
 async def dead_of(town: Town, kind: str) -> list[int]:

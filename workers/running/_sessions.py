@@ -361,7 +361,7 @@ class SessionConsumer:
     ) -> Outcome | None:
         """Settle the last message that is here. The same call asks for more, or releases the session if others wait."""
         receiver = self._receivers[task]
-        if not isinstance(outcome, Complete) or has_messages(receiver) or self._stopping:
+        if not isinstance(outcome, Complete) or has_messages(receiver) or self._stopping or self._alone.is_taken:
             return await settlements.settle_reporting(call, outcome)
         others, company = self._may_leave_slot(task, receiver), len(self._held) > 1
         with asking(receiver, self._ahead, _AHEAD, others=others, in_company=company):

@@ -41,7 +41,7 @@ async def poison(server: LocalServer, folder: Path, times: int, kinds: tuple[str
                     await town.send(chance.choice(kinds), 1)
                 await asyncio.sleep(0.5)
             try:
-                await eventually(lambda: over(town), PATIENCE)
+                await eventually(lambda: over(town, replacing), PATIENCE)
             except AssertionError:
                 raise AssertionError(await what_is_left(town)) from None
         finally:
@@ -60,8 +60,10 @@ async def poison(server: LocalServer, folder: Path, times: int, kinds: tuple[str
         return f"{len(town.killers)} messages killed {len(town.ends.killed)} workers; {summary(town.handlings())}"
 
 
-async def over(town: Town) -> bool:
+async def over(town: Town, replacing: asyncio.Task[None]) -> bool:
     """Return whether all messages are handled, and those that kill are dead letters."""
+    if replacing.done():  # a worker has ended in another way than by a kill
+        replacing.result()
     town.journal.look()
     return town.journal.done >= set(town.sent) - town.killers and await town.left() == len(town.killers)
 

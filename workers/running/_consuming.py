@@ -177,8 +177,9 @@ class RunningCalls:
                 await self._taking.inbox.let_go()
 
     def resume(self) -> None:
-        """Receive again."""
+        """Receive again, and look whether suspects wait here, too."""
         self._make_room()
+        self._look_for_suspects()
 
     def _look_for_suspects(self) -> None:
         """If suspects wait, end the wait for other messages as soon as it is time to take them."""

@@ -69,10 +69,10 @@ async def session(text: str, context: Context) -> None:
 async def batch(messages: list[ServiceBusReceivedMessage]) -> None:
     for message in messages:
         note("start", str(message), message.fence, attempt=message.delivery_count)
-    for message in messages:
-        die_of(str(message))
 
     async def work() -> None:
+        for message in messages:
+            die_of(str(message))
         await asyncio.sleep(max(json.loads(str(message))["takes"] for message in messages))
         for message in messages:
             note("done", str(message), message.fence)

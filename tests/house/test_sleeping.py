@@ -22,6 +22,9 @@ ALLOWED = {
     "tests/workers/test_threads.py": (1, "a function that looks again whether its time is over"),
     "tests/workers/test_breakers.py": (1, "a trial that takes a time, in which another one could begin"),
     "tests/workers/test_fairness.py": (1, "handlers that take a time, in a loop whose time jumps"),
+    "tests/workers/test_sessions.py": (1, "handlers that take a time, in which another one could begin"),
+    "tests/workers/test_suspects.py": (1, "looks again how much memory workers have"),
+    "tests/workers/chaos/poison.py": (1, "the pace of senders; nothing depends on it"),
     "tests/workers/chaos/programs.py": (1, "looks again whether the workers have enough messages"),
     "tests/transport/test_promises.py": (1, "a slow network, which may be slower"),
 }

@@ -30,8 +30,6 @@ QUOTA = 10**14
 class Clocked(Engine):
     """A partition with a test clock."""
 
-    now: int
-
     def __init__(self, client: Redis, entity: str, settings: PartitionSettings) -> None:
         self.now = T0
         super().__init__(client, entity, settings)

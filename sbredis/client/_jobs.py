@@ -81,7 +81,7 @@ class Jobs(Generic[T]):
         """Remove the chosen jobs, and return them."""
         taken, others = type(self)(), list(map(not_, chosen))
         for name in self.__slots__:
-            listed = getattr(self, name)
+            listed: list[Any] = getattr(self, name)
             setattr(taken, name, list(compress(listed, chosen)))
             listed[:] = compress(listed, others)
         return taken

@@ -102,7 +102,8 @@ class SettleLane(Lane[Settleable, Settled]):
         """Settle messages together. The future has those that were not settled."""
         for hold in holds:
             hold.settled = True
-        return self.submit(SettleManyJob(holds, deadline))
+        job = SettleManyJob(holds, deadline)
+        return self.add(job, job.future, deadline)
 
     def share(self, jobs: Jobs[Settleable], *, ordered: bool) -> int:
         """Return how many jobs one call takes. It has each message only once, because the answer names messages."""

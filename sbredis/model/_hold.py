@@ -17,7 +17,7 @@ from sbredis.model._enums import ServiceBusReceiveMode
 
 __all__ = ["Hold", "MessageLease", "Reception"]
 
-_new: Any = tuple.__new__
+_new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 _PEEK_LOCK = ServiceBusReceiveMode.PEEK_LOCK
 
 

@@ -51,7 +51,7 @@ def results() -> Results:
         else:
             figures[who] = replace(FIGURES, sent=1_666, handled=1_666)
     processes = {0.0: (20_000.0, 20_000.0), WORKING: (10_000.0, 15_001.0)}
-    kinds = dict.fromkeys(KINDS, KindFigures(handled=1_000, cpu=100, server_cpu=20))
+    kinds: dict[str, KindFigures] = dict.fromkeys(KINDS, KindFigures(handled=1_000, cpu=100, server_cpu=20))
     kinds["sessions"] = KindFigures(handled=100, cpu=600, server_cpu=200)
     kinds["context.send"] = KindFigures(handled=1_000, cpu=110, server_cpu=21.9)
     return Results(figures, {}, processes, {"count": 1_000_000, "warm": 60.0, "change": -5.0}, kinds)

@@ -104,6 +104,8 @@ NOT_RUN: dict[str, list[str]] = {
     "docs/spark-platforms.md": [
         "it needs the packages of Delta",
         "it needs the packages of Iceberg",
+        "it needs deltalake; tests/spark/live/test_recipes.py runs it where that is installed",
+        "it needs pyiceberg; tests/spark/live/test_recipes.py runs it where that is installed",
         "it needs the packages of Delta",
         "it needs Airflow",
         "it needs Dagster",

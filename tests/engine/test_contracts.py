@@ -381,6 +381,7 @@ def test_constants_are_the_same_in_python_and_lua() -> None:
 def test_the_letters_of_reasons_match_the_life_cycle() -> None:
     every = "\n".join(load(name).source for name in OF_A_PARTITION)
     given = set(re.findall(r"bury\(p, \w+(?:\[\w\])?, e, '(.)'\)", every))
+    given |= set(re.findall(r"note_dead\(\w, \w, '(.)'\)", every))
     given |= {letter for pair in re.findall(r"copy\.dead and '(.)' or '(.)'", every) for letter in pair}
     assert given | set(re.findall(r"reason = '(.)'", every)) == {reason.value for reason in Reason}
 

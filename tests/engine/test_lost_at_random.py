@@ -65,7 +65,7 @@ class Storm:
 
     async def damage(self) -> None:
         """Damage some records, whatever the states of their messages are."""
-        stored = await everything(self.bench.transport, KEYS[11:27])
+        stored = await everything(self.bench.transport, KEYS[10:26])
         records = {(key, number): record for key, (_, held) in stored.items() for number, record in held.items()}
         whole = sorted(at for at, record in records.items() if record not in DAMAGE.values())
         for key, number in self.random.sample(whole, min(len(whole), self.random.randint(0, 3))):

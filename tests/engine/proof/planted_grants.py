@@ -319,13 +319,13 @@ GRANT_BUGS = (
     Bug(
         "a session is left with messages in the hands of its holder",
         file="includes/take_grants",
-        right="count_held(p, g.session) == 0 and ready_count",
-        wrong="ready_count",
+        right="and count_held(p, g.session) == 0\n      and ready_count",
+        wrong="and ready_count",
     ),
     Bug(
         "a session is left although messages are ready",
         file="includes/take_grants",
-        right="== 0 and ready_count(p, w) == 0 then",
+        right="== 0\n      and ready_count(p, w) == 0 then",
         wrong="== 0 then",
     ),
     Bug(

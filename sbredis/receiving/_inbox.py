@@ -590,8 +590,11 @@ class Inbox(ABC, Generic[S, Item]):
 
     @property
     def _is_calm(self) -> bool:
-        """Whether callers only wait: nothing is due, nothing is kept, and all partitions can be reached."""
-        if len(self.buffer) or any(caller.unanswered for caller in self._callers):
+        """Whether callers only wait: nothing is due, nothing is kept, and all partitions can be reached.
+
+        Without callers there may be credit to withdraw.
+        """
+        if not self._callers or len(self.buffer) or any(caller.unanswered for caller in self._callers):
             return False
         now = self._loop.time()
         return all(at > now for at in self._next_looks()) and not any(

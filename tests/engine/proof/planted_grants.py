@@ -15,6 +15,8 @@ from tests.engine.proof.hosts import USUAL, Address, host, source_at_start, with
 __all__ = ["GRANT_BUGS", "find"]
 
 SEEDS = 60
+RARE = {"a session is left with messages in the hands of its holder": 246}
+"""The runs in which rare bugs were found. A change of the machine makes other runs of all seeds: search again then."""
 
 GRANT_BUGS = (
     # -- grants
@@ -420,7 +422,7 @@ def find(bug: Bug, server: Address | None = None, seeds: int = SEEDS) -> str:
     """Return how the twin finds a bug; an empty text if it does not."""
     read = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]}, source_at_start)
     with host(USUAL, unhurried(read), server=server) as on:
-        for seed in range(seeds):
+        for seed in (*(RARE[name] for name in RARE if name == bug.name), *range(seeds)):
             try:
                 prove([seed], on)
             except AssertionError as error:

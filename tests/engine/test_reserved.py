@@ -224,6 +224,25 @@ async def test_a_loss_can_be_accepted(bench: Bench, reader: Reader, loss: str) -
     assert planned.rows + len(rest) == 6 - begin
 
 
+@set_to(dead_letter_expired=True)
+async def test_an_accepted_loss_removes_messages_up_to_the_position_even_if_they_have_expired(
+    bench: Bench, reader: Reader
+) -> None:
+    """They count as committed. A message after the position becomes a dead letter."""
+    await bench.send(*of(4), time_to_live=1000)
+    at = (await reader.begin()).committed
+    bench.later(2000)
+    reader.committed = at._replace(plan=at.plan + 1, number=3)
+    before = await bench.whole()
+    with pytest.raises(MessagesLostError, match="failover"):
+        await reader.plan()
+    assert await bench.whole() == before
+    while (await reader.ask(reader.committed, accept=True)).more:
+        pass
+    assert await bench.payloads(side="d") == [b"3"]
+    assert (await bench.count()).active == 0
+
+
 async def test_a_range_that_is_not_pinned_cannot_be_read(bench: Bench, reader: Reader) -> None:
     await bench.send(*of(6))
     await reader.begin()

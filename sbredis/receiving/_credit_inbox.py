@@ -332,7 +332,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
 
     @property
     def _has_answer(self) -> bool:
-        return self._search is not None and self._search.has_answer is True
+        return self._search is not None and self._search.is_answered
 
     def searched(self) -> None:
         """Handle the end of a search."""
@@ -683,6 +683,8 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         times = [first] if (first := min(self._next_at)) < math.inf else []
         times += [driver.next_at for driver in self._departing]
         if (at := self._search_at) < math.inf:
+            times.append(at)
+        if self._search is not None and (at := self._search.late_at) < math.inf:
             times.append(at)
         if not self._callers and self._lingers:
             times.append(self._lingers_until)

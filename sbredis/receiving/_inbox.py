@@ -389,7 +389,7 @@ class Inbox(ABC, Generic[S, Item]):
             if not caller.got:
                 raise caller.error
             _log.warning("a receive ended early because of an error: %s", caller.error)
-        elif not caller.got and not caller.ended and all(source.troubled for source in self.sources):
+        elif not caller.got and not caller.ended and self._is_cut_off:
             raise self._unreachable()
         self.stock.took(len(caller.got) - before)
         return caller.got
@@ -428,7 +428,8 @@ class Inbox(ABC, Generic[S, Item]):
         """
         sources = self.sources
         caller.unanswered = {source: source.calls - source.under_way for source in sources if source.may_answer}
-        caller.has_answer = self._has_answer or len(caller.unanswered) < len(sources)
+        asked = sum(source.calls > 0 for source in sources)
+        caller.has_answer = self._has_answer or len(caller.unanswered) < asked
         until = min(latest, self._loop.time() + self._timings.answering)
         while caller.waits and any(source.may_answer for source in caller.unanswered) and not caller.content:
             for source in caller.unanswered:
@@ -473,9 +474,18 @@ class Inbox(ABC, Generic[S, Item]):
         """The number of calls under way whose answer is late."""
         return sum(source.late for source in self.sources)
 
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether no source answers that was asked."""
+        asked = [source for source in self.sources if source.calls]
+        return bool(asked) and all(source.troubled for source in asked)
+
     def _unreachable(self) -> ServiceBusError:
         """Return the error for a receive that got no messages because no partition has answered."""
-        return self._trouble.twin() if self._trouble else _unanswered(self.entity, late=self._late > 0)
+        if self._trouble:
+            return self._trouble.twin()
+        late = self._late > 0 or any(source.partition_client.connected for source in self.sources)
+        return _unanswered(self.entity, late=late)
 
     @property
     def demand(self) -> int:

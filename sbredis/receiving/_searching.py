@@ -97,6 +97,10 @@ class PartitionSearch:
         """Return whether a receiver takes part in the next search."""
         return searcher in self._next
 
+    def has_answer(self, searcher: _Searcher) -> bool:
+        """Return whether a partition has answered the search under way that a receiver takes part in."""
+        return self._answered and searcher in self._searchers
+
     def leave(self, searcher: _Searcher) -> None:
         """Tell a receiver nothing more."""
         self._next.pop(searcher, None)
@@ -278,12 +282,22 @@ class SeatSearch:
     @property
     def troubled(self) -> bool:
         """Whether no partition has answered the last search, or the first one is late."""
-        return not self.has_answer and (self.late or self.has_answer is False)
+        return not self.is_answered and (self.late or self.has_answer is False)
 
     @property
     def may_answer(self) -> bool:
         """Whether an answer may still come, as far as the client knows, or was found and is not used yet."""
         return self.under_way or self._inbox.seeks
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a partition has answered the search under way, or the last one."""
+        return self.has_answer is True or self._search.has_answer(self)
+
+    @property
+    def late_at(self) -> float:
+        """The time of the loop at which the search under way is late from then on."""
+        return self._late_at if self.under_way and not self.late else math.inf
 
     def wanted(self) -> None:
         """Record that a new caller waits for messages. A search is made when no partition has any."""

@@ -151,6 +151,8 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         """Whether only partitions are asked in which a search has found something."""
         self._places = CreditPlaces(0)
         self._lingers_until = self._hears_until = 0.0
+        self._gives_at = math.inf
+        """The time of the loop at which seats may have become idle that partitions wait for which were found."""
         self._fills = False
         """Whether the stock is being filled: from the time when it has become small until it is full."""
         self._pumping = False
@@ -342,6 +344,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         """Search if that is needed, and give seats to partitions in which something was found."""
         if not self._wants:
             self._has_searched = self._holds_back = False
+            self._gives_at = math.inf
             if not self._hears:
                 search.stop_hearing()
             return
@@ -363,6 +366,7 @@ class CreditInbox(Inbox[CreditDriver, Item]):
                     self._move(change)
                 if not rotation.is_complete:
                     search.hear()
+        self._gives_at = now + _STAYING if rotation.waiting else math.inf
 
     def _search_if_needed(self, search: SeatSearch) -> None:
         """Search if the receiver has slept, or if the time has come."""
@@ -684,6 +688,8 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         times += [driver.next_at for driver in self._departing]
         if (at := self._search_at) < math.inf:
             times.append(at)
+        if self._gives_at < math.inf:
+            times.append(self._gives_at)
         if self._search is not None and (at := self._search.late_at) < math.inf:
             times.append(at)
         if not self._callers and self._lingers:

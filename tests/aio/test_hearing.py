@@ -1,0 +1,85 @@
+"""A receiver that waits hears of messages at once, wherever they are, and does not need its next search.
+
+The tests run in an event loop whose time passes only by jumps (tests/workers/virtual.py), so they measure exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.engine import MOST_SEATS
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.receiving import MessageInbox
+from tests.aio.queues import Queue, bodies, in_memory
+from tests.aio.test_many_partitions import PARTITIONS, wide_queue
+from tests.waiting import eventually
+from tests.workers.virtual import VirtualLoop
+
+pytestmark = [pytest.mark.anyio, in_memory]
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+def inbox_of(receiver: ServiceBusReceiver) -> MessageInbox:
+    inbox = receiver._inbox
+    assert isinstance(inbox, MessageInbox)
+    return inbox
+
+
+def waiting(receiver: ServiceBusReceiver) -> asyncio.Task[list[ServiceBusReceivedMessage]]:
+    return asyncio.create_task(receiver.receive_messages(1, 300))
+
+
+async def settle_in(receiver: ServiceBusReceiver) -> None:
+    """Wait until a receiver is at as many partitions as it may, hears the calls of all, and has no search under way."""
+
+    def is_there() -> bool:
+        search = receiver._inbox is not None and inbox_of(receiver)._search
+        if not search or not search._search.hears or search.under_way:
+            return False
+        drivers = inbox_of(receiver)._sources
+        return len(drivers) == MOST_SEATS and all(each.calls and not each.under_way for each in drivers)
+
+    await eventually(is_there, 10)
+
+
+async def send_away(queue: Queue, receiver: ServiceBusReceiver, text: str) -> None:
+    """Send a message to the first partition that a receiver is not at."""
+    seats = inbox_of(receiver)._rotation.seats
+    await queue.send(text, at=next(place for place in range(PARTITIONS) if place not in seats))
+
+
+async def slowest(queue: Queue, receiver: ServiceBusReceiver, count: int) -> float:
+    """Send messages, each where the receiver is not, when the last one has come. Return the longest wait for one."""
+    loop, longest = asyncio.get_running_loop(), 0.0
+    assert isinstance(loop, VirtualLoop)
+    task = waiting(receiver)
+    await settle_in(receiver)
+    with loop.jumping(lambda _: None):
+        await asyncio.sleep(1.5)  # the next search is far away
+        for number in range(count):
+            began = loop.time()
+            await send_away(queue, receiver, str(number))
+            assert bodies(await task) == [str(number)]
+            longest = max(longest, loop.time() - began)
+            task = waiting(receiver)
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait((task,))
+    return longest
+
+
+@pytest.mark.parametrize("mode", ["peeklock", "receiveanddelete"])
+async def test_a_seat_is_free_a_moment_after_the_message_of_its_partition(url: str, mode: str) -> None:
+    async with (
+        wide_queue(url) as queue,
+        queue.receiver(receive_mode=mode) as receiver,
+    ):
+        assert await slowest(queue, receiver, 3 * MOST_SEATS) < 0.5

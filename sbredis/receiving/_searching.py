@@ -84,6 +84,8 @@ class PartitionSearch:
         self._hearers: dict[_Searcher, None] = {}
         """The receivers that hear calls."""
         self._calls: PartitionCalls | None = None
+        self._heard_id = ""
+        """The entity whose calls are heard."""
 
     def begin(self, searcher: _Searcher) -> None:
         """Let a receiver take part in the next search. It begins in the next turn of the event loop, or after the one
@@ -116,7 +118,15 @@ class PartitionSearch:
     def hear(self, searcher: _Searcher) -> None:
         """Let a receiver hear the calls of partitions."""
         self._hearers[searcher] = None
-        if self._calls is None:
+        self.follow()
+
+    def follow(self) -> None:
+        """Hear the calls of the entity that there is now, also if it was deleted and created again."""
+        if self._calls is not None and self._heard_id != self._entity.record.id:
+            self._calls.close()
+            self._calls = None
+        if self._calls is None and self._hearers:
+            self._heard_id = self._entity.record.id
             self._calls = PartitionCalls(self._entity, self.called, self.confirmed)
 
     def stop_hearing(self, searcher: _Searcher) -> None:
@@ -315,6 +325,7 @@ class SeatSearch:
 
     def look_again(self) -> None:
         """Search again: something may have changed."""
+        self._search.follow()
         self.next_at, self._pause = -math.inf, _PAUSES[0]
 
     def hurry(self) -> None:

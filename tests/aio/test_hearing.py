@@ -6,12 +6,14 @@ The tests run in an event loop whose time passes only by jumps (tests/workers/vi
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.engine import MOST_SEATS
+from sbredis.engine import MOST_SEATS, PartitionSettings
+from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.receiving import MessageInbox
 from tests.aio.queues import Queue, bodies, in_memory
@@ -83,3 +85,18 @@ async def test_a_seat_is_free_a_moment_after_the_message_of_its_partition(url: s
         queue.receiver(receive_mode=mode) as receiver,
     ):
         assert await slowest(queue, receiver, 3 * MOST_SEATS) < 0.5
+
+
+async def test_the_calls_of_a_queue_are_heard_that_was_deleted_and_created_again(url: str) -> None:
+    async with wide_queue(url) as queue, queue.receiver() as receiver:
+        task = waiting(receiver)
+        await settle_in(receiver)
+        task.cancel()
+        await asyncio.wait((task,))
+        namespace, before = queue.client._connection.namespace, queue.entity.record.id
+        await namespace.delete_entity("q")
+        await namespace.create_entity("q", PartitionSettings(), partitioned=True, partitions=PARTITIONS)
+        with suppress(MessagingEntityNotFoundError):  # the client notices it now
+            await receiver.receive_messages(1, 0)
+        await eventually(lambda: queue.entity.record.id != before, 10)
+        assert await slowest(queue, receiver, 3) < 0.5

@@ -388,3 +388,53 @@ async def test_a_worker_that_stops_lets_go_of_a_suspect_that_waits_for_its_turn(
     async with sbredis_bus.client.get_queue_receiver("steps", session_id="a") as receiver:
         (message,) = await receiver.receive_messages(1)
         assert (message.is_suspect, message.delivery_count, message.interrupted) == (True, 2, False)
+
+
+async def test_a_session_that_waits_for_room_does_not_keep_a_suspect_from_its_turn(
+    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was accepted when the session before it seemed to have no more messages. Then the suspect came."""
+    lock, names = timedelta(seconds=10), [f"s{place}" for place in range(6)]
+    await sbredis_bus.create_queue("steps", requires_session=True, enable_partitioning=True, lock_duration=lock)
+    client = sbredis_bus.client
+    async with client.get_queue_sender("steps") as sender:
+        for name in names:
+            await sender.send_messages([ServiceBusMessage(text, session_id=name) for text in ("first", "suspect")])
+    for _ in range(2):
+        died = [client.get_queue_receiver("steps", session_id=name) for name in names]
+        for receiver in died:
+            assert len(await receiver.receive_messages(2)) == 2
+        sbredis_bus.clock.advance(seconds=11)
+    for name in names:
+        async with client.get_queue_receiver("steps", session_id=name) as receiver:
+            await receiver.abandon_message((await receiver.receive_messages(1))[0])
+    worker, handled, waited = Worker(sbredis_bus.url), list[tuple[str | None, str]](), list[str]()
+    complete = ServiceBusReceiver.complete_messages
+
+    async def held() -> bool:
+        """Return whether the worker has accepted a session of which nothing was handled."""
+        for name in set(names) - {session for session, _ in handled}:
+            try:
+                async with client.get_queue_receiver("steps", session_id=name, max_wait_time=0.01):
+                    pass
+            except SessionCannotBeLockedError:
+                waited.append(name)
+                return True
+        return False
+
+    async def slow(receiver: ServiceBusReceiver, messages: Any, **options: Any) -> None:
+        await complete(receiver, messages, **options)
+        if len(handled) == 1:
+            await eventually(held)
+
+    monkeypatch.setattr(ServiceBusReceiver, "complete_messages", slow)
+
+    @worker.queue("steps", max_concurrent_calls=1)
+    async def step(text: str, context: Context) -> None:
+        handled.append((context.message.session_id, text))
+
+    async with worker.running():
+        await eventually(lambda: len(handled) == 2 * len(names))
+    assert len(waited) == 1
+    for name in names:
+        assert [text for session, text in handled if session == name] == ["first", "suspect"]

@@ -101,6 +101,8 @@ class SessionConsumer:
         """Room for the dependencies of sessions. A session that was accepted early waits for that of an ending one."""
         self._scoped: set[asyncio.Task[None]] = set()
         """The tasks that have such room."""
+        self._unscoped: set[asyncio.Task[None]] = set()
+        """The tasks that wait for such room. They have begun no message."""
         self._cut_off: set[asyncio.Task[None]] = set()
         """The tasks whose handlers were cancelled at the end of the worker."""
         self.left: set[asyncio.Task[None]] = set()
@@ -206,6 +208,8 @@ class SessionConsumer:
         """Give back all sessions, apart from those whose suspects wait. A call that is running ends before that."""
         while self._replace():
             pass
+        for task in self._unscoped:  # one that waits for its turn may have the room for which they wait
+            task.cancel()
         if (accepting := self._accepting) is not None and accepting.inbox is not None:
             with suppress(ServiceBusError):  # the partition is away, so its sessions cannot be begun either
                 await accepting.inbox.let_go()
@@ -282,8 +286,7 @@ class SessionConsumer:
         handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
         suspect = False
         try:
-            await self._scopes.acquire()
-            self._scoped.add(task)
+            await self._have_scope(task)
             while not self._stopping and time.now() < ends and left != 0 and self._admits(task):
                 wanted = self._handling.limit.at_most(self._ahead if left is None else min(self._ahead, left))
                 messages = await self._next(task, receiver, 1 if suspect else wanted, wait)
@@ -315,6 +318,17 @@ class SessionConsumer:
                 self._replaced.discard(task)
                 self._leaving.discard(task)
                 await self._clean_up(scopes)
+
+    async def _have_scope(self, task: asyncio.Task[None]) -> None:
+        """Wait for room for the dependencies of a session, unless it is given back because suspects are taken."""
+        if self._alone.is_taken:
+            return
+        self._unscoped.add(task)
+        try:
+            await self._scopes.acquire()
+        finally:
+            self._unscoped.discard(task)
+        self._scoped.add(task)
 
     def _give_up_scope(self, task: asyncio.Task[None]) -> None:
         """Let another session make its dependencies, because those of this one have ended."""

@@ -4,6 +4,7 @@
 -- names a future time waits on the topic. When the time has come, a call publishes the message by its number, with the
 -- routes that are valid then. If the message is no longer there, or its record is lost, it counts as dropped.
 -- A message with a due time also waits if the sender has not judged it by the rules, even if the due time has passed.
+-- If it has passed, the message is due at 1, like one that is spread (below).
 --
 -- A message with very many copies is *spread*: several calls make its copies, so that none of them takes too long. Its
 -- sender does not judge it, and gives 1 as its due time. A client with the routing role then makes the calls, each for

@@ -341,7 +341,8 @@ class _SendStep(_CommitStep):
             at += len(part.made)
         _tell_test_bus(self._target, self._parts)
         made = [one for part in self._parts for one in part.made]
-        self._waits = bool(result.scheduled) and some_wait(made, self._widths, result.first, result.scheduled)
+        utc = self.entity.connection.clock.utc()
+        self._waits = bool(result.scheduled) and some_wait(made, self._widths, result.first, result.scheduled, utc)
         if result.dropped:
             self.entity.connection.observer.dropped_duplicates(self.entity.name, len(result.dropped))
         originals = [message for part in self._parts for message in part.originals]

@@ -196,7 +196,8 @@ class PartitionWriter:
         """Spread the rows that wait on a topic, if no other client does."""
         sent, entity = done.results[0], self._entity
         assert isinstance(sent, TransactedSend)
-        if sent.scheduled and some_wait(rows.outgoing(), self._widths, sent.first, sent.scheduled):
+        utc = entity.connection.clock.utc()
+        if sent.scheduled and some_wait(rows.outgoing(), self._widths, sent.first, sent.scheduled, utc):
             await entity.connection.observer.spread(entity.connection, entity, self._link.number)
 
     async def _look_up(self, error: ServiceBusError, deadline: float) -> None:

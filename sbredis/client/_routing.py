@@ -451,13 +451,19 @@ def _milliseconds(span: timedelta) -> int:
     return min(max(0, round(span / timedelta(milliseconds=1))), NEVER)
 
 
-def some_wait(messages: Sequence[Outgoing], widths: Sequence[int], first: int, waiting: Collection[int]) -> bool:
-    """Return whether messages wait on their topic to be spread, and not because they were scheduled.
+def some_wait(
+    messages: Sequence[Outgoing], widths: Sequence[int], first: int, waiting: Collection[int], utc: float
+) -> bool:
+    """Return whether messages wait on their topic to be spread, and not because they are for a later time.
 
-    ``first`` is the number of the first message, and ``waiting`` are the numbers of all that wait.
+    ``first`` is the number of the first message, and ``waiting`` are the numbers of all that wait. ``utc`` is the
+    time in seconds since 1970.
     """
     numbers = accumulate(widths[:-1], initial=first)
-    return any(message.due is None and number in waiting for message, number in zip(messages, numbers, strict=True))
+    return any(
+        number in waiting and (message.due is None or message.due <= utc * 1000)
+        for message, number in zip(messages, numbers, strict=True)
+    )
 
 
 def _width(route: Sequence[Copy]) -> int:

@@ -140,7 +140,8 @@ class SendLane(Lane[bytes | SendJob, Sent]):
         del since
         messages = _messages(jobs.what) if result.scheduled else []
         widths = [width for what in jobs.what if isinstance(what, SendJob) for width in what.widths] if messages else []
-        waits = bool(messages) and some_wait(messages, widths, result.first, result.scheduled)
+        utc = self.connection.clock.utc()
+        waits = bool(messages) and some_wait(messages, widths, result.first, result.scheduled, utc)
         taken = jobs.take(len(jobs)) if waits else jobs
         if not (waits and self.connection.start(self._answer_when_spread(taken, result))):
             self._answer(taken, result)

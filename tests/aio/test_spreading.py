@@ -11,7 +11,7 @@ from sbredis.engine import CallId, Outgoing, Ripe, decode, perform, read_record
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.registry import EntityRecord
 from tests.aio.queues import both, in_memory
-from tests.aio.topics import Subject, topic_at
+from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio]
@@ -84,6 +84,16 @@ async def test_a_client_with_the_role_spreads_the_messages_in_their_order(url: s
         for name in NAMES[::15]:
             assert await received(subject, name, 2 * MANY + 1) == list(range(2 * MANY + 1))
         assert await subject.scheduled() == 0
+
+
+@in_memory
+async def test_a_sender_spreads_messages_whose_scheduled_time_has_passed(url: str) -> None:
+    async with topic_at(url, dict.fromkeys(NAMES)) as subject:
+        async with subject.sender() as sender:
+            await sender.schedule_messages(numbered(0), soon(-5))
+            assert await subject.scheduled() == 0
+            await sender.send_messages(numbered(MANY, 1))
+        assert await received(subject, NAMES[0], MANY + 1) == list(range(MANY + 1))
 
 
 @in_memory

@@ -86,6 +86,13 @@ async def test_no_later_message_overtakes_one_that_is_being_spread(topic: Topic)
     assert await topic.payloads(topic.two) == [b"m", b"later", b"last", b"at once"]
 
 
+async def test_no_later_message_overtakes_one_whose_scheduled_time_has_passed(topic: Topic) -> None:
+    await topic.hand_out([Outgoing(b"for a past time", due=topic.now - 5000)], [None])
+    await topic.publish((b"later", (0,)))
+    assert await waiting(topic) == [("1", ""), ("2", "")]
+    assert await topic.payloads(topic.one) == []
+
+
 async def test_a_message_that_is_being_spread_cannot_be_cancelled(topic: Topic) -> None:
     await topic.hand_out([WAITS], [None])
     await spread(topic, "1", (0,), ("", "b"))

@@ -72,7 +72,7 @@ local function apply_publish(p, argv, plan)
       end
     elseif due and (due > p.now or not copies[i]) or behind and origin == '' then
       record = 's' .. level .. string.format('%013.0f', ttl) .. payload
-      if due and due <= p.now and copies[i] or not due then
+      if not due or due <= p.now then
         due = 1
       end
       behind = behind or due <= 1

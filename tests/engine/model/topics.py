@@ -144,7 +144,8 @@ class TopicModel(SessionModel):
         if out.origin is not None:
             waiting = self.messages[Side.MAIN].get(int(out.origin))
             return waiting if waiting is not None and waiting.reached == reached else None, Event.PUBLISH
-        if behind and (out.due is None or (out.due <= now and route is not None)):
+        is_due = out.due is None or out.due <= now
+        if is_due and (behind or route is None):
             out, route = out._replace(due=1), None
         message = self._made(out, now)
         message.number = message.store_number = number

@@ -41,6 +41,10 @@ class Timings:
     """The time after which the deletion of an entity is finished that another client has begun."""
     publishing_again: tuple[float, float] = (10.0, 300.0)
     """The first and the longest pause before a message that could not be published is tried again."""
+    spreading_again: float = 35.0
+    """The time after which a client looks whether another one has spread its messages. The claim of a killed client has
+    ended by then.
+    """
     moving_first: float = 2.0
     """The time for which a deletion waits until the entity's messages have been moved to other entities."""
     naming: float = 86_400.0

@@ -39,7 +39,9 @@ class MaintenanceOffer:
         self._asked: dict[str, float] = {}
         """For entities in which messages may wait, when their partitions were asked last."""
         self._held_until: dict[str, float] = {}
-        """For roles that a client had when they were asked last, until when this counts for all entities."""
+        """For roles that a client had when they were asked last, until when this counts for all warnings."""
+        self._look_at: dict[tuple[str, int], float] = {}
+        """When to look whether messages still wait to be spread, by the topic's incarnation and the partition."""
         self.maintenance: maintenance.Maintenance | None = None
         """This client's maintenance of the namespace; ``None`` without an offer, or before the client is connected."""
 
@@ -77,13 +79,32 @@ class MaintenanceOffer:
     async def spread(self, connection: Connection, topic: Entity, number: int) -> None:
         """Spread the messages that wait in a partition of a topic, unless another client has the role for it.
 
-        If this fails, the messages wait for the next client that spreads messages of the topic.
+        That client may end without a word, and this attempt may fail. So look again later, once for all messages of
+        the partition that come meanwhile.
         """
+        if not await self._spread(connection, topic, number) and not self._made and connection.test_hooks is None:
+            place, loop = (topic.record.incarnation, number), asyncio.get_running_loop()
+            looks, self._look_at[place] = place in self._look_at, loop.time() + connection.timings.spreading_again
+            if not looks:
+                look = partial(self._look_again, connection, topic, number)
+                connection.attempt("the look whether messages were spread", look)
+
+    async def _look_again(self, connection: Connection, topic: Entity, number: int) -> None:
+        place, loop = (topic.record.incarnation, number), asyncio.get_running_loop()
+        while (seconds := self._look_at[place] - loop.time()) > 0:  # noqa: ASYNC110 -- later messages move the time
+            await asyncio.sleep(seconds)
+        del self._look_at[place]
+        await self._spread(connection, topic, number)
+
+    async def _spread(self, connection: Connection, topic: Entity, number: int) -> bool:
+        """Spread messages, unless a client has the role or wants it at this moment. Return whether they were spread."""
         try:
-            if not await self._has_holder(connection, ROUTE):
-                await maintenance.TopicPublisher(topic, number).publish_due(None)
+            if self.maintenance is not None or await is_held(connection.transport, connection.namespace.name, ROUTE):
+                return False
+            return await maintenance.TopicPublisher(topic, number).publish_due(None)
         except ServiceBusError as error:
             _log.warning("%s, partition %d: its messages wait to be spread: %s", topic.name, number, error)
+            return False
 
     def moves_from(self, connection: Connection, record: EntityRecord, *, waits: bool) -> None:
         """Log a warning if messages wait in an entity, and no client would move them: once for each entity.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from sbredis.client import Entity, SpreadCall, facts_of
+from sbredis.client import ROUTE, Entity, Role, SpreadCall, facts_of, is_held
 from sbredis.engine import CallId, Outgoing, Ripe, decode, perform, read_record
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.registry import EntityRecord
-from tests.aio.queues import both, in_memory
+from tests.aio.gates import Gate
+from tests.aio.queues import PATIENT, both, in_memory
 from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
 
@@ -23,6 +25,11 @@ MANY = 100
 
 def numbered(first: int, count: int = MANY) -> list[ServiceBusMessage]:
     return [ServiceBusMessage(str(number), session_id="s") for number in range(first, first + count)]
+
+
+async def has_role(subject: Subject) -> bool:
+    """Return whether a client has the role that spreads messages."""
+    return await is_held(subject.client._connection.transport, "ns", ROUTE)
 
 
 async def received(subject: Subject, name: str, count: int) -> list[int]:
@@ -94,6 +101,36 @@ async def test_a_sender_spreads_messages_whose_scheduled_time_has_passed(url: st
             assert await subject.scheduled() == 0
             await sender.send_messages(numbered(MANY, 1))
         assert await received(subject, NAMES[0], MANY + 1) == list(range(MANY + 1))
+
+
+@in_memory
+async def test_a_sender_spreads_its_messages_as_soon_as_no_client_has_the_role(url: str) -> None:
+    async with topic_at(url, dict.fromkeys(NAMES)) as subject, subject.sender() as sender:
+        async with subject.other_client(maintenance=True):
+            await eventually(lambda: has_role(subject))
+            await sender.send_messages(numbered(0))
+            assert await received(subject, NAMES[0], MANY) == list(range(MANY))
+        await sender.send_messages(numbered(MANY))
+        assert await subject.scheduled() == 0
+
+
+@in_memory
+async def test_a_sender_looks_again_after_a_client_with_the_role_was_killed(url: str) -> None:
+    timings = replace(PATIENT, spreading_again=0.1)
+    async with topic_at(url, dict.fromkeys(NAMES), timings=timings) as subject, subject.sender() as sender:
+        async with subject.other_client() as other:
+            killed = Role(other._connection.transport, "ns", ROUTE)
+            await killed.claim(60)
+            with Gate(subject.client, "hold_role") as gate:
+                gate.shut = True
+                sending = asyncio.create_task(sender.send_messages(numbered(0)))
+                await gate.reached()
+                gate.let_one()
+                await sending
+                await gate.reached(2)
+                assert await subject.scheduled() == MANY
+                await killed.give_up()  # as when its claim has ended
+        assert await received(subject, NAMES[0], MANY) == list(range(MANY))
 
 
 @in_memory

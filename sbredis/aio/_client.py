@@ -105,8 +105,8 @@ class _Observer(ConnectionObserver):
     def scheduled_on(self, connection: Connection, topic: Entity) -> None:
         self._offer.scheduled_on(connection, topic)
 
-    async def spread(self, connection: Connection, topic: Entity, number: int) -> None:
-        await self._offer.spread(connection, topic, number)
+    async def spread(self, connection: Connection, topic: Entity, number: int, until: float) -> None:
+        await self._offer.spread(connection, topic, number, until)
 
     def moves_from(self, connection: Connection, record: EntityRecord, *, waits: bool) -> None:
         self._offer.moves_from(connection, record, waits=waits)

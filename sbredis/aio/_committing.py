@@ -164,9 +164,9 @@ class _CommitStep(ABC):
         del deadline
         return False
 
-    async def follow_up(self) -> None:
+    async def follow_up(self, deadline: float) -> None:
         """Do what is to be done after the call."""
-        return
+        del deadline
 
     def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         """Note that the operation has happened. Return the messages that were dropped as duplicates."""
@@ -326,10 +326,11 @@ class _SendStep(_CommitStep):
         self._widths, self.work = published.widths, published.work
         return Operation(partition, published.request)
 
-    async def follow_up(self) -> None:
+    async def follow_up(self, deadline: float) -> None:
         """Spread the messages if no other client does."""
         if self._waits:
-            await self.entity.connection.observer.spread(self.entity.connection, self._target, self.number)
+            connection = self.entity.connection
+            await connection.observer.spread(connection, self._target, self.number, deadline)
 
     def happened(self, result: TransactedResult) -> list[ServiceBusMessage]:
         """Fill in the sequence numbers. Return the messages that were dropped as duplicates."""
@@ -659,7 +660,7 @@ async def _carry_out(
             job = _CommitJob(steps, messages, size, deadline)
             await steps[0].link.transacting.submit(job)
             for step in steps:
-                await step.follow_up()
+                await step.follow_up(deadline)
             return job.duplicates
         except PartRefusedError as refusal:
             step, error = steps[refusal.operation], refusal.reason

@@ -189,16 +189,16 @@ class PartitionWriter:
                 return
             else:
                 self._note_stored(rows, done)
-                await self._spread(rows, done)
+                await self._spread(rows, done, deadline)
                 return
 
-    async def _spread(self, rows: RowBlock, done: Transacted) -> None:
+    async def _spread(self, rows: RowBlock, done: Transacted, deadline: float) -> None:
         """Spread the rows that wait on a topic, if no other client does."""
         sent, entity = done.results[0], self._entity
         assert isinstance(sent, TransactedSend)
         utc = entity.connection.clock.utc()
         if sent.scheduled and some_wait(rows.outgoing(), self._widths, sent.first, sent.scheduled, utc):
-            await entity.connection.observer.spread(entity.connection, entity, self._link.number)
+            await entity.connection.observer.spread(entity.connection, entity, self._link.number, deadline)
 
     async def _look_up(self, error: ServiceBusError, deadline: float) -> None:
         """Find out whether rows were stored by a call that has failed, or raise its error.

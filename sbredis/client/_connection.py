@@ -145,8 +145,11 @@ class ConnectionObserver:
     def scheduled_on(self, connection: Connection, topic: Entity) -> None:
         """Messages were scheduled on a topic."""
 
-    async def spread(self, connection: Connection, topic: Entity, number: int) -> None:
-        """Messages wait in a partition of a topic to be spread. Return when a client does it, or has done it."""
+    async def spread(self, connection: Connection, topic: Entity, number: int, until: float) -> None:
+        """Messages wait in a partition of a topic to be spread. Return when a client does it, or has done it.
+
+        Return at the time ``until`` at the latest. The work goes on.
+        """
 
     def moves_from(self, connection: Connection, record: EntityRecord, *, waits: bool) -> None:
         """Messages of an entity are moved elsewhere. ``waits`` says that a message certainly waits for its move."""

@@ -140,15 +140,17 @@ class SendLane(Lane[bytes | SendJob, Sent]):
         del since
         messages = _messages(jobs.what) if result.scheduled else []
         widths = [width for what in jobs.what if isinstance(what, SendJob) for width in what.widths] if messages else []
-        utc = self.connection.clock.utc()
-        waits = bool(messages) and some_wait(messages, widths, result.first, result.scheduled, utc)
+        waits = bool(messages) and some_wait(
+            messages, widths, result.first, result.scheduled, self.connection.clock.utc()
+        )
         taken = jobs.take(len(jobs)) if waits else jobs
         if not (waits and self.connection.start(self._answer_when_spread(taken, result))):
             self._answer(taken, result)
 
     async def _answer_when_spread(self, jobs: Jobs[bytes | SendJob], result: Sent) -> None:
         try:
-            await self.connection.observer.spread(self.connection, self.entity, self.link.number)
+            until = max(jobs.deadlines)
+            await self.connection.observer.spread(self.connection, self.entity, self.link.number, until)
         finally:
             self._answer(jobs, result)  # the messages are stored in any case
 

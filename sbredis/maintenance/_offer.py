@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sbredis import maintenance
+from sbredis._tasks import wait_until
 from sbredis.client import MOVE, ROUTE, is_held
 from sbredis.engine import CallId, Counts, perform
 from sbredis.exceptions import ServiceBusError
@@ -76,8 +77,24 @@ class MaintenanceOffer:
             warn = partial(self._warn_of_schedule, connection)
             connection.attempt("the question whether a client publishes scheduled messages", warn)
 
-    async def spread(self, connection: Connection, topic: Entity, number: int) -> None:
+    async def spread(self, connection: Connection, topic: Entity, number: int, until: float) -> None:
         """Spread the messages that wait in a partition of a topic, unless another client has the role for it.
+
+        Return at the time ``until`` at the latest. The work goes on in the background.
+        """
+        done = asyncio.Event()
+
+        async def work() -> None:
+            try:
+                await self._spread_or_look(connection, topic, number)
+            finally:
+                done.set()
+
+        if connection.attempt("the spreading of messages", work):
+            await wait_until(done, until)
+
+    async def _spread_or_look(self, connection: Connection, topic: Entity, number: int) -> None:
+        """Spread messages, or leave them to the client that has the role.
 
         That client may end without a word, and this attempt may fail. So look again later, once for all messages of
         the partition that come meanwhile.

@@ -134,6 +134,22 @@ async def test_a_sender_looks_again_after_a_client_with_the_role_was_killed(url:
 
 
 @in_memory
+@pytest.mark.parametrize("in_transaction", [False, True], ids=["alone", "in a transaction"])
+async def test_a_send_returns_at_its_timeout_while_its_messages_are_spread(url: str, in_transaction: bool) -> None:
+    async with topic_at(url, dict.fromkeys(NAMES)) as subject, subject.sender() as sender:
+        await sender.send_messages(numbered(0, 1))
+        with Gate(subject.client, "ripe") as gate:
+            gate.shut = True
+            if in_transaction:
+                async with subject.client.transaction(timeout=2) as transaction:
+                    transaction.send_messages(sender, numbered(1))
+            else:
+                await sender.send_messages(numbered(1), timeout=2)
+            assert (len(gate.waiting), await subject.scheduled()) == (1, MANY)
+        assert await received(subject, NAMES[0], MANY + 1) == list(range(MANY + 1))
+
+
+@in_memory
 async def test_messages_that_are_forwarded_to_a_topic_are_spread(url: str) -> None:
     async with topic_at(url, dict.fromkeys(NAMES), maintenance=True) as subject:
         await subject.admin.create_queue("in", forward_to="t")

@@ -330,9 +330,10 @@ def _of_rights(server: ServerReport) -> Iterator[Finding]:
     facts, rights = server.facts, server.rights
     if rights.get("publish") is False:
         yield Finding(
-            Severity.WARNING,
+            Severity.CRITICAL,
             str(facts),
-            "this user may not publish to channels: receivers that wait are not woken, and look at most every 25 s",
+            "this user may not publish to channels: a call that must tell a receiver something fails halfway, and what "
+            "it has written until then stays",
             "Grant SPUBLISH and SSUBSCRIBE on the channels of the namespace.",
         )
     dangerous = [name for name, allowed in rights.items() if name != "publish" and allowed]

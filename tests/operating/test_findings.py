@@ -91,7 +91,7 @@ SERVERS: dict[str, tuple[ServerReport, Severity | None, str]] = {
     "another allocator": (with_info(mem_allocator="jemalloc-5.3.0"), None, ""),
     "facts that may not be read": (replace(HEALTHY, info={}), Severity.WARNING, "INFO may not be read"),
     "settings that may not be read": (replace(HEALTHY, settings={}), Severity.NOTE, "CONFIG GET may not be read"),
-    "no right to publish": (replace(HEALTHY, rights={"publish": False}), Severity.WARNING, "are not woken"),
+    "no right to publish": (replace(HEALTHY, rights={"publish": False}), Severity.CRITICAL, "fails halfway"),
     "too many rights": (replace(HEALTHY, rights={"EVAL": True, "FLUSHALL": True}), Severity.NOTE, "EVAL, FLUSHALL"),
     "a wrong clock": (replace(HEALTHY, clock_ahead=30.0), Severity.WARNING, "30.0 s ahead"),
 }

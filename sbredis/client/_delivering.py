@@ -54,6 +54,7 @@ from sbredis.engine import (
     LaneUnknownError,
     MalformedCallError,
     PartRefusedError,
+    SessionIdMissingError,
     SettingsBehindError,
     SettingsStaleError,
 )
@@ -113,7 +114,13 @@ class UnmadeError(DefectError):
         super().__init__(error, Outcome.NEVER_SENT)
 
 
-OF_ONE_JOB: Final = (ServiceBusQuotaExceededError, MessageSizeExceededError, MalformedCallError, UnmadeError)
+OF_ONE_JOB: Final = (
+    ServiceBusQuotaExceededError,
+    MessageSizeExceededError,
+    SessionIdMissingError,
+    MalformedCallError,
+    UnmadeError,
+)
 """Errors that one job can cause for a whole call."""
 _UNANSWERED: Final = (Outcome.NEVER_SENT, Outcome.UNKNOWN)
 

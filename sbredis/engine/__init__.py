@@ -115,6 +115,7 @@ from sbredis.engine._refusals import (
     OverdueError,
     PartRefusedError,
     RoleLostError,
+    SessionIdMissingError,
     SettingsBehindError,
     SettingsStaleError,
 )
@@ -277,6 +278,7 @@ __all__ = [
     "Sent",
     "SentGrant",
     "SessionGift",
+    "SessionIdMissingError",
     "SessionLock",
     "SessionsListed",
     "SettingsBehindError",

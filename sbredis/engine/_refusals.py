@@ -32,6 +32,7 @@ __all__ = [
     "PartRefusedError",
     "Refusal",
     "RoleLostError",
+    "SessionIdMissingError",
     "SettingsBehindError",
     "SettingsStaleError",
     "refused",
@@ -95,6 +96,10 @@ class MalformedCallError(ServiceBusError, ValueError):
     """A call that this release would not have made."""
 
 
+class SessionIdMissingError(ServiceBusError):
+    """A message without a session id was sent to an entity that requires sessions."""
+
+
 Refusal = Callable[[str], tuple[type[ServiceBusError], str]]
 """A function that returns the class and the text of an error. Its argument is the detail after the refusal's code."""
 
@@ -129,7 +134,7 @@ def _sessions(detail: str) -> tuple[type[ServiceBusError], str]:
             "It is not possible for an entity that requires sessions to create a non-sessionful message receiver: "
             "receive from one of its sessions, with session_id."
         )
-    return ServiceBusError, (
+    return SessionIdMissingError, (
         f"The SessionId was not set on message {detail} of the call, and it cannot be sent to the entity: "
         "entities that require sessions accept only messages with a session."
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
-from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, MAXIMUM_MESSAGE_BYTES
-from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusError
+from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, MAXIMUM_MESSAGE_BYTES, SessionIdMissingError
+from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import ServiceBusMessage, content_of, copied, due_time, from_content, message_key, routing_key
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]
 
     def check(record: EntityRecord) -> None:
         if record.settings.sessions and any(message.session_id is None for message in messages):
-            error = ServiceBusError(
+            error = SessionIdMissingError(
                 f"The SessionId was not set on a message, so it cannot be sent to {entity.name!r}. The entity requires "
                 "sessions: set session_id on each message.",
                 outcome=Outcome.NEVER_SENT,

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from sbredis.engine import SessionIdMissingError
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusMessage
 from sbredis.receiving._credit import CreditState
@@ -53,6 +54,24 @@ async def test_create_if_missing_recreates_the_queue_of_a_receiver(url: str, par
         await eventually(lambda: exists(queue.client, queue.entity.name))
         await queue.client.get_queue_sender(queue.entity.name).send_messages(ServiceBusMessage("new"))
         assert [message.body for message in await receiving] == [b"new"]
+
+
+@in_memory
+async def test_a_message_without_a_session_fails_alone_when_its_queue_has_sessions_now(url: str) -> None:
+    """The client does not know yet that the queue was created again with sessions, so one call has all messages."""
+    async with queue_at(url) as queue:
+        await queue.send("before")
+        name = queue.entity.name
+        await queue.client._connection.namespace.delete_entity(name)
+        async with queue.other_client() as other:
+            await other.ensure_queue(name, requires_session=True)
+        sender = queue.client.get_queue_sender(name)
+        sessions = ["a", None, "a", "b"]
+        sends = [sender.send_messages(ServiceBusMessage("x", session_id=session)) for session in sessions]
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [type(None), SessionIdMissingError, type(None), type(None)]
+        async with queue.client.get_queue_receiver(name, session_id="a") as receiver:
+            assert len(await receiver.receive_messages(2, 60)) == 2
 
 
 def is_open(driver: CreditDriver) -> bool:

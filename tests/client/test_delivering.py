@@ -16,6 +16,7 @@ from sbredis.engine import (
     LaneUnknownError,
     MalformedCallError,
     PartRefusedError,
+    SessionIdMissingError,
     SettingsBehindError,
     SettingsStaleError,
 )
@@ -54,6 +55,7 @@ ROWS: list[tuple[ServiceBusError, NextStep, NextStep]] = [
     (MessagingEntityDisabledError("disabled", outcome=REFUSED), S.END, S.END),
     (ServiceBusQuotaExceededError("full", outcome=REFUSED), S.SPLIT, S.SPLIT),
     (MessageSizeExceededError("large", outcome=REFUSED), S.SPLIT, S.SPLIT),
+    (SessionIdMissingError("no session", outcome=REFUSED), S.SPLIT, S.SPLIT),
     (MalformedCallError("malformed", outcome=REFUSED), S.SPLIT, S.SPLIT),
     (UnmadeError(ValueError("odd")), S.SPLIT, S.SPLIT),
     (ServiceBusError("a defect of the script", outcome=UNKNOWN, is_transient=False), S.END, S.END),

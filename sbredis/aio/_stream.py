@@ -36,7 +36,10 @@ class SendResult:
     """The position of the message in the stream, from 0 on."""
     message: ServiceBusMessage
     sequence_number: int | None
-    """The sequence number of the message, if the broker accepted it."""
+    """The sequence number of the message, if the broker accepted it.
+
+    A message with very many copies in the subscriptions of a topic gets another number when the first ones are made.
+    """
     error: Exception | None = None
     """The error, if the message was not accepted or may not have been accepted."""
 

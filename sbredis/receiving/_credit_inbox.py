@@ -327,6 +327,12 @@ class CreditInbox(Inbox[CreditDriver, Item]):
                 some = True
         return some
 
+    def _expect_no_more(self, driver: CreditDriver) -> None:
+        """Let no caller wait for an answer of a driver that gives up its seat. Its partition may be found again."""
+        for caller in self._callers:
+            if caller.unanswered is not None and caller.unanswered.pop(driver, None) is not None:
+                caller.tell()
+
     @property
     def seeks(self) -> bool:
         """Whether partitions that were found have not been asked."""
@@ -417,8 +423,9 @@ class CreditInbox(Inbox[CreditDriver, Item]):
             self._next_at.append(math.inf)
             self._demands.append(None)
         else:
-            self._departing.add(self._sources[seat])
-            self._sources[seat] = driver
+            former, self._sources[seat] = self._sources[seat], driver
+            self._departing.add(former)
+            self._expect_no_more(former)
         if hot:
             self._hot[seat] = 0
             self._ask_for_callers(driver)

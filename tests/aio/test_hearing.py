@@ -100,3 +100,20 @@ async def test_the_calls_of_a_queue_are_heard_that_was_deleted_and_created_again
             await receiver.receive_messages(1, 0)
         await eventually(lambda: queue.entity.record.id != before, 10)
         assert await slowest(queue, receiver, 3) < 0.5
+
+
+async def test_a_call_for_what_is_there_does_not_wait_for_a_partition_that_its_receiver_has_left(url: str) -> None:
+    """Seats that have been at partitions with messages for a second go on."""
+    async with wide_queue(url, lock_duration=300_000) as queue, queue.receiver() as receiver:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        assert await receiver.receive_messages(1, 0) == []
+        with loop.jumping(lambda _: None):
+            assert await receiver.receive_messages(1, 1.3) == []
+            for place in range(PARTITIONS):
+                await queue.fill(150 if place % 2 else 1, at=place)
+            there = 151 * PARTITIONS // 2 - len(await receiver.receive_messages(5, 1, gather=False))
+            await asyncio.sleep(1.1)
+            began = loop.time()
+            assert len(await receiver.receive_messages(there + 1, 0)) == there
+            assert loop.time() - began < 1

@@ -201,6 +201,10 @@ class CreditInbox(Inbox[CreditDriver, Item]):
         """The partitions, and the search if there is one."""
         return self._sources if self._search is None else [*self._sources, self._search]
 
+    @property
+    def _all_sources(self) -> Sequence[InboxSource]:
+        return [*self.sources, *self._departing]
+
     @abstractmethod
     def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[Item]:
         """Return what gifts have brought. Give back what may not be locked any more."""

@@ -221,6 +221,11 @@ class Inbox(ABC, Generic[S, Item]):
         """All sources of messages."""
         return self._sources
 
+    @property
+    def _all_sources(self) -> Sequence[InboxSource]:
+        """The sources, and those that have not ended yet."""
+        return self.sources
+
     @abstractmethod
     def _make_calls(self) -> None:
         """Make the calls that are needed now."""
@@ -647,11 +652,11 @@ class Inbox(ABC, Generic[S, Item]):
             await partition_client.given_back()
 
     async def _close_sources(self) -> None:
-        await asyncio.gather(*(source.aclose() for source in self.sources))
+        await asyncio.gather(*(source.aclose() for source in self._all_sources))
 
     def _leave_all(self) -> None:
         """Stop receiving from all partitions."""
-        for source in self.sources:
+        for source in self._all_sources:
             source.leave()
 
     def _close(self) -> None:

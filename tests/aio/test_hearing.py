@@ -16,6 +16,7 @@ from sbredis.engine import MOST_SEATS, PartitionSettings
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.receiving import MessageInbox
+from tests.aio.gates import Gate
 from tests.aio.queues import Queue, bodies, in_memory
 from tests.aio.test_many_partitions import PARTITIONS, wide_queue
 from tests.waiting import eventually
@@ -117,3 +118,21 @@ async def test_a_call_for_what_is_there_does_not_wait_for_a_partition_that_its_r
             began = loop.time()
             assert len(await receiver.receive_messages(there + 1, 0)) == there
             assert loop.time() - began < 1
+
+
+async def test_a_receiver_that_is_closed_while_a_seat_moves_leaves_nothing_behind(url: str) -> None:
+    async with wide_queue(url) as queue:
+        receiver = queue.receiver(receive_mode="receiveanddelete")
+        task = waiting(receiver)
+        await settle_in(receiver)
+        with Gate(queue.client, "grant") as gate:
+            gate.shut = True
+            await send_away(queue, receiver, "a")
+            await eventually(lambda: inbox_of(receiver)._departing, 10)
+            (leaver,) = inbox_of(receiver)._departing
+            gate.open()
+            task.cancel()
+            await receiver.close()
+        assert leaver._left
+        assert leaver._member is None
+        assert await queue.waiters() == 0

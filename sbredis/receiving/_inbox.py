@@ -3,7 +3,7 @@
 The inbox has no task of its own: only its callers wait. Every event (a new caller, an answer, a push, a timer) leads
 to a call of :meth:`Inbox.pump`, which makes the calls that are needed now. There are two kinds of inboxes, which differ
 in how they get messages from a partition: :mod:`sbredis.receiving._credit_inbox` grants credit, and
-:mod:`sbredis.receiving._session_inbox` asks for the messages of a session and waits to be woken.
+:mod:`sbredis.receiving._session_inbox` does so for the messages of a session.
 
 If no caller waits any more when a message comes, the inbox keeps the message, or releases it without counting a
 delivery if there is no room. If an answer is late, the inbox looks at all other partitions, and uses the answer when it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections import Counter
@@ -18,6 +19,8 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.model import BROKERS_REASONS, ServiceBusSubQueue
 from sbredis.servers import LocalServer
+from sbredis.testing import Bus
+from sbredis.workers import Worker
 from sbredis.workers.running._suspects import Alone, SuspectTurns
 from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
@@ -162,6 +165,57 @@ async def test_a_turn_that_others_do_not_let_begin_in_time_ends_and_lets_them_go
 
     await alone.turn(taker, turns, note)
     assert (began, alone.is_taken, other.rests) == ([0.0], False, False)
+
+
+async def test_whoever_waits_for_a_process_that_holds_nothing_is_told_once() -> None:
+    alone, first, second, told = Alone(Time()), Taker(), Taker(), list[str]()
+    alone.join(first)
+    alone.join(second)
+    first.held = second.held = 1
+    alone.at_calm(lambda: told.append("calm"))
+    first.held = 0
+    alone.noted()
+    assert told == []
+    second.held = 0
+    alone.noted()
+    alone.noted()
+    assert told == ["calm"]
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+async def test_a_suspect_that_waits_for_a_later_turn_begins_when_the_last_handler_ends(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, sessions: bool
+) -> None:
+    """The handler belongs to another queue. It lasts longer than the first turn, so the next one would come late."""
+    caplog.set_level(logging.INFO, "sbredis.worker")
+    await sbredis_bus.create_queue("orders", max_delivery_count=2, lock_duration=timedelta(seconds=10))
+    await sbredis_bus.create_queue("steps", requires_session=sessions, lock_duration=timedelta(seconds=300))
+    client, worker = sbredis_bus.client, Worker(sbredis_bus.url)
+    await client.get_queue_sender("orders").send_messages(ServiceBusMessage("suspect"))
+    assert len(await client.get_queue_receiver("orders").receive_messages(1)) == 1
+    began, slow = list[str](), asyncio.Event()
+
+    async def work(text: str) -> None:
+        began.append(text)
+        if text == "slow":
+            await slow.wait()
+
+    worker.queue("orders")(work)
+    worker.queue("steps")(work)
+    slow_one = ServiceBusMessage("slow", session_id="s" if sessions else None)
+    await client.get_queue_sender("steps").send_messages(slow_one)
+    async with sbredis_bus.running(worker):
+        await eventually(lambda: began == ["slow"])
+        sbredis_bus.clock.advance(seconds=11)
+
+        async def turn_ended() -> bool:
+            sbredis_bus.clock.advance(seconds=0.5)  # a long turn: the next one would come after ten times as long
+            return "suspects wait for a later turn" in caplog.text
+
+        await eventually(turn_ended)
+        assert began == ["slow"]
+        slow.set()
+        await eventually(lambda: began == ["slow", "suspect"])
 
 
 @asynccontextmanager

@@ -192,8 +192,15 @@ class RunningCalls:
             left = self._turns.due_in(self.handling.time.now(), self.alone.held)
             if left > 0:
                 self._looking = self._loop.call_later(left, self._look)
+                self.alone.at_calm(self._look_now)
             else:
                 self._taking.end_waits()
+
+    def _look_now(self) -> None:
+        """Look at once if a later look is planned: the process holds nothing."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = self._loop.call_soon(self._look)
 
     async def take_suspects(self) -> None:
         """Take the suspects that wait, if it is time for that: one at a time, while the process holds nothing else."""
@@ -270,6 +277,7 @@ class RunningCalls:
         """
         if self._looking is not None:
             self._looking.cancel()
+            self._looking = None
         await self._give_back_stopped([call for call in self._running.values() if call.unqueue()])
         if self._running:
             await asyncio.wait(set(self._running), timeout=seconds)

@@ -310,7 +310,7 @@ class SessionConsumer:
             call = self._held[task]
             if call is not None:
                 await self._end_call(settlements, call)
-            self._held[task] = None
+            self._holds_no_call(task)
             if scopes.unused:
                 self._give_up_scope(task)
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
@@ -455,8 +455,12 @@ class SessionConsumer:
                     return False
             elif not _may_go_on(call):
                 return False
-            self._held[task] = None
+            self._holds_no_call(task)
         return True
+
+    def _holds_no_call(self, task: asyncio.Task[None]) -> None:
+        self._held[task] = None
+        self._alone.noted()
 
     def _ended_before(self, task: asyncio.Task[None], message: ServiceBusReceivedMessage) -> bool:
         """Report that the lock on a session ended before a handler began its next message. The session is not kept."""
@@ -498,7 +502,7 @@ class SessionConsumer:
                         return False
                 if call is not None and not await self._handle_run(task, settlements, call, scopes):
                     return False
-                self._held[task] = None
+                self._holds_no_call(task)
                 if following is not None:
                     chosen = following
             return True

@@ -97,6 +97,7 @@ class Alone:
         self._takers: list[TurnTaker] = []
         self._owner: TurnTaker | None = None
         self._changed = asyncio.Event()
+        self._at_calm: set[Callable[[], None]] = set()
 
     def join(self, taker: TurnTaker) -> None:
         """Add a consumer."""
@@ -119,6 +120,14 @@ class Alone:
     def noted(self) -> None:
         """Look again, because a consumer may hold less."""
         self._changed.set()
+        if self._at_calm and not self.held:
+            told, self._at_calm = self._at_calm, set()
+            for tell in told:
+                tell()
+
+    def at_calm(self, tell: Callable[[], None]) -> None:
+        """Call a function once, as soon as the process holds nothing."""
+        self._at_calm.add(tell)
 
     async def turn(self, taker: TurnTaker, turns: SuspectTurns, take: Callable[[float], Awaitable[None]]) -> None:
         """Let a consumer take suspects while all others rest. ``take`` is called with the time at which that begins.

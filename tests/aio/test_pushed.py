@@ -84,7 +84,7 @@ async def test_a_message_that_a_partition_has_pushed_costs_a_grant_in_this_parti
                 await task
                 task = asyncio.create_task(receiver.receive_messages(count, 60, gather=False))
                 await eventually(lambda: outstanding(receiver) == [1] * count)
-            # Each message costs a grant, and a few more if the loop is late. To move credit would cost `count` each time.
+            # A message costs a grant, and a few more if the loop is late. To move credit would cost `count` each time.
             assert calls.by_script["grant"] <= 10 * count
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -105,7 +105,9 @@ async def test_a_receiver_that_stops_waiting_passes_on_the_due_time_that_it_knew
         await queue.send(
             "a", at=-1, due=round(time.time() * 1000) + 10_000
         )  # the steps before this wait take much less time
-        drivers = [each._inbox._sources[-1] for each in receivers if each._inbox is not None]
+        inboxes = [each._inbox for each in receivers if each._inbox is not None]
+        sources = [source for inbox in inboxes for source in inbox._sources]
+        drivers = [source for source in sources if source.partition_client.number == queue.entity.numbers[-1]]
         clock = queue.client._connection.clock
 
         def keepers() -> list[bool]:

@@ -103,13 +103,13 @@ async def _suspend_a_worker(town: Town, chance: random.Random) -> None:
 # -- the faults of one server ------------------------------------------------------------------------------------------
 
 
-def _pause(choose: Callable[[], LocalServer]) -> Fault:
+def _pause(choose: Callable[[], LocalServer], time_of: Callable[[random.Random], float] = some_time) -> Fault:
     async def fault(town: Town, chance: random.Random) -> None:
         del town
         server = await asyncio.to_thread(choose)
         await asyncio.to_thread(server.pause)
         try:
-            await asyncio.sleep(some_time(chance))
+            await asyncio.sleep(time_of(chance))
         finally:
             await asyncio.to_thread(server.resume)
 
@@ -218,21 +218,17 @@ def behind_sentinels(binary: str | None, folder: Path) -> Generator[Place]:
 
         yield Place(
             f"{group.url}?durability=replicated",
-            {"pause the master": _short(choose), "cut connections": _cut(choose), "replace the master": replace},
+            {
+                "pause the master": _pause(choose, some_moment),
+                "cut connections": _cut(choose),
+                "replace the master": replace,
+            },
         )
 
 
-def _short(choose: Callable[[], LocalServer]) -> Fault:
-    """Pause a master for so short a time that no other takes its place."""
-
-    async def fault(town: Town, chance: random.Random) -> None:
-        del town
-        server = await asyncio.to_thread(choose)
-        await asyncio.to_thread(server.pause)
-        await asyncio.sleep(0.3 * chance.random())
-        await asyncio.to_thread(server.resume)
-
-    return fault
+def some_moment(chance: random.Random) -> float:
+    """Return a time that is so short that no other server takes the place of one that is paused."""
+    return 0.3 * chance.random()
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from sbredis.engine import (
     CallId,
     CreditGrant,
     Delivery,
-    GiftPlace,
     Granted,
     Lock,
     Outgoing,
@@ -100,24 +99,8 @@ class Engine:
         a session that of its lock.
         """
         self._grants += 1
-        grant = CreditGrant(
-            number=self._grants,
-            run="run",
-            prefix=token[:8] if session is None else f"{self._grants:08}",
-            begins=True,
-            seen=GiftPlace(0, 0, 0),
-            begun=0,
-            hands=MAXIMUM_CREDIT,
-            callers=wanted,
-            limit=wanted,
-            size_limit=1 << 22,
-            retired=(),
-            again=False,
-            once=False,
-            now=True,
-            announced=False,
-            suspects=True,
-        )
+        prefix = token[:8] if session is None else f"{self._grants:08}"
+        grant = CreditGrant.ending(self._grants, "run", prefix, wanted, room=1 << 22, hands=MAXIMUM_CREDIT)
         of = source or ("" if session is None else f"={session}")
         return self.partition.grant([SentGrant(token, b"", of, grant, delete)], NO_CALL_ID._replace(now=self.now))
 

@@ -97,6 +97,28 @@ class CreditGrant(NamedTuple):
     yields: bool = False
     """At a held session: whether the receiver wants to know that other sessions wait, and nobody can take them."""
 
+    @classmethod
+    def ending(cls, number: int, run: str, prefix: str, callers: int, *, room: int, hands: int) -> CreditGrant:
+        """Return a grant that ends with the reply, with a new prefix, for this many callers and bytes."""
+        return cls(
+            number=number,
+            run=run,
+            prefix=prefix,
+            begins=True,
+            seen=GiftPlace(0, 0, 0),
+            begun=0,
+            hands=hands,
+            callers=callers,
+            limit=callers,
+            size_limit=room,
+            retired=(),
+            again=False,
+            once=False,
+            now=True,
+            announced=False,
+            suspects=True,
+        )
+
 
 class CreditReply(NamedTuple, Generic[Message]):
     """The part of a reply that answers a grant."""

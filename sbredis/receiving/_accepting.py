@@ -19,7 +19,6 @@ from sbredis.engine import (
     CreditAnswer,
     CreditGrant,
     Delivery,
-    GiftPlace,
     Partition,
     Request,
     SentGrant,
@@ -54,7 +53,10 @@ class _Acceptance:
     def __init__(self, partition_client: PartitionClient, name: str, first: int, deadline: float) -> None:
         self._partition_client = partition_client
         self._token = new_token()
-        self._grant = _first_grant(run_of(partition_client), min(first, MOST_AT_ONCE))
+        wanted = min(first, MOST_AT_ONCE)
+        self._grant = CreditGrant.ending(
+            1, run_of(partition_client), new_prefix(), wanted, room=MAXIMUM_CALL_BYTES, hands=max(1, wanted)
+        )
         grants = [SentGrant(self._token, b"", f"={name}", self._grant)] if first else []
 
         def make(partition: Partition, call_id: CallId) -> Request[Carried[Accepted]]:
@@ -92,29 +94,6 @@ class _Acceptance:
         await asyncio.wait((self.future,))
         if not self.future.cancelled() and self.future.exception() is None:
             self.give_back(self.future.result())
-
-
-def _first_grant(run: str, first: int) -> CreditGrant:
-    """Return the grant at a session that is being accepted, for its first messages."""
-    nothing = GiftPlace(0, 0, 0)
-    return CreditGrant(
-        number=1,
-        run=run,
-        prefix=new_prefix(),
-        begins=True,
-        seen=nothing,
-        begun=0,
-        hands=max(1, first),
-        callers=first,
-        limit=first,
-        size_limit=MAXIMUM_CALL_BYTES,
-        retired=(),
-        again=False,
-        once=False,
-        now=True,
-        announced=False,
-        suspects=True,
-    )
 
 
 async def accept_named(entity: Entity, name: str, deadline: float, *, first: int = 0) -> HeldSession:

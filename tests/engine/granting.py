@@ -26,24 +26,7 @@ NOTHING = GiftPlace(0, 0, 0)
 
 def granting(number: int, limit: int = 1, *, run: str = "?", prefix: str = "AAAAAAAA") -> CreditGrant:
     """Return a grant of a receiver for this many callers, at the server process ``run``."""
-    return CreditGrant(
-        number=number,
-        run=run,
-        prefix=prefix,
-        begins=True,
-        seen=NOTHING,
-        begun=0,
-        hands=1,
-        callers=limit,
-        limit=limit,
-        size_limit=1 << 20,
-        retired=(),
-        again=False,
-        once=False,
-        now=False,
-        announced=False,
-        suspects=True,
-    )
+    return CreditGrant.ending(number, run, prefix, limit, room=1 << 20, hands=1)._replace(now=False)
 
 
 RUN = "0123abcd" * 5

@@ -19,7 +19,6 @@ from sbredis.engine import (
     CreditGrant,
     CreditReply,
     Delivery,
-    GiftPlace,
     Granted,
     Mode,
     Partition,
@@ -110,24 +109,7 @@ def accepting(
 
 
 def _grant(prefix: str, wanted: int, room: int, run: str) -> CreditGrant:
-    return CreditGrant(
-        number=next(_numbers),
-        run=run,
-        prefix=prefix,
-        begins=True,
-        seen=GiftPlace(0, 0, 0),
-        begun=0,
-        hands=_HANDS,
-        callers=wanted,
-        limit=wanted,
-        size_limit=room,
-        retired=(),
-        again=False,
-        once=False,
-        now=True,
-        announced=False,
-        suspects=True,
-    )
+    return CreditGrant.ending(next(_numbers), run, prefix, wanted, room=room, hands=_HANDS)
 
 
 def _asking(partition: Partition, sent: SentGrant, now: int | None, read: Any, refuse: Refuse | None) -> Request[Any]:
